@@ -1,0 +1,181 @@
+"""What a user says about servers: frozen pydantic models in one union discriminated by `kind`.
+
+Files, environment variables and mapped names are the supervisor's concern; here a configuration is already text
+and numbers.  Pure.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from quarterdeck_protocol.refs import is_server_id
+
+CONNECT_TIMEOUT_S: Final = 60.0
+"""From spawn to a finished handshake; package runners download on their first start."""
+
+LIST_TIMEOUT_S: Final = 30.0
+"""All pages of one tool list."""
+
+CALL_TIMEOUT_S: Final = 300.0
+"""One tool call; a client's shorter wish wins."""
+
+CLOSE_GRACE_S: Final = 2.0
+"""Each of the three steps of a stop: stdin closed, TERM, KILL."""
+
+MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
+"""One line of a server, so one result; more ends the server with `result_too_large`."""
+
+
+class TransportKind(StrEnum):
+    """How a server is reached."""
+
+    STDIO = "stdio"
+    SSE = "sse"
+    STREAMABLE_HTTP = "streamable_http"
+
+
+class _Frozen(BaseModel):
+    """Immutable, closed; an unknown key is an error that names the nearest known one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_nearest_key(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            for key in data:
+                if key not in cls.model_fields:
+                    near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
+                    hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(cls.model_fields)}"
+                    raise ValueError(f"unknown key {key!r}: {hint}")
+        return data
+
+
+class RestartPolicy(_Frozen):
+    """When a dead server is started again.
+
+    Attributes:
+        max_restarts: restarts allowed within `window_s`; one more is a crash loop.
+        window_s: the width of that window, seconds.
+        backoff_s: the first delay, doubled with each restart in a row.
+        backoff_max_s: the longest delay.
+        jitter: each delay is spread by this fraction up and down.
+        stable_s: alive for this long, a server's past is forgotten.
+    """
+
+    max_restarts: int = Field(default=5, ge=0)
+    window_s: float = Field(default=60.0, gt=0)
+    backoff_s: float = Field(default=0.5, gt=0)
+    backoff_max_s: float = Field(default=30.0, gt=0)
+    jitter: float = Field(default=0.25, ge=0, lt=1)
+    stable_s: float = Field(default=300.0, gt=0)
+
+
+class ToolFilter(_Frozen):
+    """Which of a server's tools are offered: names that match a glob of `allow` and none of `deny`."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    def admits(self, name: str) -> bool:
+        """Whether the tool of this server-side name is offered."""
+        return any(fnmatchcase(name, glob) for glob in self.allow) and not any(
+            fnmatchcase(name, glob) for glob in self.deny
+        )
+
+
+class _ServerConfig(_Frozen):
+    """What every kind of server has."""
+
+    id: str
+    restart: RestartPolicy = RestartPolicy()
+    tools: ToolFilter = ToolFilter()
+    connect_timeout_s: float = Field(default=CONNECT_TIMEOUT_S, gt=0, le=3600)
+    list_timeout_s: float = Field(default=LIST_TIMEOUT_S, gt=0, le=3600)
+    call_timeout_s: float = Field(default=CALL_TIMEOUT_S, gt=0, le=86_400)
+    max_result_bytes: int = Field(default=MAX_RESULT_BYTES, ge=1024, le=1024 * 1024 * 1024)
+
+    @field_validator("id")
+    @classmethod
+    def _legal_id(cls, value: str) -> str:
+        if not is_server_id(value):
+            raise ValueError(f"{value!r} is no server id: 1 to 32 letters, digits, '-' or single inner '_'")
+        return value
+
+
+class StdioServerConfig(_ServerConfig):
+    """A server that is a child process speaking over its standard streams.
+
+    Attributes:
+        command: looked up on the server's PATH unless it holds a slash.
+        env: set for the server, over the allow-list.
+        cwd: where it runs; its private home when absent.
+        inherit_env: names of our own variables that it may see too.
+    """
+
+    kind: Literal[TransportKind.STDIO] = TransportKind.STDIO
+    transport: ClassVar[TransportKind] = TransportKind.STDIO
+    command: str = Field(min_length=1)
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    cwd: str | None = None
+    inherit_env: tuple[str, ...] = ()
+
+    @field_validator("args", "env", mode="before")
+    @classmethod
+    def _none_is_nothing(cls, value: Any, info: Any) -> Any:
+        if value is None:
+            return () if info.field_name == "args" else {}
+        return value
+
+    @field_validator("command", "cwd")
+    @classmethod
+    def _no_nul(cls, value: str | None) -> str | None:
+        if value is not None and "\0" in value:
+            raise ValueError("a path cannot hold a NUL character")
+        return value
+
+
+class _RemoteConfig(_ServerConfig):
+    """A server behind a URL."""
+
+    url: str = Field(pattern=r"^https?://[^\s]+$")
+    headers: Mapping[str, str] = {}
+
+    @field_validator("headers", mode="before")
+    @classmethod
+    def _none_is_nothing(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+
+class SseServerConfig(_RemoteConfig):
+    """A server behind a bare URL: streamable HTTP is tried first, then legacy SSE (only that with `legacy_only`)."""
+
+    kind: Literal[TransportKind.SSE] = TransportKind.SSE
+    transport: ClassVar[TransportKind] = TransportKind.SSE
+    legacy_only: bool = False
+
+
+class StreamableHttpServerConfig(_RemoteConfig):
+    """A server that speaks streamable HTTP; no fallback."""
+
+    kind: Literal[TransportKind.STREAMABLE_HTTP] = TransportKind.STREAMABLE_HTTP
+    transport: ClassVar[TransportKind] = TransportKind.STREAMABLE_HTTP
+
+
+ServerConfig = Annotated[StdioServerConfig | SseServerConfig | StreamableHttpServerConfig, Field(discriminator="kind")]
+"""One server, discriminated by `kind`."""
+
+
+class BridgeConfig(_Frozen):
+    """The servers to connect, in the order that every snapshot keeps."""
+
+    servers: tuple[ServerConfig, ...] = ()
+
+    def effective(self) -> Iterator[ServerConfig]:
+        """The servers without superseded ones: the last of an id wins, at the first one's position."""
+        yield from {config.id: config for config in self.servers}.values()

@@ -1,0 +1,180 @@
+"""What the bridge's parts hand to one another: an endpoint, a fleet, and the values that they return.
+
+Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.bridge` implement them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import msgspec
+
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.refs import RemoteToolRef
+from quarterdeck_protocol.tools import ToolBox, ToolDescriptor, WireResult
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTool:
+    """A tool of a server: whose it is, and how a model sees it."""
+
+    ref: RemoteToolRef
+    descriptor: ToolDescriptor
+
+
+@dataclass(frozen=True)
+class RemoteCallResult:
+    """What a server answered to one call.
+
+    Nothing is decoded before it is asked for.  `is_error` is the server's own word: a result, never a fault.
+    """
+
+    wire: WireResult
+    is_error: bool = False
+    _value: dict[str, object] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def body(self) -> bytes:
+        """The result's JSON object as the server wrote it, without the era's envelope keys."""
+        return self.wire.body
+
+    @cached_property
+    def value(self) -> Mapping[str, object]:
+        """The whole result, decoded."""
+        if self._value is not None:
+            return self._value
+        return msgspec.json.decode(self.body, type=dict[str, object])
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """The content blocks as JSON values; empty when the server sent no list."""
+        blocks = self.value.get("content")
+        return tuple(blocks) if isinstance(blocks, list) else ()
+
+    @property
+    def structured_content(self) -> object:
+        """`structuredContent`, None when absent."""
+        return self.value.get("structuredContent")
+
+    @property
+    def meta(self) -> object:
+        """`_meta` without envelope keys, None when absent."""
+        return self.value.get("_meta")
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """One endpoint at one moment.
+
+    Attributes:
+        tool_count: tools of the last list, 0 before the first.
+        pid: the server's process id on this machine, None for a remote or dead one.
+        worker_pid: its worker's, None when it runs in this process or is gone.
+        uptime_s: since it became ready, seconds.
+        restarts: how often the fleet has started it again.
+        isolated: False when its session runs inside the supervisor (`session_factory`).
+        era: the protocol revision spoken.
+    """
+
+    server: str
+    phase: EndpointPhase
+    tool_count: int
+    fault: ProtocolFault | None = None
+    pid: int | None = None
+    worker_pid: int | None = None
+    uptime_s: float | None = None
+    restarts: int = 0
+    isolated: bool = True
+    era: str | None = None
+
+
+FleetStatus = Mapping[str, EndpointStatus]
+"""Endpoint states by server id, in configuration order; a snapshot."""
+
+
+class ServerEndpoint(Protocol):
+    """One live connection to one server; single-shot: a terminal phase is never left."""
+
+    @property
+    def config(self) -> ServerConfig:
+        """What it was made from."""
+        ...
+
+    @property
+    def phase(self) -> EndpointPhase:
+        """Where it is in its life."""
+        ...
+
+    async def open(self) -> None:
+        """Connect; callers that come meanwhile join the one attempt.
+
+        Raises:
+            ProtocolFault: the attempt failed (the same object to all), or the endpoint is closing or closed.
+        """
+        ...
+
+    async def list_tools(self) -> Sequence[RemoteTool]:
+        """The server's tools: one round trip for all pages, then the cached tuple until the server says it changed.
+
+        Raises:
+            ProtocolFault: `not_connected`, `protocol` or `timeout`.
+        """
+        ...
+
+    async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
+        """Call the tool of this server-side name; `args` that are no dict become `{}`.
+
+        Cancelling the awaiting task tells the server and raises nothing of ours.
+
+        Raises:
+            ProtocolFault: `not_connected`, `tool_error` or `timeout`, with its `delivery`.
+        """
+        ...
+
+    def status(self) -> EndpointStatus:
+        """A snapshot."""
+        ...
+
+    async def close(self) -> None:
+        """Stop the server and release everything; never raises a fault."""
+        ...
+
+
+class ServerFleet(Protocol):
+    """Endpoints by server id; one that fails disturbs no other."""
+
+    async def spin_up(self) -> None:
+        """Start again from the last configuration, the old generation closed first.
+
+        Raises:
+            ProtocolFault: `not_connected` when nothing was ever started.
+        """
+        ...
+
+    async def tear_down(self) -> None:
+        """Close every endpoint in parallel."""
+        ...
+
+    def endpoint(self, server: str) -> ServerEndpoint | None:
+        """The present endpoint of this id."""
+        ...
+
+    def endpoints(self) -> tuple[ServerEndpoint, ...]:
+        """The present endpoints in configuration order."""
+        ...
+
+    def status(self) -> FleetStatus:
+        """A snapshot in configuration order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MountedBridge:
+    """The contract's own name for a mounted fleet."""
+
+    fleet: ServerFleet
+    tool_box: ToolBox
+    tool_count: int

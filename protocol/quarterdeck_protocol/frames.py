@@ -1,0 +1,226 @@
+"""Every message between supervisor and worker: frozen tagged structs in one union; decoding validates.
+
+A frame is a msgpack array `[tag, fields…]`; JSON travels beside it as an opaque body.  Nothing here is ever a
+msgpack extension, a timestamp or a pickled object: the union's types admit none.
+"""
+
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.faults import Dossier, FaultRecord
+
+LINK_VERSION: Final = 1
+"""Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What all frames share."""
+
+
+# The link's own.
+
+
+class Hello(_Frame, frozen=True, tag=1):
+    """A worker's first frame: proves itself with the one-time token that it was spawned with."""
+
+    link_version: int
+    package_version: str
+    token: bytes
+    pid: int
+
+
+class Welcome(_Frame, frozen=True, tag=2):
+    """The answer to a good Hello; frames may flow."""
+
+    package_version: str
+
+
+class Beat(_Frame, frozen=True, tag=3):
+    """A sign of life, sent when nothing else was."""
+
+
+class Credit(_Frame, frozen=True, tag=4):
+    """The peer may send this many more units (see `link.units`)."""
+
+    units: int
+
+
+# Requests, supervisor to worker.  `timeout_s` counts from the frame's arrival.
+
+
+class Open(_Frame, frozen=True, tag=10):
+    """Start and greet the server.  Body: `OpenOrder` as JSON.  Answered with `ServerCard` as JSON."""
+
+    request_id: int
+    timeout_s: float
+
+
+class List(_Frame, frozen=True, tag=11):
+    """List the server's tools, all pages.  Answered with a JSON array of tool objects."""
+
+    request_id: int
+    timeout_s: float
+
+
+class Call(_Frame, frozen=True, tag=12):
+    """Run one tool.  Body: the arguments, one JSON object, untouched.  Answered with the result's JSON object.
+
+    `meta` is the caller's own `_meta` (JSON object without envelope keys), empty for none.
+    """
+
+    request_id: int
+    timeout_s: float
+    tool: str
+    progress: bool = False
+    meta: bytes = b""
+
+
+class Close(_Frame, frozen=True, tag=13):
+    """Stop the server in the given time and answer with its `Dossier` as JSON; the worker exits afterwards."""
+
+    request_id: int
+    timeout_s: float
+
+
+class Cancel(_Frame, frozen=True, tag=14):
+    """Give up a request; the server is told.  The worker still answers it, once."""
+
+    request_id: int
+    reason: str = ""
+
+
+# Replies and news, worker to supervisor.
+
+
+class Answer(_Frame, frozen=True, tag=20):
+    """A request's good end.  Body: what the request's docstring says.
+
+    `era` and `result_type` are a result's envelope: the server's protocol revision and `resultType`.
+    """
+
+    request_id: int
+    era: str = ""
+    result_type: str = "complete"
+    is_error: bool = False
+
+
+class Failed(_Frame, frozen=True, tag=21):
+    """A request's bad end.  `delivery` `not_sent` only when no byte of it was written to the server."""
+
+    request_id: int
+    fault: FaultRecord
+
+
+class Progress(_Frame, frozen=True, tag=22):
+    """How far a call is."""
+
+    request_id: int
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class Log(_Frame, frozen=True, tag=23):
+    """A log line of the server (`notifications/message`): `data` is JSON text, cut when too long."""
+
+    level: str
+    logger: str
+    data: str
+
+
+class ListChanged(_Frame, frozen=True, tag=24):
+    """The server's tools are different now."""
+
+
+class Lost(_Frame, frozen=True, tag=25):
+    """The server is gone, unasked.  The worker exits afterwards."""
+
+    fault: FaultRecord
+
+
+Request = Open | List | Call | Close
+Reply = Answer | Failed
+Frame = (
+    Hello
+    | Welcome
+    | Beat
+    | Credit
+    | Open
+    | List
+    | Call
+    | Close
+    | Cancel
+    | Answer
+    | Failed
+    | Progress
+    | Log
+    | ListChanged
+    | Lost
+)
+
+
+# Bodies.
+
+
+class OpenOrder(msgspec.Struct, frozen=True):
+    """What a worker needs to start a server.
+
+    Attributes:
+        config: the server's configuration as its JSON text.
+        env: the whole environment of a stdio server, ready to use.
+        home: its private home, an existing directory; also where it runs when `cwd` is absent.
+        log_path: where its stderr is kept; empty for nowhere.
+        era: the protocol revision it spoke last time, empty when unknown: spares the probe.
+    """
+
+    config: str
+    env: dict[str, str] = {}
+    home: str = ""
+    log_path: str = ""
+    era: str = ""
+
+
+class ServerCard(msgspec.Struct, frozen=True):
+    """What a greeted server said of itself.
+
+    Attributes:
+        era: the protocol revision agreed.
+        pid: its process id, None for a remote one.
+        name: its own name, for people only.
+        announces_tools: whether it says when its tools change.
+    """
+
+    era: str
+    pid: int | None = None
+    name: str = ""
+    version: str = ""
+    instructions: str = ""
+    announces_tools: bool = False
+
+
+__all__ = [
+    "LINK_VERSION",
+    "Answer",
+    "Beat",
+    "Call",
+    "Cancel",
+    "Close",
+    "Credit",
+    "Dossier",
+    "Failed",
+    "FaultRecord",
+    "Frame",
+    "Hello",
+    "List",
+    "ListChanged",
+    "Log",
+    "Lost",
+    "Open",
+    "OpenOrder",
+    "Progress",
+    "Reply",
+    "Request",
+    "ServerCard",
+    "Welcome",
+]

@@ -1,0 +1,228 @@
+"""Split lines of JSON-RPC without building what is inside them.
+
+The same code stands towards a server (in the worker) and towards a client (in the host).  It decides what a line
+is, hands out the parts as raw bytes, and takes the envelope of a protocol era off a result.  It knows no method.
+
+    BodyError        the bytes are not what they must be
+      LineTooLongError   more bytes than the limit, and still no newline
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+ENVELOPE_PREFIX: Final = "io.modelcontextprotocol/"
+"""`_meta` keys under it belong to one hop and are never forwarded (2026-07-28, basic/index, "_meta")."""
+
+MAX_DEPTH: Final = 256
+"""Nesting allowed in a server's message; client libraries refuse more, some by crashing."""
+
+EMPTY_OBJECT: Final = b"{}"
+
+
+class BodyError(ValueError):
+    """Bytes that are not the one JSON value that they must be."""
+
+
+class LineTooLongError(BodyError):
+    """A line that exceeds its limit."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"a line is longer than {max_bytes:,} bytes")
+        self.max_bytes = max_bytes
+
+
+class Message(msgspec.Struct, gc=False):
+    """One JSON-RPC message, its parts still raw.  `id` is `UNSET` in a notification."""
+
+    id: int | str | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: Raw = Raw()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """A tool result without its era's envelope.
+
+    Attributes:
+        body: the JSON object; the very bytes that came when there was nothing to take off.
+        result_type: what `resultType` said, "complete" when it was absent.
+        is_error: the server's own `isError`.
+    """
+
+    body: bytes
+    result_type: str = "complete"
+    is_error: bool = False
+
+
+def split_line(line: bytes | memoryview) -> Message:
+    """The parts of one line.
+
+    Raises:
+        BodyError: it is no single JSON object with JSON-RPC's members, or nested too deeply to check.
+    """
+    try:
+        return _message.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BodyError(f"not a JSON-RPC message: {error}") from None
+
+
+def correlation_key(message_id: int | str | UnsetType | None) -> int | str | None:
+    """The id that a reply answers; a number echoed as text is that number, None for none."""
+    if isinstance(message_id, int):
+        return message_id
+    if isinstance(message_id, str):
+        return int(message_id) if message_id.isascii() and message_id.isdigit() and len(message_id) < 20 else message_id
+    return None
+
+
+def check_object(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
+    """Prove that `body` may be spliced into a stream of lines, and give its members, still raw.
+
+    One complete JSON object, valid UTF-8, no raw newline, at most `max_bytes` long; nesting is bounded by the
+    checker's own guard (below 1,000 levels).  Nothing is built but the one dict.
+
+    Raises:
+        BodyError: it is not that.
+    """
+    if len(body) > max_bytes:
+        raise BodyError(f"{len(body):,} bytes exceed the limit of {max_bytes:,}")
+    if b"\n" in body or b"\r" in body:
+        raise BodyError("a raw line break stands inside the object")
+    try:
+        members = _object.decode(body)
+        if not body.isascii():
+            body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BodyError(f"not one JSON object: {error}") from None
+    return members
+
+
+def check_depth(body: bytes, max_depth: int = MAX_DEPTH) -> None:
+    """Prove that `body`, known to be JSON, nests at most `max_depth` levels.
+
+    Costs a count where few brackets stand, else one pass over all of them: a worker can afford it, the
+    supervisor leaves it at `check_object`.
+
+    Raises:
+        BodyError: it nests deeper.
+    """
+    if body.count(b"[") + body.count(b"{") <= max_depth:
+        return
+    depth = 0
+    for token in _BRACKETS.finditer(body):
+        match token.group()[0]:
+            case 0x5B | 0x7B:
+                depth += 1
+                if depth > max_depth:
+                    raise BodyError(f"nested deeper than {max_depth} levels")
+            case 0x5D | 0x7D:
+                depth -= 1
+
+
+def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
+    """Take the era's envelope off a tool result: `resultType`, and `_meta` keys under `ENVELOPE_PREFIX`.
+
+    Raises:
+        BodyError: it is no result's object: see `check_object`, or `content` is no list.
+    """
+    members = check_object(body, max_bytes=max_bytes)
+    check_depth(body)
+    content = members.get("content")
+    if content is not None and not bytes(content).startswith(b"["):
+        raise BodyError("the result's content is no list")
+    is_error = bytes(members.get("isError", _FALSE)) == b"true"
+    if "resultType" not in members and "_meta" not in members:
+        return SplitResult(body, is_error=is_error)
+    result_type = _text(members.pop("resultType", None))
+    meta = members.get("_meta")
+    kept = without_envelope(bytes(meta)) if meta is not None else None
+    if kept == b"":
+        del members["_meta"]
+    elif kept is not None:
+        members["_meta"] = Raw(kept)
+    return SplitResult(msgspec.json.encode(members), result_type, is_error)
+
+
+def without_envelope(meta: bytes) -> bytes:
+    """A `_meta` object without its envelope keys; empty when nothing is left.
+
+    Raises:
+        BodyError: it is no JSON object.
+    """
+    try:
+        members = _object.decode(meta)
+    except msgspec.DecodeError as error:
+        raise BodyError(f"_meta is no object: {error}") from None
+    kept = {key: value for key, value in members.items() if not key.startswith(ENVELOPE_PREFIX)}
+    if not kept and members:
+        return b""
+    return msgspec.json.encode(kept)
+
+
+def join_object(members: Mapping[str, object]) -> bytes:
+    """One JSON object of raw or plain members."""
+    return msgspec.json.encode(members)
+
+
+class LineBuffer:
+    """Cut a stream of bytes into lines, each byte touched once; a partial line waits for its end.
+
+    Unlike the SDK's reader it is linear in what comes, and bounded.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much of an unfinished line waits."""
+        return self._size
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that `data` completes, without their ends; empty ones are left out.
+
+        Raises:
+            LineTooLongError: a line exceeds the limit; the buffer is of no further use.
+        """
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            line = data[start:end]
+            if self._chunks:
+                self._chunks.append(line)
+                line = b"".join(self._chunks)
+                self._chunks.clear()
+                self._size = 0
+            if len(line) > self._max_bytes:
+                raise LineTooLongError(self._max_bytes)
+            start = end + 1
+            if line and not line.isspace():
+                yield line
+        if start < len(data):
+            self._size += len(data) - start
+            if self._size > self._max_bytes:
+                raise LineTooLongError(self._max_bytes)
+            self._chunks.append(data[start:] if start else data)
+
+
+_message: Final = msgspec.json.Decoder(Message)
+_object: Final = msgspec.json.Decoder(dict[str, Raw])
+_FALSE: Final = Raw(b"false")
+_BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
+
+
+def _text(raw: Raw | None) -> str:
+    if raw is None:
+        return "complete"
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BodyError("resultType is no text") from None

@@ -1,0 +1,105 @@
+"""Credit-based flow of one link: what this end may send, and what it lets its peer send.  Pure bookkeeping.
+
+Handshake, beats and credit itself cost nothing; every other frame costs `units`.  An end with any credit left may
+send one frame of any size, and owes the rest: so a body larger than the window passes, alone.
+"""
+
+from collections import deque
+from typing import Final
+
+from quarterdeck_protocol.envelope import WireLimits, encode
+from quarterdeck_protocol.frames import Frame, ListChanged, Lost, Request
+
+UNIT_BYTES: Final = 64 * 1024
+"""A frame costs one unit of credit, and one more for each of these in its body."""
+
+
+def units(body_bytes: int) -> int:
+    """What a frame with this much body costs."""
+    return 1 + body_bytes // UNIT_BYTES
+
+
+class Outbox:
+    """Messages ready to be sent, and the frames behind them that wait for the peer's credit."""
+
+    def __init__(self, window_units: int, limits: WireLimits) -> None:
+        self._window = self._credit = window_units
+        self._limits = limits
+        self._ready: list[list[bytes]] = []
+        self._waiting: deque[tuple[Frame, bytes]] = deque()
+
+    def has_room(self, frame: Frame, most: int) -> bool:
+        """Whether `frame` may be sent although at most `most` shall wait; a loss is always told, a change once."""
+        if len(self._waiting) < most or isinstance(frame, Lost):
+            return True
+        return isinstance(frame, ListChanged) and not any(isinstance(other, ListChanged) for other, _ in self._waiting)
+
+    def put(self, frame: Frame) -> None:
+        """Send what costs nothing, ahead of what waits."""
+        self._ready.append(encode(frame, b"", self._limits))
+
+    def send(self, frame: Frame, body: bytes) -> None:
+        """Send in order, or wait.
+
+        Raises:
+            WireError: no message can carry it; nothing is kept.
+        """
+        parts = encode(frame, body, self._limits)
+        if self._waiting or self._credit <= 0:
+            self._waiting.append((frame, body))
+        else:
+            self._credit -= units(len(body))
+            self._ready.append(parts)
+
+    def earn(self, amount: int) -> bool:
+        """Add the peer's credit; False when it gives more than was used."""
+        if amount <= 0 or self._credit + amount > self._window:
+            return False
+        self._credit += amount
+        return True
+
+    def pop(self) -> tuple[Frame, bytes] | None:
+        """The next frame that credit lets go, for `resend`; None when there is none."""
+        return self._waiting.popleft() if self._waiting and self._credit > 0 else None
+
+    def resend(self, frame: Frame, body: bytes) -> None:
+        """Send a popped frame, now ahead of what waits."""
+        self._credit -= units(len(body))
+        self._ready.append(encode(frame, body, self._limits))
+
+    def withdraw(self, request_id: int) -> bool:
+        """Forget a request that waits; False when none of this id does."""
+        for index, (frame, _) in enumerate(self._waiting):
+            if isinstance(frame, Request) and frame.request_id == request_id:
+                del self._waiting[index]
+                return True
+        return False
+
+    def take(self) -> list[list[bytes]]:
+        """The messages to send, in order."""
+        ready, self._ready = self._ready, []
+        return ready
+
+
+class Allowance:
+    """What the peer may still send, and the credit that it is owed."""
+
+    def __init__(self, window_units: int) -> None:
+        self._window = self._granted = window_units
+        self._owed = 0
+
+    def charge(self, cost: int) -> bool:
+        """Book a frame of the peer's; False when it had no credit left."""
+        if self._granted <= 0:
+            return False
+        self._granted -= cost
+        self._owed += cost
+        return True
+
+    def refund(self) -> int:
+        """The credit to give back now, 0 while it is too little for a message of its own."""
+        if self._owed * 2 < self._window:
+            return 0
+        self._granted += self._owed
+        owed, self._owed = self._owed, 0
+        return owed

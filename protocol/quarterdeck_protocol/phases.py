@@ -1,0 +1,75 @@
+"""The life of an endpoint as a table.  Pure: a phase and a step in, a phase out; a missing row is the error."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class EndpointPhase(StrEnum):
+    """Where an endpoint is in its single life."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    READY = "ready"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAULTED = "faulted"
+
+
+class Step(StrEnum):
+    """What moves an endpoint."""
+
+    OPEN = "open"
+    CONNECTED = "connected"
+    FAILED = "failed"
+    LOST = "lost"
+    CLOSE = "close"
+    RELEASED = "released"
+
+
+TRANSITIONS: Final[Mapping[tuple[EndpointPhase, Step], EndpointPhase]] = MappingProxyType(
+    {
+        (EndpointPhase.IDLE, Step.OPEN): EndpointPhase.CONNECTING,
+        (EndpointPhase.IDLE, Step.CLOSE): EndpointPhase.CLOSED,
+        (EndpointPhase.CONNECTING, Step.CONNECTED): EndpointPhase.READY,
+        (EndpointPhase.CONNECTING, Step.FAILED): EndpointPhase.FAULTED,
+        (EndpointPhase.CONNECTING, Step.CLOSE): EndpointPhase.CLOSED,
+        (EndpointPhase.READY, Step.LOST): EndpointPhase.FAULTED,
+        (EndpointPhase.READY, Step.CLOSE): EndpointPhase.CLOSING,
+        (EndpointPhase.CLOSING, Step.LOST): EndpointPhase.CLOSING,
+        (EndpointPhase.CLOSING, Step.RELEASED): EndpointPhase.CLOSED,
+    }
+)
+"""Every legal step.  Closing releases what a faulted endpoint still holds, but moves it nowhere."""
+
+
+class IllegalStepError(Exception):
+    """A step that the table does not know: our bug, never a server's."""
+
+    def __init__(self, phase: EndpointPhase, step: Step) -> None:
+        super().__init__(f"an endpoint that is {phase} cannot take the step {step}")
+        self.phase = phase
+        self.step = step
+
+
+def advance(phase: EndpointPhase, step: Step) -> EndpointPhase:
+    """The phase after `step`.
+
+    Raises:
+        IllegalStepError: the table has no such row.
+    """
+    try:
+        return TRANSITIONS[phase, step]
+    except KeyError:
+        raise IllegalStepError(phase, step) from None
+
+
+def is_usable_phase(phase: EndpointPhase) -> bool:
+    """Whether an endpoint in `phase` takes calls."""
+    return phase == EndpointPhase.READY
+
+
+def is_terminal_phase(phase: EndpointPhase) -> bool:
+    """Whether `phase` is never left."""
+    return phase in (EndpointPhase.CLOSED, EndpointPhase.FAULTED)

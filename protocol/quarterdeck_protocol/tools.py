@@ -1,0 +1,161 @@
+"""The runtime contract of callable tools: what is offered, what is called, what comes back.
+
+Deck and bridge both speak it; the host publishes it.  Pure: no tool is run here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from quarterdeck_protocol.faults import ProtocolFault
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDescriptor:
+    """A tool as a model sees it.
+
+    Attributes:
+        name: the qualified name for a grafted tool, the wire name for a native one.
+        parameters: the portable JSON Schema of the input.
+        definition: the server's whole tool object as JSON bytes, unknown fields included; None for a native tool.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    definition: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call: `id` is the caller's, `name` a descriptor's, `input` any JSON value."""
+
+    id: str
+    name: str
+    input: object
+
+
+@dataclass(frozen=True, slots=True)
+class WireResult:
+    """A server's own result, whole: one JSON object without the era's envelope keys, and the era it was said in."""
+
+    body: bytes
+    era: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """How a call ended.  `wire`, when present, is what a client is shown instead of a projection of `output`."""
+
+    id: str
+    output: object
+    is_error: bool = False
+    wire: WireResult | None = None
+
+
+class CancelToken:
+    """A one-way switch that tells a running call to stop."""
+
+    def __init__(self) -> None:
+        self._cancelled = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Switch; runs every callback once, in order of registration."""
+        if self._cancelled:
+            return
+        self._cancelled = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Run `callback` at cancellation, at once when that is past; returns what unregisters it."""
+        if self._cancelled:
+            callback()
+            return lambda: None
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
+
+
+class ToolRunner(Protocol):
+    """Runs calls."""
+
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        """Run one call to its end; a failure is an outcome with `is_error`, only cancellation raises."""
+        ...
+
+
+class ToolBox(Protocol):
+    """What a session may call."""
+
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        """The tools of this moment, in a stable order."""
+        ...
+
+    @property
+    def runner(self) -> ToolRunner:
+        """What runs them."""
+        ...
+
+
+@runtime_checkable
+class WatchableToolBox(ToolBox, Protocol):
+    """A box whose tools may change; a box without `watch` is static."""
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change; returns what unregisters it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressNote:
+    """How far a running call is: `progress` grows, `total` is its end when known."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+Settled = WireResult | ProtocolFault
+"""How a call on the short way ends."""
+
+
+class ShortCall(Protocol):
+    """A call under way on the short way."""
+
+    def cancel(self, reason: str = "") -> None:
+        """Give up: the server is told, `deliver` is not called any more.  Harmless when it has settled."""
+        ...
+
+
+@runtime_checkable
+class ShortWay(Protocol):
+    """A box whose grafted tools can be called with JSON bytes in and JSON bytes out."""
+
+    def begin(
+        self,
+        name: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> ShortCall | None:
+        """Start the call of a grafted tool on a ready server; None when it has to go the long way.
+
+        Args:
+            name: the qualified name.
+            arguments: one JSON object, untouched on its way to the server.
+            deliver: called once, from the event loop, never before `begin` returns.
+            meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
+            timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
+            on_progress: wanted progress notes; None asks the server for none.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""What confines and reaps a process that runs code we did not write."""

@@ -1,0 +1,100 @@
+"""What to execute: a resolved program, its arguments, environment and directory.
+
+Here a sandbox will step in: it turns one plan into another that confines it.  Nothing is started here.
+
+    LaunchError     the plan cannot be made or started; `.code` is one of the stable codes
+"""
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+"""Where a command is looked up when the server's environment has no PATH."""
+
+
+class LaunchError(Exception):
+    """A process that cannot be started; the text says why, `code` is its stable name."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """A process about to be.
+
+    Attributes:
+        program: absolute path of what is executed.
+        argv: its argument vector, the zeroth included.
+        env: its whole environment.
+        cwd: its working directory.
+    """
+
+    program: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+
+def plan_launch(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str) -> LaunchPlan:
+    """Resolve `command` as a shell would, on the server's own PATH.
+
+    Raises:
+        LaunchError: `bad_cwd`, `command_not_found` or `not_executable`, with the path that was tried.
+    """
+    if not os.path.isdir(cwd):
+        raise LaunchError(
+            "bad_cwd", f"the working directory {cwd} {'is no directory' if os.path.exists(cwd) else 'does not exist'}"
+        )
+    if not os.access(cwd, os.X_OK):
+        raise LaunchError("bad_cwd", f"the working directory {cwd} may not be entered")
+    return LaunchPlan(_resolve(command, env.get("PATH") or DEFAULT_PATH, cwd), (command, *args), env, cwd)
+
+
+def exec_error(number: int, plan: LaunchPlan) -> LaunchError:
+    """What an `exec` that failed with this errno means to a person."""
+    match number:
+        case errno.ENOENT:
+            return LaunchError(
+                "command_not_found", f"{plan.program}: its interpreter (the first line's) does not exist"
+            )
+        case errno.ENOEXEC:
+            return LaunchError(
+                "not_executable", f"{plan.program} is no program: it lacks a first line '#!…' or is for another machine"
+            )
+        case errno.EACCES:
+            return LaunchError("not_executable", f"{plan.program} may not be executed")
+        case errno.E2BIG:
+            return LaunchError("spawn_failed", f"{plan.program}: arguments and environment are too large")
+        case _:
+            return LaunchError("spawn_failed", f"{plan.program}: {os.strerror(number)}")
+
+
+def _resolve(command: str, path: str, cwd: str) -> str:
+    if "/" in command:
+        candidate = os.path.join(cwd, command)
+        return _executable(candidate, command)
+    refused: LaunchError | None = None
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(cwd, folder or ".", command)
+        if not os.path.exists(candidate):
+            continue
+        try:
+            return _executable(candidate, command)
+        except LaunchError as error:
+            refused = refused or error
+    raise refused or LaunchError("command_not_found", f"{command} is not on the server's PATH ({path})")
+
+
+def _executable(candidate: str, command: str) -> str:
+    file = Path(candidate)
+    if not file.exists():
+        raise LaunchError("command_not_found", f"{command} does not exist")
+    if not file.is_file() or not os.access(file, os.X_OK):
+        raise LaunchError("not_executable", f"{candidate} is not executable")
+    return os.path.abspath(candidate)

@@ -1,0 +1,214 @@
+"""Start a plan, own its pipes and its `wait()`, end its whole tree, and write the dossier of its death.
+
+One `ConfinedProcess` is one process group in a session of its own.  It must be started from a process that reaps
+(`adopt_orphans`), so that what double-forks away comes back here and is killed too.  The stop sequence:
+
+    close stdin · wait · TERM to the group · wait · KILL to the group and to every descendant · reap
+
+each wait at most the grace; nothing in it can hang.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import psutil
+
+from quarterdeck_sandbox.launch import LaunchError, LaunchPlan, exec_error
+
+_SHIM: Final = str(Path(__file__).with_name("shim.py"))
+_REAP_POLL_S: Final = 0.01
+"""Between looks at descendants that were killed and are not gone yet."""
+
+PR_SET_CHILD_SUBREAPER: Final = 36
+
+
+class ConfinedProcess:
+    """A started plan; see `start`."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        self._child = child
+        self._stdin: int | None = _detach(child.stdin)
+        self.stdout_fd = _detach(child.stdout)
+        self.stderr_fd = _detach(child.stderr)
+        self.pid = child.pid
+        self._started_at = time.monotonic()
+        self._ended_at: float | None = None
+        self._ended = anyio.Event()
+        self._usage: tuple[int, float] | None = None
+
+    @property
+    def stdin_fd(self) -> int:
+        """Where the server listens; -1 once closed."""
+        return -1 if self._stdin is None else self._stdin
+
+    @property
+    def returncode(self) -> int | None:
+        """As `subprocess`: a status, or minus the signal; None while it runs."""
+        return self._child.returncode
+
+    @property
+    def uptime_s(self) -> float:
+        """From start to end, or to now."""
+        return (self._ended_at or time.monotonic()) - self._started_at
+
+    @property
+    def peak_rss_bytes(self) -> int | None:
+        """Largest resident memory of one process of its tree, once it ended."""
+        return self._usage[0] if self._usage else None
+
+    @property
+    def cpu_s(self) -> float | None:
+        """User and system time of its reaped tree, once it ended."""
+        return self._usage[1] if self._usage else None
+
+    async def wait(self) -> int:
+        """Its return code, as soon as it has ended."""
+        while self._child.returncode is None and not self._reap():
+            await self._exit_signal()
+        self._ended.set()
+        assert self._child.returncode is not None
+        return self._child.returncode
+
+    def close_stdin(self) -> None:
+        """The polite request to stop."""
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+    async def stop(self, grace_s: float) -> None:
+        """End it and everything it started; at most four graces long, cancellation does not interrupt it."""
+        with anyio.CancelScope(shield=True):
+            self.close_stdin()
+            for number in (None, signal.SIGTERM, signal.SIGKILL):
+                if number is not None:
+                    self._signal_group(number)
+                with anyio.move_on_after(grace_s):
+                    await self.wait()
+                    break
+            self._signal_group(signal.SIGKILL)
+            await kill_descendants(grace_s)
+
+    def close_fds(self) -> None:
+        """Release the pipes; their readers must be gone."""
+        self.close_stdin()
+        for fd in (self.stdout_fd, self.stderr_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.stdout_fd = self.stderr_fd = -1
+
+    def _reap(self) -> bool:
+        try:
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            pid, status, usage = self.pid, 0, None
+        if pid == 0:
+            return False
+        # Popen must not wait for it a second time.
+        self._child.returncode = os.waitstatus_to_exitcode(status)
+        self._ended_at = time.monotonic()
+        if usage is not None:
+            rss = usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
+            self._usage = (rss, usage.ru_utime + usage.ru_stime)
+        return True
+
+    async def _exit_signal(self) -> None:
+        if hasattr(os, "pidfd_open"):
+            fd = os.pidfd_open(self.pid)
+            try:
+                await anyio.wait_readable(fd)
+            finally:
+                os.close(fd)
+        else:
+            await anyio.to_thread.run_sync(
+                lambda: os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT), abandon_on_cancel=True
+            )
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # gone already, or left to a group of its own: the descendants' sweep finds it
+
+
+async def start(plan: LaunchPlan) -> ConfinedProcess:
+    """Start `plan` behind the shim.
+
+    Raises:
+        LaunchError: it could not be executed; nothing is left behind.
+    """
+    status_r, status_w = os.pipe()
+    try:
+        child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
+            [sys.executable, "-I", "-S", _SHIM, str(status_w), str(os.getpid()), plan.program, *plan.argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd=plan.cwd,
+            env=dict(plan.env),
+            pass_fds=[status_w],
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.close(status_r)
+        raise LaunchError("spawn_failed", f"{plan.program}: {error}") from error
+    finally:
+        os.close(status_w)
+    process = ConfinedProcess(child)
+    try:
+        await anyio.wait_readable(status_r)
+        report = os.read(status_r, 32)
+    except BaseException:
+        await process.stop(0.1)
+        process.close_fds()
+        raise
+    finally:
+        os.close(status_r)
+    if report:
+        await process.stop(0.1)
+        process.close_fds()
+        raise exec_error(int(report), plan)
+    return process
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever its descendants leave behind (Linux; elsewhere nothing)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda _: False) -> None:
+    """KILL and reap every descendant of this process but the spared ones, for at most `grace_s` seconds."""
+    with anyio.move_on_after(grace_s):
+        while True:
+            alive = [child for child in psutil.Process().children(recursive=True) if not spare(child.pid)]
+            if not alive:
+                return
+            for child in alive:
+                try:
+                    child.kill()
+                    os.waitpid(child.pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
+                except (psutil.NoSuchProcess, ChildProcessError):
+                    continue  # gone, or a grandchild: its own parent reaps it, or leaves it to us next round
+            await anyio.sleep(_REAP_POLL_S)
+
+
+def _detach(stream: object) -> int:
+    """Own a pipe's descriptor, so that no file object closes it at collection."""
+    fd = os.dup(stream.fileno())  # type: ignore[attr-defined]
+    stream.close()  # type: ignore[attr-defined]
+    os.set_blocking(fd, False)
+    return fd

@@ -1,0 +1,237 @@
+"""Mount: the tools of a fleet's ready servers as one live tool box.
+
+Above it are deck and host, below it the fleet.  It holds no connection and no state of a server: every call asks the
+fleet for the endpoint of that moment.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import anyio
+
+from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.contract import RemoteCallResult, RemoteTool, ServerEndpoint, ServerFleet
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import is_usable_phase
+from quarterdeck_protocol.refs import QUALIFIER
+from quarterdeck_protocol.tools import (
+    CancelToken,
+    ProgressNote,
+    Settled,
+    ShortCall,
+    ShortWay,
+    ToolBox,
+    ToolCall,
+    ToolDescriptor,
+    ToolOutcome,
+    WatchableToolBox,
+)
+
+from .kernel.context import ToolContext, inert_context
+from .kernel.registry import ToolRegistry
+from .kernel.results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
+from .kernel.spec import DefinedTool, ToolSpec, define_tool
+
+INLINE_DECODE_BYTES: Final = 256 * 1024
+"""A larger result is decoded in a thread: it would hold up other calls for milliseconds."""
+
+
+class LiveEndpoint(ServerEndpoint, Protocol):
+    """What the box needs of an endpoint beyond the contract."""
+
+    def tools(self) -> tuple[RemoteTool, ...]:
+        """The tools of the last list, the same tuple until the next; () before the first."""
+        ...
+
+    def begin(
+        self,
+        tool: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> ShortCall | None:
+        """`ShortWay.begin` by the server-side name; None when not ready or the tool is not offered."""
+        ...
+
+
+class LiveFleet(ServerFleet, Protocol):
+    """What the box needs of a fleet beyond the contract."""
+
+    def endpoint(self, server: str) -> LiveEndpoint | None:
+        """The present endpoint of this id."""
+        ...
+
+    def endpoints(self) -> tuple[LiveEndpoint, ...]:
+        """The present endpoints in configuration order."""
+        ...
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after any change of phases or tools; returns what unregisters it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MountedProtocolBridge:
+    """A fleet and the box over it.  Whoever mounted it tears the fleet down."""
+
+    box: "LiveBox"
+    fleet: LiveFleet
+
+
+async def mount_protocol_bridge(config: BridgeConfig) -> MountedProtocolBridge:
+    """Start the configured servers and box their tools.
+
+    Returns when every connect has settled and every ready server has listed its tools or failed to; a server that
+    fails either offers nothing.  When cancelled, what was started is torn down.
+    """
+    from .fleet.fleet import start_server_fleet  # sockets and the runtime: not needed to box a given fleet
+
+    fleet = await start_server_fleet(config)
+    try:
+        async with anyio.create_task_group() as listings:
+            for endpoint in fleet.endpoints():
+                if is_usable_phase(endpoint.phase):
+                    listings.start_soon(_list_tools, endpoint)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await fleet.tear_down()
+        raise
+    return MountedProtocolBridge(LiveBox(fleet), fleet)
+
+
+async def _list_tools(endpoint: LiveEndpoint) -> None:
+    try:
+        await endpoint.list_tools()
+    except ProtocolFault:
+        pass  # it stays ready and offers nothing until a list succeeds; the others are not held up
+
+
+class LiveBox(WatchableToolBox, ShortWay):
+    """The tools of a fleet as they are at each moment."""
+
+    def __init__(self, fleet: LiveFleet) -> None:
+        self._fleet = fleet
+        self._context = inert_context()
+        self._lists: tuple[tuple[RemoteTool, ...], ...] = ()
+        self._box = self._box_of(())
+
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        """The tools of the servers that are ready now, in configuration order, each server's in its own order."""
+        return self._present().descriptors()
+
+    @property
+    def runner(self) -> "LiveBox":
+        """The box itself."""
+        return self
+
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        """Run a tool on its server; every failure is an outcome with `is_error`.
+
+        Cancelling, by token or task, tells the server.
+        """
+        endpoint, _ = self._owner(call.name)
+        if endpoint is not None and not is_usable_phase(endpoint.phase):
+            fault = _not_connected(endpoint.config.id, endpoint)
+            return ToolOutcome(call.id, fault_text(call.name, fault), is_error=True)
+        return await self._present().runner.run(call, cancel)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change of any server's phase or tools; returns what unregisters it."""
+        return self._fleet.watch(callback)
+
+    def begin(
+        self,
+        name: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> ShortCall | None:
+        """See `ShortWay.begin`."""
+        endpoint, tool = self._owner(name)
+        if endpoint is None:
+            return None
+        return endpoint.begin(tool, arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
+
+    def _owner(self, name: str) -> tuple[LiveEndpoint | None, str]:
+        """The endpoint that a qualified name points to, and the server-side name."""
+        server, found, tool = name.partition(QUALIFIER)
+        return (self._fleet.endpoint(server) if found else None), tool
+
+    def _present(self) -> ToolBox:
+        """The box of this moment, made anew when any list is another one."""
+        lists = tuple(endpoint.tools() for endpoint in self._fleet.endpoints() if is_usable_phase(endpoint.phase))
+        # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
+        if len(lists) != len(self._lists) or not all(map(operator.is_, lists, self._lists)):
+            self._lists, self._box = lists, self._box_of(lists)
+        return self._box
+
+    def _box_of(self, lists: tuple[tuple[RemoteTool, ...], ...]) -> ToolBox:
+        registry = ToolRegistry()
+        registry.register_all(graft_tool(self._fleet, tool) for tools in lists for tool in tools)
+        return registry.to_tool_box(lambda: self._context)
+
+
+def graft_tool(fleet: LiveFleet, remote: RemoteTool) -> DefinedTool:
+    """A server's tool as one of ours: called by its qualified name, run under its own on the endpoint of the moment."""
+    name = remote.descriptor.name
+
+    async def run(arguments: object, ctx: ToolContext) -> ToolResult:
+        answer: RemoteCallResult | None = None
+        endpoint = fleet.endpoint(remote.ref.server)
+        try:
+            if endpoint is None:
+                raise _not_connected(remote.ref.server, None)
+            with anyio.CancelScope() as scope:
+                forget = ctx.cancel.on_cancel(scope.cancel)
+                try:
+                    answer = await endpoint.invoke(remote.ref.name, arguments)
+                finally:
+                    forget()
+        except ProtocolFault as fault:
+            return ToolResult.of_error(fault_text(name, fault))
+        if answer is None:
+            return ToolResult.of_error(f"{name} was cancelled.")
+        if len(answer.body) > INLINE_DECODE_BYTES:
+            return await anyio.to_thread.run_sync(project_answer, answer)
+        return project_answer(answer)
+
+    return define_tool(
+        ToolSpec(name, remote.descriptor.description, remote.descriptor.parameters, run, remote.descriptor.definition)
+    )
+
+
+def project_answer(answer: RemoteCallResult) -> ToolResult:
+    """A server's result block by block: text as text, all else as JSON; `is_error` and the wire form go along."""
+    return ToolResult(tuple(map(_project_block, answer.content)), answer.is_error, answer.wire)
+
+
+def _project_block(block: object) -> ContentBlock:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return TextContentBlock(text)
+        case _:
+            return JsonContentBlock(block)
+
+
+def fault_text(name: str, fault: ProtocolFault) -> str:
+    """What a model is told when the tool `name` ended in `fault`: what happened, its kind and code, the remedy."""
+    label = f"{fault.kind}, {fault.code}" if fault.code else f"{fault.kind}"
+    remedy = f". {fault.remedy}" if fault.remedy else ""
+    return f"{name}: {fault.message} ({label}){remedy}"
+
+
+def _not_connected(server: str, endpoint: LiveEndpoint | None) -> ProtocolFault:
+    if endpoint is None:
+        message = f"there is no server {server!r}"
+    else:
+        status = endpoint.status()
+        message = f"server {server!r} is {status.phase}" + (f": {status.fault.message}" if status.fault else "")
+    return ProtocolFault(FaultKind.NOT_CONNECTED, message, code="not_connected", delivery=Delivery.NOT_SENT)

@@ -1,0 +1,82 @@
+"""The environment of a stdio server: an allow-list of ours, what its configuration names, and nothing else.
+
+Files that may hold credentials (`PIP_CONFIG_FILE`, `NPM_CONFIG_USERCONFIG`) are not on the list.  Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from quarterdeck_protocol.configs import StdioServerConfig
+
+DEFAULT_PATH: Final = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+"""PATH where we have none; desktop applications start us so."""
+
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY")
+
+_PASSED: Final = frozenset(
+    {
+        *("PATH", "LANG", "TZ"),
+        *_PROXIES,
+        *(name.lower() for name in _PROXIES),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
+        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST"),
+        *("PIP_CERT", "PIP_PROXY"),
+        *("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
+        *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_PYTHON_INSTALL_MIRROR"),
+    }
+)
+
+_PASSED_TO_NPM: Final = re.compile(
+    r"npm_config_(?:registry|@[^:]+:registry|proxy|https[_-]proxy|noproxy|cafile|strict[_-]ssl)", re.IGNORECASE
+)
+"""npm reads its settings in either case; `npm_config_//host/:_authToken` is one too, and is not passed."""
+
+_CREDENTIALS: Final = re.compile(r"://\S*@|(?:^|[\s,])[^\s/@:]+:\S*@")
+"""`user:password@` with or without a scheme; a user alone before a host is a token more often than not."""
+
+
+def server_environment(
+    config: StdioServerConfig, environ: Mapping[str, str], home: Path, tmpdir: Path
+) -> dict[str, str]:
+    """The whole environment of the server: the allow-list, then `inherit_env`, then `env`; the later one wins.
+
+    Args:
+        config: gives `inherit_env` and `env`.
+        environ: our own environment.
+        home: becomes HOME; private to the server.
+        tmpdir: becomes TMPDIR; private to the server.
+    """
+    passed = {
+        name: value for name, value in environ.items() if _is_listed(name) and not _holds_credentials(name, value)
+    }
+    if not passed.get("PATH"):
+        passed["PATH"] = DEFAULT_PATH
+    passed |= {"HOME": str(home), "TMPDIR": str(tmpdir)}
+    passed |= {name: environ[name] for name in config.inherit_env if name in environ}
+    return passed | dict(config.env)
+
+
+def withheld_variables(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Listed variables that the server does not get because they hold credentials; `inherit_env` would pass them."""
+    return tuple(
+        sorted(
+            name
+            for name, value in environ.items()
+            if _is_listed(name)
+            and _holds_credentials(name, value)
+            and name not in config.inherit_env
+            and name not in config.env
+        )
+    )
+
+
+def _is_listed(name: str) -> bool:
+    return name in _PASSED or name.startswith("LC_") or _PASSED_TO_NPM.fullmatch(name) is not None
+
+
+def _holds_credentials(name: str, value: str) -> bool:
+    # A PATH with a blank in it looks like one, and never is.
+    return name != "PATH" and _CREDENTIALS.search(value) is not None

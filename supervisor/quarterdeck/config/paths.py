@@ -1,0 +1,156 @@
+"""Where we write, and the proof that nobody else can write there.
+
+    state directory     survives us: homes, temporary files and logs of servers
+    runtime directory   sockets and locks of running processes; short, because a socket's path is
+
+`QUARTERDECK_STATE_DIR` and `QUARTERDECK_RUNTIME_DIR` override them; else the XDG variables, else the platform's custom.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import platformdirs
+
+APP_NAME: Final = "quarterdeck"
+
+MAX_SOCKET_PATH_BYTES: Final = 103
+"""`sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL."""
+
+MAX_SOCKET_NAME_BYTES: Final = 16
+"""What a socket in a runtime directory may be called; with it `MAX_RUNTIME_ROOT_BYTES` is known beforehand."""
+
+MAX_ENTRY_NAME_BYTES: Final = 32
+"""`qd-<12 hex>-<pid, at most 7 digits>-<8 hex>`."""
+
+MAX_RUNTIME_ROOT_BYTES: Final = MAX_SOCKET_PATH_BYTES - MAX_ENTRY_NAME_BYTES - MAX_SOCKET_NAME_BYTES - 2
+
+_SHORT_ROOT: Final = Path("/tmp")  # noqa: S108 - what lies below is checked to be ours alone
+"""Not the TMPDIR of the moment, which is long on macOS and differs between a desktop application and a terminal."""
+
+
+class UnsafePathError(Exception):
+    """A directory that must be ours alone is not; the text says how, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPaths:
+    """What one server of one configuration has on disk.
+
+    Attributes:
+        home: its HOME, kept between runs; package runners keep their downloads here.
+        tmp: its TMPDIR.
+        log: the file that its standard error is appended to.
+    """
+
+    home: Path
+    tmp: Path
+    log: Path
+
+    def create(self) -> Self:
+        """Make the directories, each 0700.
+
+        Raises:
+            UnsafePathError: one exists and is not ours alone.
+            OSError: one cannot be made.
+        """
+        for directory in (self.home, self.tmp, self.log.parent):
+            make_private_dir(directory)
+        return self
+
+
+def state_dir() -> Path:
+    """What survives us; not made yet."""
+    return _override("QUARTERDECK_STATE_DIR") or platformdirs.user_state_path(APP_NAME, appauthor=False)
+
+
+def runtime_dir() -> Path:
+    """The root of runtime directories, short enough for sockets; not made yet.
+
+    The first of: the override, `$XDG_RUNTIME_DIR/quarterdeck`, `/run/user/<uid>/quarterdeck`, `/tmp/quarterdeck-<uid>`;
+    one that is too long is replaced by a directory of `/tmp/quarterdeck-<uid>` that is named after it.
+    """
+    # platformdirs warns on stderr where XDG_RUNTIME_DIR is unset, and its place on macOS is too long.
+    short = _short_root()
+    root = _override("QUARTERDECK_RUNTIME_DIR") or _login_runtime_dir() or short
+    if len(os.fsencode(root)) <= MAX_RUNTIME_ROOT_BYTES:
+        return root
+    return short / hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+
+
+def configuration_digest(paths: Iterable[Path]) -> str:
+    """12 hex digits that name a configuration: the set of its files, wherever they are named from."""
+    names = sorted({os.fsencode(path.resolve()) for path in paths})
+    return hashlib.sha256(b"\0".join(names)).hexdigest()[:12]
+
+
+def server_paths(digest: str, server_id: str, state: Path | None = None) -> ServerPaths:
+    """Where the server `server_id` of the configuration `digest` lives, below `state` or else `state_dir()`."""
+    base = (state or state_dir()) / "servers" / digest / server_id
+    return ServerPaths(home=base / "home", tmp=base / "tmp", log=base / "stderr.log")
+
+
+def make_private_dir(path: Path) -> Path:
+    """Make the directory with mode 0700, missing parents too, and see that it is ours alone.
+
+    Raises:
+        UnsafePathError: it is a symbolic link or no directory, belongs to another user, or may be used by others.
+        OSError: it cannot be made.
+    """
+    for directory in (*reversed(path.parents), path):
+        if not directory.is_dir():
+            try:
+                directory.mkdir(mode=0o700)
+            except FileExistsError:
+                pass  # another process was faster, or it is no directory: the check below tells
+    if problem := privacy_problem(path):
+        raise UnsafePathError(f"{path} {problem}")
+    return path
+
+
+def privacy_problem(path: Path) -> str | None:
+    """Why the directory is not ours alone; None when it is."""
+    try:
+        status = path.lstat()
+    except OSError as error:
+        return f"cannot be used: {error.strerror or error}"
+    if stat.S_ISLNK(status.st_mode):
+        return "is a symbolic link: name what it points to"
+    if not stat.S_ISDIR(status.st_mode):
+        return "is no directory: remove it"
+    if status.st_uid != os.geteuid():
+        return "belongs to another user: set QUARTERDECK_RUNTIME_DIR or QUARTERDECK_STATE_DIR to a directory of yours"
+    if status.st_mode & 0o077:
+        return f"may be used by others (mode {stat.S_IMODE(status.st_mode):04o}): run chmod 700 on it"
+    return None
+
+
+def remove_spare_root(root: Path) -> None:
+    """Remove a runtime root that we put into `/tmp`, once it is empty; others belong to the user or the session."""
+    short = _short_root()
+    for directory in (root, short):
+        if short in (directory, directory.parent):
+            with suppress(OSError):
+                directory.rmdir()
+
+
+def _short_root() -> Path:
+    return _SHORT_ROOT / f"{APP_NAME}-{os.geteuid()}"
+
+
+def _override(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    return Path(value).expanduser().absolute() if value else None
+
+
+def _login_runtime_dir() -> Path | None:
+    """The session's own directory; both are looked at, since MCP clients start servers without XDG variables."""
+    for name in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"):
+        if name.startswith("/") and privacy_problem(Path(name)) is None:
+            return Path(name) / APP_NAME
+    return None

@@ -1,0 +1,252 @@
+"""One row of a configuration file, in anyone's spelling, to a server configuration.
+
+Above: `files` finds the rows, gives them ids and keeps what fails.  Below: the protocol's models judge the values.
+"""
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+
+from quarterdeck.config.document import JsonObject
+from quarterdeck.config.reasons import RowError, at, describe, from_validation
+from quarterdeck.config.variables import VariableError, Variables
+from quarterdeck_protocol.configs import (
+    ServerConfig,
+    SseServerConfig,
+    StdioServerConfig,
+    StreamableHttpServerConfig,
+    TransportKind,
+)
+
+_Model = type[StdioServerConfig] | type[SseServerConfig] | type[StreamableHttpServerConfig]
+
+_MODELS: Final[Mapping[str, _Model]] = {
+    TransportKind.STDIO: StdioServerConfig,
+    TransportKind.SSE: SseServerConfig,
+    TransportKind.STREAMABLE_HTTP: StreamableHttpServerConfig,
+}
+
+_SPELLINGS: Final[Mapping[str, _Model]] = {
+    "stdio": StdioServerConfig,
+    "sse": SseServerConfig,
+    "http": StreamableHttpServerConfig,
+    "streamablehttp": StreamableHttpServerConfig,
+}
+"""Values of `type` and `transport`, in lower case, without `-` and `_`."""
+
+_KEYS: Final[Mapping[_Model, frozenset[str]]] = {
+    StdioServerConfig: frozenset({*StdioServerConfig.model_fields, "envFile"}),
+    SseServerConfig: frozenset(SseServerConfig.model_fields),
+    StreamableHttpServerConfig: frozenset(StreamableHttpServerConfig.model_fields),
+}
+"""What a row of each kind may hold."""
+
+_ALL_KEYS: Final = frozenset[str]().union(*_KEYS.values())
+
+_OURS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled"})
+"""Keys that every row may have and no model knows."""
+
+_FOREIGN: Final = frozenset(
+    {"alwaysAllow", "autoApprove", "description", "dev", "gallery", "icon", "inputs", "name", "timeout", "version"}
+)
+"""Other clients' keys that change nothing about what a server may do: ignored, with a warning."""
+
+_INSTEAD: Final[Mapping[str, str]] = {
+    "disabledTools": "tools.deny",
+    "enabledTools": "tools.allow",
+    "environment": "env",
+    "excludeTools": "tools.deny",
+    "httpUrl": 'url and "type": "http"',
+    "includeTools": "tools.allow",
+    "serverUrl": "url",
+    "transportType": "type",
+}
+"""Other clients' keys that it would be wrong to ignore, and what says the same here."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltRow:
+    """A usable row.  `ignored` names its keys that mean nothing here."""
+
+    config: ServerConfig
+    ignored: tuple[str, ...]
+
+
+def build_row(row: JsonObject, server_id: str, location: str, variables: Variables) -> BuiltRow:
+    """The configuration that `row` describes, its variables resolved.
+
+    Null stands for an absent key, in `env` for an absent variable.  A relative `cwd` starts at the file's directory.
+
+    Raises:
+        RowError: a key, a value or a variable is wrong.
+    """
+    if row.repeated:
+        raise RowError(location, f"the key {row.repeated[0][0]!r} appears more than once")
+    given = {key: value for key, value in row.items() if value is not None}
+    model = _choose_model(given, location)
+    known = _KEYS[model]
+    _refuse_unknown(given, model, location)
+    fields = {
+        key: _resolve(value, at(location, key), variables)
+        for key, value in given.items()
+        if key in known and key not in {"id", "kind"}
+    }
+    if model is StdioServerConfig:
+        _complete_stdio(fields, location, variables)
+    if _spelling(given, location) == "sse":
+        fields.setdefault("legacy_only", True)
+    ignored = tuple(key for key in given if key not in known and key not in _OURS)
+    return BuiltRow(_validate(model, fields | {"id": server_id}, location), ignored)
+
+
+def is_disabled(row: JsonObject, location: str) -> bool:
+    """Whether the row is switched off by `disabled: true` or `enabled: false`.
+
+    Raises:
+        RowError: the switch is no boolean.
+    """
+    for key in ("disabled", "enabled"):
+        if not isinstance(row.get(key, False), bool | None):
+            raise RowError(at(location, key), f"expected true or false, got {describe(row[key])}")
+    return row.get("disabled") is True or row.get("enabled") is False
+
+
+def _spelling(given: Mapping[str, object], location: str) -> str | None:
+    """The one transport that `type` and `transport` name, in the letters of `_SPELLINGS`."""
+    found = None
+    for key in ("type", "transport"):
+        if key not in given:
+            continue
+        value = given[key]
+        spelling = re.sub("[-_]", "", value.lower()) if isinstance(value, str) else ""
+        if spelling not in _SPELLINGS:
+            got = repr(value[:32]) if isinstance(value, str) else describe(value)
+            raise RowError(at(location, key), f"expected 'stdio', 'http', 'streamable-http' or 'sse', got {got}")
+        if found is not None and _SPELLINGS[found] is not _SPELLINGS[spelling]:
+            raise RowError(location, "'type' and 'transport' disagree: keep one")
+        found = spelling
+    return found
+
+
+def _choose_model(given: Mapping[str, object], location: str) -> _Model:
+    spelling = _spelling(given, location)
+    named = _SPELLINGS[spelling] if spelling else None
+    if "kind" in given:
+        kind = given["kind"]
+        if not isinstance(kind, str) or kind not in _MODELS:
+            raise RowError(at(location, "kind"), f"expected one of {', '.join(map(repr, map(str, _MODELS)))}")
+        if named not in (None, _MODELS[kind]):
+            raise RowError(location, "'kind' and 'type' disagree: keep one")
+        named = _MODELS[kind]
+    if named is not None:
+        return named
+    if "command" in given and "url" in given:
+        raise RowError(location, "has both 'command' and 'url': keep one")
+    if "command" in given:
+        return StdioServerConfig
+    if "url" in given:
+        return SseServerConfig
+    _refuse_unknown(given, None, location)
+    raise RowError(location, "has neither 'command' nor 'url'")
+
+
+def _refuse_unknown(given: Mapping[str, object], model: _Model | None, location: str) -> None:
+    known = _KEYS[model] if model else _ALL_KEYS
+    for key in given:
+        if key in known or key in _OURS or key in _FOREIGN:
+            continue
+        if key in _INSTEAD:
+            raise RowError(at(location, key), f"is another client's key: use {_INSTEAD[key]}")
+        if model and key in _ALL_KEYS:
+            raise RowError(at(location, key), f"means nothing to a {model.transport} server: remove it")
+        near = difflib.get_close_matches(key[:64], sorted(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(known - {'id', 'kind'}))}"
+        raise RowError(location, f"unknown key {key[:64]!r}: {hint}")
+
+
+def _resolve(value: object, location: str, variables: Variables) -> object:
+    """`value` with variables resolved, as plain values that can be given to a process."""
+    match value:
+        case str():
+            try:
+                text = variables.expand(value)
+            except VariableError as error:
+                raise RowError(location, str(error), error.code) from error
+            _refuse_odd_text(text, location)
+            return text
+        case JsonObject():
+            if value.repeated:
+                raise RowError(location, f"the key {value.repeated[0][0]!r} appears more than once")
+            for key in value:
+                _refuse_odd_text(key, location)
+            return {key: _resolve(member, at(location, key), variables) for key, member in value.items()}
+        case list():
+            return [_resolve(member, at(location, index), variables) for index, member in enumerate(value)]
+        case float() if not math.isfinite(value):
+            raise RowError(location, "the number is out of range")
+        case _:
+            return value
+
+
+def _refuse_odd_text(text: str, location: str) -> None:
+    if "\0" in text:
+        raise RowError(location, "holds a NUL character")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise RowError(location, "holds half of a surrogate pair: it is no Unicode text")
+
+
+def _complete_stdio(fields: dict[str, object], location: str, variables: Variables) -> None:
+    """Make strings of `env`, put `envFile` under it, and let `cwd` start at the file's directory."""
+    env = fields.get("env", {})
+    if isinstance(env, dict):
+        values = {name: _env_value(value) for name, value in env.items() if value is not None}
+        if "envFile" in fields:
+            values = _read_env_file(fields, location, variables) | values
+        for name in values:
+            if not name or "=" in name:
+                raise RowError(at(location, "env"), f"{name[:64]!r} cannot be a variable's name")
+        fields["env"] = values
+    fields.pop("envFile", None)
+    if isinstance(cwd := fields.get("cwd"), str):
+        fields["cwd"] = str(variables.locate(cwd))
+
+
+def _env_value(value: object) -> object:
+    return json.dumps(value) if isinstance(value, bool | int | float) else value
+
+
+def _read_env_file(fields: Mapping[str, object], location: str, variables: Variables) -> dict[str, object]:
+    path, here = fields["envFile"], at(location, "envFile")
+    if not isinstance(path, str):
+        raise RowError(here, f"expected a string, got {describe(path)}")
+    try:
+        values = variables.read_env_file(path)
+    except VariableError as error:
+        raise RowError(here, str(error), error.code) from error
+    for name, value in values.items():
+        _refuse_odd_text(name + value, at(here, name))
+    return dict(values)
+
+
+def _validate(model: _Model, fields: Mapping[str, object], location: str) -> ServerConfig:
+    try:
+        config = model.model_validate(fields)
+    except ValidationError as error:
+        raise from_validation(error, location) from None
+    _refuse_booleans(fields, location)
+    return config
+
+
+def _refuse_booleans(fields: Mapping[str, object], location: str) -> None:
+    """To the models true is the number 1; in a file it is a mistake."""
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            _refuse_booleans(value, at(location, key))
+        elif isinstance(value, bool) and key != "legacy_only":
+            raise RowError(at(location, key), f"expected a number, got {describe(value)}")

@@ -1,0 +1,123 @@
+"""Variables in a configuration: `${NAME}` and its kin, secret files, and env files.
+
+    ${NAME}  ${env:NAME}            a variable of our environment; an unset one is an error
+    ${NAME:-text}                   the same, `text` when it is unset or empty
+    ${file:PATH}                    the content of a file that only we may read, without its last newline
+    ${workspaceFolder} ${userHome}  places
+    $${                             a plain `${`
+
+Values are put in as they are and never expanded again; no message shows one.
+"""
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dotenv.parser import parse_stream
+
+from quarterdeck.config.textfile import TextFileError, read_text
+
+MAX_VALUE_FILE_BYTES: Final = 64 * 1024
+"""A secret or an env file; the kernel takes no more than 128 KiB as one variable."""
+
+_REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class VariableError(Exception):
+    """A reference cannot be resolved; `code` is `unset_variable` or `config_invalid`."""
+
+    def __init__(self, message: str, code: str = "config_invalid") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What references resolve to.
+
+    Attributes:
+        environ: the environment that `${NAME}` is looked up in.
+        base: the configuration file's directory; relative paths start there.
+        workspace: `${workspaceFolder}`.
+        home: `${userHome}`, and `~` in a path.
+    """
+
+    environ: Mapping[str, str]
+    base: Path
+    workspace: Path
+    home: Path
+
+    def expand(self, text: str) -> str:
+        """`text` with every reference resolved.
+
+        Raises:
+            VariableError: a reference is unset, malformed, or names a file that may not be used.
+        """
+        return _REFERENCE.sub(self._resolve, text)
+
+    def locate(self, text: str) -> Path:
+        """The path that `text` means: `~` is the user's home, a relative one starts at the file's directory."""
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:]
+        return self.base / text
+
+    def read_env_file(self, path: str) -> dict[str, str]:
+        """The variables of a dotenv file, literally: references in it are not expanded.
+
+        Raises:
+            VariableError: the file cannot be read, or a line of it is no `NAME=value`.
+        """
+        try:
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES)
+        except TextFileError as error:
+            raise VariableError(f"{path!r} {error}") from error
+        values: dict[str, str] = {}
+        for binding in parse_stream(io.StringIO(text)):
+            if binding.error or (binding.key is not None and binding.value is None):
+                leading = binding.original.string
+                line = binding.original.line + leading[: len(leading) - len(leading.lstrip())].count("\n")
+                raise VariableError(f"{path!r} line {line}: no NAME=value")
+            if binding.key is not None and binding.value is not None:
+                values[binding.key] = binding.value
+        return values
+
+    def _resolve(self, match: re.Match[str]) -> str:
+        if match[0] == "$${":
+            return "${"
+        body: str = match[1]
+        if not match[2]:
+            raise VariableError("'${' has no '}': write $${ for a plain ${")
+        if "${" in body:
+            raise VariableError("variables do not nest: write $${ for a plain ${")
+        scope, colon, rest = body.partition(":")
+        if not colon and scope == "workspaceFolder":
+            return str(self.workspace)
+        if not colon and scope == "userHome":
+            return str(self.home)
+        if colon and scope == "file":
+            return self._read_secret(rest)
+        if colon and scope == "input":
+            raise VariableError(f"{match[0][:64]!r} asks a person, and nobody is there: use ${{env:NAME}}")
+        return self._look_up(rest if colon and scope == "env" else body, any_name=scope == "env")
+
+    def _look_up(self, body: str, *, any_name: bool) -> str:
+        name, has_default, default = body.partition(":-")
+        if not name or not (any_name or _NAME.fullmatch(name)):
+            raise VariableError(f"{name[:64]!r} is no variable's name: write $${{ for a plain ${{")
+        value = self.environ.get(name)
+        if has_default:
+            return value or default
+        if value is None:
+            raise VariableError(f"the variable {name[:64]!r} is not set", "unset_variable")
+        return value
+
+    def _read_secret(self, path: str) -> str:
+        try:
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True)
+        except TextFileError as error:
+            raise VariableError(f"the file {path!r} {error}") from error
+        return text.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,240 @@
+"""Supervise the servers of one fleet: who starts when, in which generation, and who is told.
+
+Pure: events and the time go in, instructions come out.  The edge above owns clocks, tasks and endpoints, and owes the
+core one thing: every `Close`, that of a dead endpoint too, is answered by `Closed` once nothing of that generation is
+left.  Until then no other generation of that server is minted, and after a new `Started` none of any server.
+
+A report is heard from the present generation only, and not after its `Close` was asked: what lost that race is stale.
+"""
+
+from collections.abc import Callable, Mapping
+from math import inf
+from types import MappingProxyType
+from typing import Final, assert_never
+
+from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.faults import ProtocolFault
+
+from .events import (
+    Close,
+    Closed,
+    Connected,
+    ConnectFailed,
+    Event,
+    Instruction,
+    Lost,
+    Mint,
+    Publish,
+    Report,
+    RestartAsked,
+    Settled,
+    SlotFreed,
+    Started,
+    TearDown,
+    Tick,
+    ToolsChanged,
+    WakeAt,
+    ZygoteLost,
+)
+from .member import Member, MemberPhase
+
+MAX_STARTING: Final = 4
+"""Servers that start at one time: a hundred at once would slow each other past their deadlines."""
+
+SLOT_HOLD_S: Final = 5.0
+"""A start keeps its slot for so long at most: a server that hangs must not keep the others waiting."""
+
+SETTLED_PHASES: Final = frozenset({MemberPhase.READY, MemberPhase.FAULTED, MemberPhase.CLOSED})
+"""Where a first connect has ended.  A retry of a start that we lost ourselves is still the first connect."""
+
+
+class FleetCore:
+    """The state of one fleet, changed by `handle` alone.
+
+    Args:
+        draw: a source of chance in [0, 1), evenly spread; it keeps servers that died together from returning together.
+        max_starting: starts at one time, at least 1.
+        slot_hold_s: how long one of them counts at most, seconds; less when it connects, fails or frees its slot.
+    """
+
+    def __init__(
+        self, draw: Callable[[], float], *, max_starting: int = MAX_STARTING, slot_hold_s: float = SLOT_HOLD_S
+    ) -> None:
+        self._draw = draw
+        self._max_starting = max_starting
+        self._slot_hold_s = slot_hold_s
+        self._members: dict[str, Member] = {}
+        self._generations: dict[str, int] = {}  # the last number given to each id, in whatever start
+        self._live: dict[str, int] = {}  # the generation of each id that was minted and has not reported `Closed`
+        self._closing: set[str] = set()  # of the live, those whose close was asked
+        self._retiring: set[str] = set()  # of the closing, those of an older start
+        self._slots: dict[str, float] = {}  # when each start stops counting
+        self._start = 0
+        self._unsettled: set[str] | None = None  # None once this start's `Settled` is said
+        self._is_torn_down = False
+        self._wake_at = inf
+        self._changed: dict[str, None] = {}  # a set in order of first change
+        self._said: list[Instruction] = []
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """Every server by id, in configuration order; a snapshot."""
+        return MappingProxyType(dict(self._members))
+
+    @property
+    def is_torn_down(self) -> bool:
+        """Whether `TearDown` was said: nothing is ever minted again."""
+        return self._is_torn_down
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether every generation that was minted has reported `Closed`."""
+        return not self._live
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """What is to be done after `event`, in order; `now` is monotonic seconds and never decreases.
+
+        Raises:
+            KeyError: a report that the endpoint's phase does not allow (a second `Connected`): the edge's bug.
+        """
+        if not self._is_void(event):
+            self._take(event, now)
+            self._mint_what_is_due(now)
+            self._announce(now)
+        said, self._said = self._said, []
+        return said
+
+    def _is_void(self, event: Event) -> bool:
+        match event:
+            case Closed(server, generation):
+                return self._live.get(server) != generation
+            case Report(server, generation):
+                return self._live.get(server) != generation or not self._is_running(server)
+            case RestartAsked(server):
+                return self._is_torn_down or server not in self._members
+            case Started() | TearDown():
+                return self._is_torn_down
+            case _:
+                return False
+
+    def _is_running(self, server: str) -> bool:
+        return server in self._live and server not in self._closing
+
+    def _take(self, event: Event, now: float) -> None:
+        match event:
+            case Started(config):
+                self._begin(config, now)
+            case Connected(server):
+                self._put(self._members[server].admitted(now))
+            case ConnectFailed(server, _, fault):
+                self._bury(server, fault, now)
+            case Lost(server, _, fault):
+                self._bury(server, fault, now, was_ready=True)
+            case ZygoteLost(fault):
+                for server in [server for server in self._members if self._is_running(server)]:
+                    self._bury(server, fault, now, is_ours=True)
+            case ToolsChanged(server):
+                self._changed[server] = None
+            case SlotFreed(server):
+                self._slots.pop(server, None)
+            case Closed(server):
+                self._release(server)
+            case RestartAsked(server):
+                self._close(server)
+                self._put(self._members[server].renewed(now))
+            case TearDown():
+                self._is_torn_down = True
+                for member in self._members.values():
+                    self._close(member.config.id)
+                    self._put(member.closed())
+            case Tick():
+                self._wake_at = inf
+            case _:
+                assert_never(event)
+
+    def _begin(self, config: BridgeConfig, now: float) -> None:
+        """Replace all members.  Whoever still waits for the older start's first connects is told that it is over."""
+        if self._unsettled is not None:
+            self._said.append(Settled(self._start))
+        for server in self._live:
+            self._close(server)
+        self._retiring = set(self._live)
+        self._changed |= dict.fromkeys(self._members)
+        self._slots = {}
+        self._members = {}
+        for server_config in config.effective():
+            self._put(Member(server_config, start_at=now))
+        self._start += 1
+        self._unsettled = set(self._members)
+
+    def _bury(
+        self, server: str, fault: ProtocolFault, now: float, *, was_ready: bool = False, is_ours: bool = False
+    ) -> None:
+        member = self._members[server]
+        self._put(member.buried(fault, now, self._draw(), was_ready=was_ready, is_ours=is_ours))
+        self._close(server)
+
+    def _close(self, server: str) -> None:
+        """Have what lives of this server closed, once."""
+        if self._is_running(server):
+            self._closing.add(server)
+            self._said.append(Close(server, self._live[server]))
+
+    def _release(self, server: str) -> None:
+        """Nothing of its generation is left; when nobody asked for that, its owner wants it no more."""
+        del self._live[server]
+        if server not in self._closing:
+            self._put(self._members[server].closed())
+        self._closing.discard(server)
+        self._retiring.discard(server)
+
+    def _mint_what_is_due(self, now: float) -> None:
+        """Start who waits, the longest due first, as far as slots go."""
+        for member in self._startable():
+            taken = sum(until > now for until in self._slots.values())
+            if member.start_at > now or taken >= self._max_starting:
+                return
+            server = member.config.id
+            generation = self._generations.get(server, 0) + 1
+            self._generations[server] = self._live[server] = generation
+            self._slots[server] = now + self._slot_hold_s
+            self._put(member.minted(generation, now))
+            self._said.append(Mint(server, generation, member.config))
+
+    def _startable(self) -> list[Member]:
+        """Who could start if it were due and a slot were free, in the order of their turns."""
+        if self._retiring:
+            return []
+        waiting = (
+            member
+            for server, member in self._members.items()
+            if member.phase is MemberPhase.WAITING and server not in self._live
+        )
+        return sorted(waiting, key=lambda member: member.start_at)
+
+    def _announce(self, now: float) -> None:
+        """Tell watchers, whoever waits for the first connects, and the clock."""
+        self._said.extend(map(Publish, self._changed))
+        self._changed = {}
+        if self._unsettled is not None and not self._unsettled:
+            self._unsettled = None
+            self._said.append(Settled(self._start))
+        wake_at = self._next_wake(now)
+        if wake_at not in (inf, self._wake_at):
+            self._wake_at = wake_at
+            self._said.append(WakeAt(wake_at))
+
+    def _next_wake(self, now: float) -> float:
+        """When time alone lets something start: a delay ends, or the oldest hold on a slot does."""
+        first_due = min((member.start_at for member in self._startable()), default=inf)
+        return first_due if first_due > now else min(until for until in self._slots.values() if until > now)
+
+    def _put(self, member: Member) -> None:
+        """Every change of a member passes here, for what follows from its phase."""
+        server = member.config.id
+        self._members[server] = member
+        self._changed[server] = None
+        if member.phase is not MemberPhase.STARTING:
+            self._slots.pop(server, None)
+        if self._unsettled is not None and member.phase in SETTLED_PHASES:
+            self._unsettled.discard(server)

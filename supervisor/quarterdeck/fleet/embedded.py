@@ -1,0 +1,121 @@
+"""Run a session inside this process: no worker, no isolation, and `status()` says so.
+
+What is driven is the worker's own code over an in-memory link, so that an endpoint cannot tell the difference; the
+session itself is somebody else's (`session_factory`), entered and left in one task as the SDK demands.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import anyio
+from mcp.client.session import ClientSession
+
+from quarterdeck.fleet.handle import Listener, WorkerHandle
+from quarterdeck.identity import CLIENT_VERSION
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.frames import OpenOrder
+from quarterdeck_protocol.link import Link, Side
+from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_worker.session import Life, ServerFault, adopt_session
+from quarterdeck_worker.worker import Worker
+
+SessionFactory = Callable[[], AbstractAsyncContextManager[ClientSession]]
+"""Yields an initialised or adopted session; entered once."""
+
+
+class MemoryWay:
+    """One direction of an in-memory channel; a message arrives in the loop's next turn, as it would from a socket."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.receive: Callable[[Sequence[bytes]], None] = lambda _: None
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """See `Way`."""
+        self._loop.call_soon(lambda: self.receive(parts))
+
+    def drain(self) -> None:
+        """See `Way`: nothing ever waits."""
+
+
+class EmbeddedSeat:
+    """A seat in this process."""
+
+    isolated = False
+
+    def __init__(self, config: ServerConfig, session_factory: SessionFactory) -> None:
+        """Take no place yet.
+
+        Raises:
+            ValueError: the configuration asks for what only a worker can give.
+        """
+        for name in ("cwd", "restart", "sandbox"):
+            if name in config.model_fields_set:
+                raise ValueError(f"{name} means nothing to a session made in this process: leave it out")
+        self._config = config
+        self._factory = session_factory
+        self._owner: asyncio.Task[None] | None = None
+
+    async def take(self, listener: Listener) -> WorkerHandle:
+        """See `Seat`."""
+        loop = asyncio.get_running_loop()
+        to_worker, to_supervisor = MemoryWay(), MemoryWay()
+        token = secrets.token_bytes(32)
+        handle = WorkerHandle(self._config.id, listener)
+        ours = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=loop.time())
+        driver = LinkDriver(ours, to_worker, handle.on_event)
+        to_supervisor.receive = driver.receive
+        handle.attach(driver)
+        owner = self._owner = asyncio.create_task(self._work(token, to_worker, to_supervisor))
+        owner.add_done_callback(lambda task: handle.on_exit(0 if not task.cancelled() else 1))
+
+        def kill() -> None:
+            owner.cancel()
+
+        handle.kill = kill
+        await handle.greeted
+        return handle
+
+    def order(self) -> OpenOrder:
+        """See `Seat`."""
+        return OpenOrder(self._config.model_dump_json())
+
+    def remember(self, era: str) -> None:
+        """See `Seat`: the session was greeted by its maker."""
+
+    async def leave(self) -> None:
+        """See `Seat`."""
+        if self._owner is not None:
+            self._owner.cancel()
+            await asyncio.wait([self._owner])
+
+    async def _work(self, token: bytes, to_worker: MemoryWay, to_supervisor: MemoryWay) -> None:
+        loop = asyncio.get_running_loop()
+        theirs = Link(Side.WORKER, token=token, version=CLIENT_VERSION, now=loop.time())
+        async with anyio.create_task_group() as tasks:
+            worker = Worker(tasks, self._live, loop.time)
+            driver = LinkDriver(theirs, to_supervisor, worker.on_event)
+            to_worker.receive = driver.receive
+            worker.attach(driver)
+            try:
+                await worker.finished.wait()
+                # The last frames leave in the loop's next turns.
+                await asyncio.sleep(0)
+                tasks.cancel_scope.cancel()
+            finally:
+                driver.close()
+
+    async def _live(self, _: OpenOrder, life: Life) -> None:
+        try:
+            async with self._factory() as session:
+                await adopt_session(session, life, self._config.max_result_bytes)
+        except Exception as error:
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
+            message = f"the session broke: {cause or type(cause).__name__}"
+            record = FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=RemoteCause.of(cause))
+            raise ServerFault(record) from error

@@ -1,0 +1,466 @@
+"""One server as the supervisor sees it: the phase machine, its one connection, its tools, its calls.
+
+Single-shot: a terminal phase is never left, a restart is another endpoint.  The connection attempt runs in a task of
+its own, so that a caller who gives up does not take the others' attempt with it.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.seats import Seat, WorkerSeat
+from quarterdeck.fleet.short_call import EndpointCall
+from quarterdeck.fleet.toolset import ToolsetError, parse_tools
+from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.frames import Answer, Call, Close, Failed, List, Log, Open, Reply, ServerCard
+from quarterdeck_protocol.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.link import Refusal
+from quarterdeck_protocol.phases import EndpointPhase, Step, advance, is_terminal_phase
+from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, WireResult
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.embedded import SessionFactory
+
+CLOSE_S = 3 * CLOSE_GRACE_S + 1.0
+"""How long a worker may take to stop its server: three graces, and a moment to say so."""
+
+REFRESH_S = 1.0
+"""Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
+
+DECODE_IN_THREAD_BYTES = 256 * 1024
+"""Larger results are decoded beside the loop."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+class ServerEndpointImpl:
+    """The one implementation of `ServerEndpoint`; made by `create_server_endpoint`."""
+
+    def __init__(self, config: ServerConfig, seat: Seat) -> None:
+        self._config = config
+        self._seat = seat
+        self._phase = EndpointPhase.IDLE
+        self._fault: ProtocolFault | None = None
+        self._handle: WorkerHandle | None = None
+        self._card: ServerCard | None = None
+        self._ready_at: float | None = None
+        self._tools: tuple[RemoteTool, ...] = ()
+        self._is_listed = False
+        self._outcome: asyncio.Future[ProtocolFault | None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._refresh_timer: asyncio.TimerHandle | None = None
+        self._refreshed_at = 0.0
+        self._watchers: list[Callable[[], None]] = []
+
+    @property
+    def config(self) -> ServerConfig:
+        """What it was made from."""
+        return self._config
+
+    @property
+    def phase(self) -> EndpointPhase:
+        """Where it is in its life."""
+        return self._phase
+
+    @property
+    def fault(self) -> ProtocolFault | None:
+        """Why it is faulted."""
+        return self._fault
+
+    @property
+    def card(self) -> ServerCard | None:
+        """What the server said of itself."""
+        return self._card
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change of phase or tools; returns what unregisters it."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+
+    # Opening
+
+    async def open(self) -> None:
+        """See `ServerEndpoint`."""
+        if self._phase is EndpointPhase.IDLE:
+            self._step(Step.OPEN)
+            self._outcome = asyncio.get_running_loop().create_future()
+            self._start("connect", self._connect())
+        match self._phase:
+            case EndpointPhase.READY:
+                return
+            case EndpointPhase.CLOSING | EndpointPhase.CLOSED:
+                raise self._not_connected()
+            case EndpointPhase.FAULTED:
+                assert self._fault is not None
+                raise self._fault.with_traceback(None)
+        assert self._outcome is not None
+        fault = await asyncio.shield(self._outcome)
+        if fault is not None:
+            raise fault.with_traceback(None)
+
+    async def _connect(self) -> None:
+        assert self._outcome is not None
+        try:
+            fault = await self._attempt()
+        except asyncio.CancelledError:
+            # Only `close` cancels this task; it has moved the phase on.
+            fault = self._not_connected()
+        except Exception as error:
+            _log.exception("connecting %s failed in an unforeseen way", self._config.id)
+            fault = ProtocolFault(
+                FaultKind.SPAWN_FAILED, f"{type(error).__name__}: {error}", error, code="spawn_failed"
+            )
+        if fault is None:
+            self._ready_at = time.monotonic()
+            self._step(Step.CONNECTED)
+        elif self._phase is EndpointPhase.CONNECTING:
+            self._fault = fault
+            self._step(Step.FAILED)
+        if not self._outcome.done():
+            self._outcome.set_result(fault)
+        self._tell()
+        if fault is not None:
+            await self._seat.leave()
+
+    async def _attempt(self) -> ProtocolFault | None:
+        try:
+            handle = self._handle = await self._seat.take(self)
+            frame = Open(handle.next_id(), self._config.connect_timeout_s)
+            _, body = await self._ask(frame, msgspec.json.encode(self._seat.order()))
+            card = msgspec.json.decode(body, type=ServerCard)
+        except ProtocolFault as fault:
+            return self._at_connect(fault)
+        self._card = card
+        self._seat.remember(card.era)
+        if handle.lost is not None:
+            return self._at_connect(ProtocolFault.from_record(handle.lost))
+        return None
+
+    def _at_connect(self, fault: ProtocolFault) -> ProtocolFault:
+        """The site decides the kind; a deadline stays one."""
+        if fault.kind is not FaultKind.TIMEOUT:
+            is_stdio = isinstance(self._config, StdioServerConfig)
+            fault.kind = FaultKind.SPAWN_FAILED if is_stdio or fault.code == "worker_lost" else FaultKind.TRANSPORT
+        fault.delivery = Delivery.NOT_SENT
+        return fault
+
+    # Tools
+
+    def tools(self) -> tuple[RemoteTool, ...]:
+        """The cached list; the same tuple until it changes."""
+        return self._tools
+
+    async def list_tools(self) -> tuple[RemoteTool, ...]:
+        """See `ServerEndpoint`."""
+        handle = self._ready_handle()
+        if not self._is_listed:
+            await self._list(handle)
+        return self._tools
+
+    async def _list(self, handle: WorkerHandle) -> None:
+        self._refreshed_at = time.monotonic()
+        try:
+            _, body = await self._ask(List(handle.next_id(), self._config.list_timeout_s))
+            if len(body) > DECODE_IN_THREAD_BYTES:
+                toolset = await asyncio.to_thread(parse_tools, self._config, body)
+            else:
+                toolset = parse_tools(self._config, body)
+        except ToolsetError as error:
+            raise ProtocolFault(FaultKind.PROTOCOL, str(error), error, code="bad_output") from error
+        except ProtocolFault as fault:
+            if fault.kind is not FaultKind.TIMEOUT:
+                fault.kind = FaultKind.PROTOCOL
+            raise
+        for warning in toolset.warnings:
+            _log.warning("%s", warning)
+        self._is_listed = True
+        if toolset.tools != self._tools:
+            self._tools = toolset.tools
+            self._tell()
+
+    async def _refresh(self) -> None:
+        try:
+            await self._list(self._ready_handle())
+        except ProtocolFault as fault:
+            _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
+
+    # Calls
+
+    def begin(
+        self,
+        tool: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> ShortCall | None:
+        """Call a tool with JSON in and JSON out, without a task; None unless the endpoint is ready and offers it.
+
+        See `ShortWay.begin` for the arguments; `tool` is the server's own name.
+        """
+        handle = self._handle
+        if self._phase is not EndpointPhase.READY or handle is None or not self._config.tools.admits(tool):
+            return None
+        limit = self._config.call_timeout_s
+        frame = Call(
+            handle.next_id(),
+            limit if timeout_s is None or timeout_s > limit else timeout_s,
+            tool,
+            on_progress is not None,
+            meta,
+        )
+
+        def on_reply(reply: Reply, body: bytes) -> None:
+            deliver(self._settle(handle, reply, body))
+
+        refusal = handle.ask(frame, arguments, on_reply, on_progress)
+        if refusal is not None:
+            fault = _refused(refusal)
+            asyncio.get_running_loop().call_soon(deliver, fault)
+        return EndpointCall(handle, frame.request_id)
+
+    async def call(
+        self,
+        tool: str,
+        arguments: bytes,
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> RemoteCallResult:
+        """`begin`, awaited.  Cancelling the task cancels the call.
+
+        Raises:
+            ProtocolFault: see `ServerEndpoint.invoke`.
+        """
+        settled: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+
+        def deliver(outcome: Settled) -> None:
+            if not settled.done():
+                settled.set_result(outcome)
+
+        running = self.begin(tool, arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
+        if running is None:
+            self._ready_handle()
+            raise ProtocolFault(
+                FaultKind.TOOL_ERROR,
+                f"{tool} is not offered: the configuration's tool filter hides it",
+                code="unknown_tool",
+                delivery=Delivery.NOT_SENT,
+            )
+        try:
+            outcome = await settled
+        except asyncio.CancelledError:
+            running.cancel("the caller gave up")
+            raise
+        if isinstance(outcome, ProtocolFault):
+            raise outcome
+        return RemoteCallResult(outcome, is_error_body(outcome.body))
+
+    async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
+        """See `ServerEndpoint`."""
+        self._ready_handle()
+        try:
+            arguments = json.dumps(args if isinstance(args, dict) else {}, ensure_ascii=False, allow_nan=False)
+            body = arguments.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ProtocolFault(
+                FaultKind.TOOL_ERROR,
+                f"the arguments are no JSON: {error}",
+                error,
+                code="bad_arguments",
+                delivery=Delivery.NOT_SENT,
+            ) from error
+        return await self.call(name, body)
+
+    def _settle(self, handle: WorkerHandle, reply: Reply, body: bytes) -> Settled:
+        if isinstance(reply, Failed):
+            return ProtocolFault.from_record(reply.fault)
+        try:
+            members = check_object(body, max_bytes=self._config.max_result_bytes)
+            if "resultType" in members:
+                raise BodyError("the era's envelope was left on it")
+        except BodyError as error:
+            # A worker checks what it forwards; one that does not is not ours any more.
+            handle.violated(f"a result that may not be passed on: {error}")
+            return ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation")
+        if reply.result_type != "complete":
+            return ProtocolFault(
+                FaultKind.TOOL_ERROR,
+                f"the server answered {reply.result_type!r} instead of a result",
+                code="input_required",
+                delivery=Delivery.ANSWERED,
+            )
+        return WireResult(body, reply.era)
+
+    # What the worker says
+
+    def on_tools_changed(self) -> None:
+        """See `Listener`: list them anew, soon."""
+        if self._phase is EndpointPhase.READY and self._refresh_timer is None:
+            delay = max(0.0, self._refreshed_at + REFRESH_S - time.monotonic())
+            self._refresh_timer = asyncio.get_running_loop().call_later(delay, self._start_refresh)
+
+    def _start_refresh(self) -> None:
+        self._refresh_timer = None
+        if self._phase is EndpointPhase.READY:
+            self._start("refresh", self._refresh())
+
+    def on_log(self, line: Log) -> None:
+        """See `Listener`."""
+        level = logging.WARNING if line.level in SERIOUS else logging.DEBUG
+        _log.log(level, "%s says: %s", self._config.id, line.data)
+
+    def on_lost(self, fault: FaultRecord) -> None:
+        """See `Listener`."""
+        if self._phase is EndpointPhase.READY:
+            self._fault = ProtocolFault.from_record(fault)
+            self._step(Step.LOST)
+            self._start("release", self._seat.leave())
+            self._tell()
+
+    # Closing
+
+    async def close(self) -> None:
+        """See `ServerEndpoint`."""
+        if self._refresh_timer is not None:
+            self._refresh_timer.cancel()
+            self._refresh_timer = None
+        match self._phase:
+            case EndpointPhase.IDLE:
+                self._step(Step.CLOSE)
+                self._tell()
+            case EndpointPhase.CONNECTING:
+                self._step(Step.CLOSE)
+                self._tasks["connect"].cancel()
+            case EndpointPhase.READY:
+                self._step(Step.CLOSE)
+                self._tell()
+                self._start("close", self._shut_down())
+        if self._tasks:
+            # Shielded: a caller who gives up must not leave a half-closed endpoint behind.
+            await asyncio.shield(asyncio.gather(*self._tasks.values(), return_exceptions=True))
+
+    async def _shut_down(self) -> None:
+        assert self._handle is not None
+        try:
+            await self._ask(Close(self._handle.next_id(), CLOSE_S))
+        except ProtocolFault as fault:
+            _log.debug("closing %s: %s", self._config.id, fault)
+        await self._seat.leave()
+        self._step(Step.RELEASED)
+        self._tell()
+
+    # Status and helpers
+
+    def status(self) -> EndpointStatus:
+        """See `ServerEndpoint`."""
+        alive = not is_terminal_phase(self._phase)
+        return EndpointStatus(
+            server=self._config.id,
+            phase=self._phase,
+            tool_count=len(self._tools),
+            fault=self._fault,
+            pid=self._card.pid if self._card and alive else None,
+            worker_pid=self._handle.pid if self._handle and alive else None,
+            uptime_s=time.monotonic() - self._ready_at if self._ready_at and alive else None,
+            isolated=self._seat.isolated,
+            era=self._card.era if self._card else None,
+        )
+
+    async def _ask(self, frame: Open | List | Close, body: bytes = b"") -> tuple[Answer, bytes]:
+        assert self._handle is not None
+        arrived: asyncio.Future[tuple[Reply, bytes]] = asyncio.get_running_loop().create_future()
+
+        def on_reply(reply: Reply, body: bytes) -> None:
+            if not arrived.done():
+                arrived.set_result((reply, body))
+
+        refusal = self._handle.ask(frame, body, on_reply)
+        if refusal is not None:
+            if self._handle.lost is not None:
+                raise ProtocolFault.from_record(self._handle.lost)
+            raise _refused(refusal)
+        try:
+            reply, answer_body = await arrived
+        except asyncio.CancelledError:
+            self._handle.cancel(frame.request_id, "the caller gave up")
+            raise
+        if isinstance(reply, Failed):
+            raise ProtocolFault.from_record(reply.fault)
+        return reply, answer_body
+
+    def _ready_handle(self) -> WorkerHandle:
+        if self._phase is not EndpointPhase.READY or self._handle is None:
+            raise self._not_connected()
+        return self._handle
+
+    def _not_connected(self) -> ProtocolFault:
+        return ProtocolFault(
+            FaultKind.NOT_CONNECTED,
+            f"{self._config.id} is {self._phase}, not ready",
+            self._fault,
+            code="not_connected",
+            delivery=Delivery.NOT_SENT,
+        )
+
+    def _step(self, step: Step) -> None:
+        self._phase = advance(self._phase, step)
+
+    def _tell(self) -> None:
+        for callback in tuple(self._watchers):
+            callback()
+
+    def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
+        task = self._tasks[name] = asyncio.create_task(work, name=f"{self._config.id}: {name}")
+        task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
+
+
+def create_server_endpoint(config: ServerConfig, session_factory: "SessionFactory | None" = None) -> ServerEndpointImpl:
+    """An idle endpoint for one server.
+
+    Args:
+        config: which server.
+        session_factory: makes a connected SDK session instead; it runs in this process, without isolation.
+
+    Raises:
+        ValueError: `config` asks for what a session of this process cannot have.
+    """
+    if session_factory is None:
+        return ServerEndpointImpl(config, WorkerSeat(config))
+    from quarterdeck.fleet.embedded import EmbeddedSeat
+
+    return ServerEndpointImpl(config, EmbeddedSeat(config, session_factory))
+
+
+def is_error_body(body: bytes) -> bool:
+    """The `isError` of a result that was checked before."""
+    return msgspec.json.decode(body, type=_Verdict).isError is True
+
+
+class _Verdict(msgspec.Struct):
+    isError: object = False  # noqa: N815 - the wire's name
+
+
+SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
+"""Log levels of MCP that our own log shows by default."""
+
+
+def _refused(refusal: Refusal) -> ProtocolFault:
+    if refusal is Refusal.BUSY:
+        return ProtocolFault(
+            FaultKind.TOOL_ERROR, "too many calls wait already", code="busy", delivery=Delivery.NOT_SENT
+        )
+    return ProtocolFault(
+        FaultKind.NOT_CONNECTED, "the worker is gone", code="not_connected", delivery=Delivery.NOT_SENT
+    )

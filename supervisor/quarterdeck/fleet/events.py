@@ -1,0 +1,138 @@
+"""What the fleet's core is told and what it says: frozen values in two unions, `Event` and `Instruction`.
+
+Pure.  The edge turns what happens to endpoints into events, and carries instructions out in their order.
+"""
+
+from dataclasses import dataclass
+
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.faults import ProtocolFault
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Run these servers in place of those that run now; duplicate ids are resolved by the core."""
+
+    config: BridgeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one generation of one server has to say."""
+
+    server: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connected(Report):
+    """It is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailed(Report):
+    """It faulted before it was ready."""
+
+    fault: ProtocolFault
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Report):
+    """It faulted after it was ready."""
+
+    fault: ProtocolFault
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChanged(Report):
+    """It lists other tools than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFreed(Report):
+    """The costly part of its start is over, though it has not connected yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed(Report):
+    """Nothing of it is left: the answer to each `Close`, and unasked when its owner closed it by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAsked:
+    """A person wants a fresh start with a clean past, whatever the phase.  An unknown id means nothing."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class ZygoteLost:
+    """Every worker died with the zygote."""
+
+    fault: ProtocolFault
+
+
+@dataclass(frozen=True, slots=True)
+class TearDown:
+    """Close everything for good: nothing is minted from here on, whatever is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time of the last `WakeAt` has come."""
+
+
+Event = (
+    Started
+    | Connected
+    | ConnectFailed
+    | Lost
+    | ToolsChanged
+    | SlotFreed
+    | Closed
+    | RestartAsked
+    | ZygoteLost
+    | TearDown
+    | Tick
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mint:
+    """Make a new endpoint from `config` and open it."""
+
+    server: str
+    generation: int
+    config: ServerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close this endpoint, alive or dead, then report `Closed`."""
+
+    server: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send a `Tick` at this monotonic time, seconds; replaces the one before."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """This server's state or tools changed; it is gone when the core's `members` lack it."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Every first connect of the `start`-th `Started`, from 1, is ready, given up or closed; said once for each."""
+
+    start: int
+
+
+Instruction = Mint | Close | WakeAt | Publish | Settled

@@ -1,0 +1,220 @@
+"""Carry out what the fleet's core decides: mint endpoints, close them, wake it, tell whoever watches.
+
+All of it happens in tasks that the fleet holds; `tear_down` ends them.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from types import MappingProxyType
+from typing import assert_never
+
+from quarterdeck.fleet.core import FleetCore
+from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
+from quarterdeck.fleet.events import (
+    Close,
+    Closed,
+    Connected,
+    ConnectFailed,
+    Event,
+    Lost,
+    Mint,
+    Publish,
+    RestartAsked,
+    Settled,
+    Started,
+    TearDown,
+    Tick,
+    ToolsChanged,
+    WakeAt,
+)
+from quarterdeck.fleet.runtime import Runtime
+from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+class ServerFleetImpl:
+    """The one implementation of `ServerFleet`."""
+
+    def __init__(self) -> None:
+        self._core = FleetCore(random.random)
+        self._config: BridgeConfig | None = None
+        self._runtime: Runtime | None = None
+        self._endpoints: dict[str, ServerEndpointImpl] = {}
+        self._settled = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._watchers: list[Callable[[], None]] = []
+
+    # Starting and stopping
+
+    async def start(self, config: BridgeConfig) -> None:
+        """Replace what runs by these servers; returns when every first connect has settled, one way or the other."""
+        await self.begin_start(config)
+        await self._settled.wait()
+
+    async def begin_start(self, config: BridgeConfig) -> None:
+        """`start`, without waiting for the servers."""
+        self._config = config
+        if self._runtime is None:
+            self._runtime = await Runtime.acquire()
+            if config.servers:
+                self._runtime.warm_up()
+        if self._core.is_torn_down:
+            self._core = FleetCore(random.random)
+        self._settled = asyncio.Event()
+        self._handle(Started(config))
+
+    async def settled(self, timeout_s: float | None) -> bool:
+        """Wait until every first connect has settled, at most so long; whether they have."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._settled.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def spin_up(self) -> None:
+        """See `ServerFleet`."""
+        if self._config is None:
+            raise ProtocolFault(
+                FaultKind.NOT_CONNECTED,
+                "the fleet was never started: call start(config) first",
+                code="not_connected",
+                delivery=Delivery.NOT_SENT,
+            )
+        await self.start(self._config)
+
+    async def tear_down(self) -> None:
+        """See `ServerFleet`; repeatable."""
+        if not self._core.is_torn_down:
+            self._handle(TearDown())
+        while self._tasks:
+            await asyncio.shield(asyncio.gather(*self._tasks, return_exceptions=True))
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._runtime is not None:
+            runtime, self._runtime = self._runtime, None
+            await runtime.release()
+
+    async def restart(self, server: str) -> None:
+        """Start one server anew, whatever its phase; its crashes are forgotten.
+
+        Raises:
+            KeyError: the configuration has no such server.
+        """
+        if server not in self._core.members:
+            raise KeyError(server)
+        self._handle(RestartAsked(server))
+
+    # Looking
+
+    def endpoint(self, server: str) -> ServerEndpointImpl | None:
+        """See `ServerFleet`."""
+        return self._endpoints.get(server)
+
+    def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
+        """See `ServerFleet`."""
+        return tuple(self._endpoints[server] for server in self._core.members if server in self._endpoints)
+
+    def status(self) -> FleetStatus:
+        """See `ServerFleet`."""
+        return MappingProxyType({server: self._status(server) for server in self._core.members})
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change of a phase or of tools; returns what unregisters it."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+
+    def _status(self, server: str) -> EndpointStatus:
+        member = self._core.members[server]
+        endpoint = self._endpoints.get(server)
+        if endpoint is None:
+            phase = EndpointPhase.IDLE if member.fault is None else EndpointPhase.FAULTED
+            return EndpointStatus(server, phase, 0, member.fault, restarts=member.restarts)
+        status = endpoint.status()
+        # The fleet knows more than one generation does: a crash loop is its fault, not the endpoint's.
+        fault = member.fault if status.phase is EndpointPhase.FAULTED and member.fault is not None else status.fault
+        return replace(status, fault=fault, restarts=member.restarts)
+
+    # Carrying out
+
+    def _handle(self, event: Event) -> None:
+        for instruction in self._core.handle(event, asyncio.get_running_loop().time()):
+            match instruction:
+                case Mint(server, generation, config):
+                    endpoint = self._endpoints[server] = create_server_endpoint(config)
+                    self._start(self._live(endpoint, generation))
+                case Close(server, generation):
+                    self._start(self._close(self._endpoints[server], generation))
+                case WakeAt(at):
+                    self._set_alarm(at)
+                case Publish():
+                    self._tell()
+                case Settled():
+                    self._settled.set()
+                case _:
+                    assert_never(instruction)
+
+    async def _live(self, endpoint: ServerEndpointImpl, generation: int) -> None:
+        """One generation from its first attempt to its tools; what happens later arrives by `watch`."""
+        server = endpoint.config.id
+        try:
+            await endpoint.open()
+            try:
+                await endpoint.list_tools()
+            except ProtocolFault as fault:
+                _log.warning("%s does not list its tools: %s", server, fault)
+        except ProtocolFault as fault:
+            self._handle(ConnectFailed(server, generation, fault))
+            return
+        if (lost := endpoint.fault) is not None:
+            self._handle(ConnectFailed(server, generation, lost))
+            return
+        self._handle(Connected(server, generation))
+        tools = endpoint.tools()
+
+        def on_change() -> None:
+            nonlocal tools
+            if endpoint.phase is EndpointPhase.FAULTED and endpoint.fault is not None:
+                self._handle(Lost(server, generation, endpoint.fault))
+            elif endpoint.tools() is not tools:
+                tools = endpoint.tools()
+                self._handle(ToolsChanged(server, generation))
+
+        endpoint.watch(on_change)
+
+    async def _close(self, endpoint: ServerEndpointImpl, generation: int) -> None:
+        await endpoint.close()
+        self._handle(Closed(endpoint.config.id, generation))
+
+    def _set_alarm(self, at: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(at, lambda: self._handle(Tick()))
+
+    def _tell(self) -> None:
+        for callback in tuple(self._watchers):
+            callback()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def start_server_fleet(config: BridgeConfig) -> ServerFleetImpl:
+    """A fleet whose every first connect has settled; a server that failed is there, faulted."""
+    fleet = ServerFleetImpl()
+    try:
+        await fleet.start(config)
+    except BaseException:
+        await fleet.tear_down()
+        raise
+    return fleet

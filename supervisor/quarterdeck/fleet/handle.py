@@ -1,0 +1,192 @@
+"""Our side of one worker: ask it, hear of it, and know when and why it is gone.
+
+Callbacks run in the loop, in the order of what arrived.  A handle is lost at most once; from then on every request
+is answered with that loss.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.frames import Failed, ListChanged, Log, Lost, Progress, Reply, Request
+from quarterdeck_protocol.link import Arrived, Expired, Greeted, LinkEvent, Overdue, Refusal, Settled, Silent, Violated
+from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_worker.driver import LinkDriver
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+OnReply = Callable[[Reply, bytes], None]
+
+
+class Listener(Protocol):
+    """Whoever owns the handle."""
+
+    def on_tools_changed(self) -> None:
+        """The server's tools are different now."""
+        ...
+
+    def on_log(self, line: Log) -> None:
+        """The server said something for people."""
+        ...
+
+    def on_lost(self, fault: FaultRecord) -> None:
+        """The worker or its server is gone."""
+        ...
+
+
+class WorkerHandle:
+    """See the module.  Made by a runtime or by the embedded twin, which supply `kill`."""
+
+    def __init__(self, name: str, listener: Listener) -> None:
+        self._name = name
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._driver: LinkDriver | None = None
+        self._replies: dict[int, OnReply] = {}
+        self._progress: dict[int, Callable[[ProgressNote], None]] = {}
+        self._lost: FaultRecord | None = None
+        self._dismissed = False
+        self.greeted: asyncio.Future[None] = self._loop.create_future()
+        self.exited = asyncio.Event()
+        self.pid: int | None = None
+        self.kill: Callable[[], None] = lambda: None
+
+    def attach(self, driver: LinkDriver) -> None:
+        """The link's driver; before anything else."""
+        self._driver = driver
+
+    @property
+    def driver(self) -> LinkDriver:
+        """The link's driver."""
+        assert self._driver is not None
+        return self._driver
+
+    def next_id(self) -> int:
+        """A fresh request id."""
+        return self.driver.link.next_id()
+
+    def ask(
+        self,
+        frame: Request,
+        body: bytes,
+        on_reply: OnReply,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> Refusal | None:
+        """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
+        if self._lost is not None:
+            return Refusal.DEAD
+        request_id = frame.request_id
+        self._replies[request_id] = on_reply
+        if on_progress is not None:
+            self._progress[request_id] = on_progress
+        refusal = self.driver.request(frame, body)
+        if refusal is not None:
+            self._drop(request_id)
+        return refusal
+
+    def cancel(self, request_id: int, reason: str = "") -> None:
+        """Give up a request; its `on_reply` is not called any more."""
+        if self._drop(request_id) is not None:
+            self.driver.cancel(request_id, reason)
+
+    def on_event(self, event: LinkEvent) -> None:
+        """Take what the link says."""
+        match event:
+            case Settled(reply=reply, body=body):
+                on_reply = self._drop(reply.request_id)
+                if on_reply is not None:
+                    on_reply(reply, body)
+            case Arrived(frame=Progress() as note):
+                on_progress = self._progress.get(note.request_id)
+                if on_progress is not None:
+                    on_progress(ProgressNote(note.progress, note.total, note.message))
+            case Arrived(frame=ListChanged()):
+                self._listener.on_tools_changed()
+            case Arrived(frame=Log() as line):
+                self._listener.on_log(line)
+            case Arrived(frame=Lost(fault=fault)):
+                self.lose(fault)
+            case Greeted():
+                if not self.greeted.done():
+                    self.greeted.set_result(None)
+            case Silent(silence_s=silence_s):
+                self._condemn(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
+            case Overdue():
+                self._condemn(FaultKind.TIMEOUT, "worker_unresponsive", "the worker let a deadline pass unanswered")
+            case Violated(reason=reason):
+                self.violated(reason)
+            case Arrived() | Expired():
+                pass  # the link admits no other frame on this side, and serves nothing
+
+    def violated(self, reason: str) -> None:
+        """The worker broke the rules: it is killed, and lost."""
+        self._condemn(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the link's rules: {reason}")
+
+    def on_exit(self, returncode: int) -> None:
+        """The worker's process is gone."""
+        if self._driver is not None and not self._dismissed:
+            self._driver.catch_up()
+        self.exited.set()
+        status, number = (returncode, None) if returncode >= 0 else (None, -returncode)
+        how = f"exited with status {status}" if number is None else f"was killed by signal {number}"
+        dossier = Dossier(exit_status=status, signal=number)
+        self.lose(
+            FaultRecord(
+                FaultKind.TRANSPORT, f"the worker process {how}", "worker_lost", Delivery.UNKNOWN, None, dossier
+            )
+        )
+
+    def lose(self, fault: FaultRecord) -> None:
+        """Everything asked ends with `fault`, as far as each is concerned; then the owner is told."""
+        if self._lost is not None:
+            return
+        self._lost = fault
+        if not self.greeted.done():
+            self.greeted.set_result(None)
+        replies, self._replies = self._replies, {}
+        self._progress.clear()
+        at_site = FaultRecord(FaultKind.TOOL_ERROR, fault.message, fault.code, Delivery.UNKNOWN, None, fault.dossier)
+        for request_id, on_reply in replies.items():
+            on_reply(Failed(request_id, at_site), b"")
+        if not self._dismissed:
+            self._listener.on_lost(fault)
+
+    @property
+    def lost(self) -> FaultRecord | None:
+        """Why it is gone, None while it is there."""
+        return self._lost
+
+    async def dismiss(self, within_s: float) -> None:
+        """Wait for the worker's end, at most so long; then kill it and wait for that.  The owner hears no more."""
+        self._dismissed = True
+        if self._lost is not None and self._lost.code in KILLED_CODES:
+            within_s = 0
+        try:
+            async with asyncio.timeout(within_s):
+                await self.exited.wait()
+        except TimeoutError:
+            self.kill()
+            try:
+                async with asyncio.timeout(KILL_S):
+                    await self.exited.wait()
+            except TimeoutError:
+                _log.error("the worker of %s (pid %s) does not die", self._name, self.pid)
+        self.driver.close()
+
+    def _condemn(self, kind: FaultKind, code: str, message: str) -> None:
+        if self._lost is None:
+            self.kill()
+            self.lose(FaultRecord(kind, message, code))
+
+    def _drop(self, request_id: int) -> OnReply | None:
+        self._progress.pop(request_id, None)
+        return self._replies.pop(request_id, None)
+
+
+KILL_S = 5.0
+"""How long a killed process may take to be reaped."""
+
+KILLED_CODES = frozenset({"worker_unresponsive", "protocol_violation"})
+"""Losses that we made by a kill: there is nothing to wait for politely."""

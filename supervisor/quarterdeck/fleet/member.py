@@ -1,0 +1,153 @@
+"""One server of a fleet: its phases as a table, and what each move makes of it.
+
+Pure: a member is a value, a move gives the next one.  What concerns several servers at once, and who is told, is the
+core's.
+
+A death after ready is judged by `restart.decide`.  So is a failure to connect of a server that has served before, or
+that lost its worker to us; any other leaves the server faulted at once, for trying again would not mend it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import inf
+from types import MappingProxyType
+from typing import Final, Self
+
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.faults import ProtocolFault
+
+from .restart import CrashLoop, Restart, decide, is_forgotten, remember
+
+OUR_LOSSES: Final = frozenset({"worker_lost"})
+"""Codes of failed connects that say nothing against the server."""
+
+
+class MemberPhase(StrEnum):
+    """Where the fleet stands with a server.  `WAITING`: for its time, its last generation's end and a slot."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    FAULTED = "faulted"
+    CLOSED = "closed"
+
+
+class Move(StrEnum):
+    """What the fleet does with a server.  `RENEW` is a start by hand."""
+
+    MINT = "mint"
+    ADMIT = "admit"
+    RETRY = "retry"
+    GIVE_UP = "give_up"
+    RENEW = "renew"
+    CLOSE = "close"
+
+
+TRANSITIONS: Final[Mapping[tuple[MemberPhase, Move], MemberPhase]] = MappingProxyType(
+    {
+        (MemberPhase.WAITING, Move.MINT): MemberPhase.STARTING,
+        (MemberPhase.WAITING, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.WAITING, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.STARTING, Move.ADMIT): MemberPhase.READY,
+        (MemberPhase.STARTING, Move.RETRY): MemberPhase.WAITING,
+        (MemberPhase.STARTING, Move.GIVE_UP): MemberPhase.FAULTED,
+        (MemberPhase.STARTING, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.STARTING, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.READY, Move.RETRY): MemberPhase.WAITING,
+        (MemberPhase.READY, Move.GIVE_UP): MemberPhase.FAULTED,
+        (MemberPhase.READY, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.READY, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.FAULTED, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.FAULTED, Move.CLOSE): MemberPhase.FAULTED,
+        (MemberPhase.CLOSED, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.CLOSED, Move.CLOSE): MemberPhase.CLOSED,
+    }
+)
+"""Every legal move.  Closing a faulted server releases what it holds and keeps its fault to be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One server at one moment; times are monotonic seconds.
+
+    Its methods give the server after a move, and raise KeyError where the table has no row for it: a bug of ours,
+    never a server's.
+
+    Attributes:
+        generation: the number of its last endpoint, 0 before the first of this start; no id has one twice.
+        restarts: how often another endpoint took its place in this start, by hand included.
+        fault: its last death, or the crash loop that came of it; kept while it serves again, cleared by hand.
+        start_at: when it is to be started; infinite when no start is planned.
+        ready_at: when it last became ready; None when it never did since it was last started by hand.
+        history: times of the restarts that count against it.
+    """
+
+    config: ServerConfig
+    phase: MemberPhase = MemberPhase.WAITING
+    generation: int = 0
+    restarts: int = 0
+    fault: ProtocolFault | None = None
+    start_at: float = inf
+    ready_at: float | None = None
+    history: tuple[float, ...] = ()
+
+    def minted(self, generation: int, now: float) -> Self:
+        """It has a new endpoint.  One that was waiting with a fault is a restart that its policy remembers."""
+        return replace(
+            self,
+            phase=TRANSITIONS[self.phase, Move.MINT],
+            generation=generation,
+            restarts=self.restarts + (self.generation > 0),
+            start_at=inf,
+            history=remember(self.config.restart, self.history, now) if self.fault is not None else self.history,
+        )
+
+    def admitted(self, now: float) -> Self:
+        """It is ready."""
+        return replace(self, phase=TRANSITIONS[self.phase, Move.ADMIT], ready_at=now)
+
+    def buried(
+        self, fault: ProtocolFault, now: float, fraction: float, *, was_ready: bool = False, is_ours: bool = False
+    ) -> Self:
+        """It died: to be started again, or left alone.
+
+        Args:
+            fault: how it died.
+            now: the time of its death.
+            fraction: chance in [0, 1), for the delay.
+            was_ready: it had connected, even if that was not told before its death was.
+            is_ours: its death says nothing against it.
+        """
+        policy = self.config.restart
+        ready_at = now if was_ready and self.ready_at is None else self.ready_at
+        is_stable = self.phase is MemberPhase.READY and ready_at is not None and is_forgotten(policy, now - ready_at)
+        dead = replace(self, fault=fault, ready_at=ready_at, history=() if is_stable else self.history)
+        if ready_at is None and not is_ours and fault.code not in OUR_LOSSES:
+            return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
+        match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
+            case Restart(delay_s):
+                return replace(dead, phase=TRANSITIONS[self.phase, Move.RETRY], start_at=now + delay_s)
+            case CrashLoop(restarts):
+                last_word = _crash_loop(self.config.id, restarts, fault)
+                return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP], fault=last_word)
+
+    def renewed(self, now: float) -> Self:
+        """It is to be started by hand: at once, and with a clean past."""
+        phase = TRANSITIONS[self.phase, Move.RENEW]
+        return replace(self, phase=phase, fault=None, start_at=now, ready_at=None, history=())
+
+    def closed(self) -> Self:
+        """It is wanted no more."""
+        return replace(self, phase=TRANSITIONS[self.phase, Move.CLOSE], start_at=inf)
+
+
+def _crash_loop(server: str, restarts: int, last: ProtocolFault) -> ProtocolFault:
+    """The fault of a server that is left alone, its last death as the cause.
+
+    A policy that allows no restart knows no loop: there the death itself is the news.
+    """
+    if not restarts:
+        return last
+    message = f"{server} died again after {restarts} restarts and is left alone; the last time: {last.message}"
+    return ProtocolFault(last.kind, message, last, code="crash_loop", delivery=last.delivery, dossier=last.dossier)

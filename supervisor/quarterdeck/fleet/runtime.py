@@ -1,0 +1,167 @@
+"""What all endpoints of one event loop share: the directory, the ROUTER socket, the placement of workers.
+
+Started with the first endpoint that needs it and stopped by the last release; an embedding program sees no signal
+handler, no subreaper and no foreign `waitpid` of ours.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+from quarterdeck.config.paths import configuration_digest
+from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
+from quarterdeck.fleet.handle import Listener, WorkerHandle
+from quarterdeck.fleet.placement import FreshPlacement, Placement, ZygotePlacement
+from quarterdeck.fleet.router import SOCKET_NAME, Router
+from quarterdeck.identity import CLIENT_VERSION
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.link import Link, Side
+from quarterdeck_protocol.spawning import SpawnOrder
+from quarterdeck_worker.driver import LinkDriver
+
+SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
+"""`fresh` starts each worker in an interpreter of its own."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+class Runtime:
+    """See the module; made by `acquire` only."""
+
+    def __init__(self, directory: RuntimeDirectory) -> None:
+        self.directory = directory
+        self._users = 0
+        self._generation = 0
+        self._router = Router(directory.socket_path(SOCKET_NAME))
+        self._placement: Placement | None = None
+        self.eras: dict[str, str] = {}
+
+    @classmethod
+    async def acquire(cls, digest: str | None = None) -> "Runtime":
+        """The loop's runtime, with one more user.
+
+        Args:
+            digest: names the configuration when this is the first user; servers' private directories are kept by it.
+
+        Raises:
+            UnsafePathError: a directory that must be ours alone is not.
+        """
+        loop = asyncio.get_running_loop()
+        async with _locks.setdefault(loop, asyncio.Lock()):
+            runtime = _runtimes.get(loop)
+            if runtime is None:
+                directory = await asyncio.to_thread(_make_directory, digest or configuration_digest(()))
+                runtime = _runtimes[loop] = cls(directory)
+            runtime._users += 1
+            return runtime
+
+    async def release(self) -> None:
+        """One user less; the last one ends the workers and removes the directory."""
+        loop = asyncio.get_running_loop()
+        async with _locks[loop]:
+            self._users -= 1
+            if self._users:
+                return
+            del _runtimes[loop]
+            if self._placement is not None:
+                await self._placement.close()
+            self._router.close()
+            await asyncio.to_thread(self.directory.close)
+
+    async def hire(self, name: str, listener: Listener) -> WorkerHandle:
+        """A worker that has proved itself.
+
+        Raises:
+            ProtocolFault: `spawn_failed`, when none could be started or it died first.
+        """
+        self._generation += 1
+        handle = WorkerHandle(name, listener)
+        token = secrets.token_bytes(32)
+        link = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=asyncio.get_running_loop().time())
+        way = self._router.expect(token, lambda parts: driver.receive(parts))  # noqa: PLW0108 - made next
+        driver = LinkDriver(link, way, handle.on_event)
+        handle.attach(driver)
+
+        def on_exit(returncode: int) -> None:
+            handle.on_exit(returncode)
+            self._router.forget(token, way)
+
+        try:
+            handle.pid = await self._place().spawn(
+                SpawnOrder(self._generation, self._router.address, token.hex()), on_exit
+            )
+            handle.kill = _killer(handle.pid)
+            await handle.greeted
+        except OSError as error:
+            driver.close()
+            self._router.forget(token, way)
+            raise ProtocolFault(
+                FaultKind.SPAWN_FAILED,
+                f"no worker can be started: {error}",
+                error,
+                code="worker_lost",
+                delivery=Delivery.NOT_SENT,
+            ) from error
+        except BaseException:
+            handle.kill()
+            driver.close()
+            raise
+        return handle
+
+    def _place(self) -> Placement:
+        if self._placement is None:
+            if os.environ.get(SPAWN_VARIABLE) == "fresh" or sys.platform == "darwin":
+                # Apple's frameworks do not survive a fork without exec.
+                self._placement = FreshPlacement()
+            else:
+                self._placement = ZygotePlacement(self._zygote_lost)
+        return self._placement
+
+    def _zygote_lost(self) -> None:
+        _log.error("the zygote died; its workers died with it, and a new one is started when one is needed")
+        self._placement = None
+
+    def warm_up(self) -> None:
+        """Start the zygote now, so that its imports run beside ours."""
+        self._place()
+
+
+def _make_directory(digest: str) -> RuntimeDirectory:
+    sweep_stale()
+    return RuntimeDirectory.create(digest)
+
+
+def _killer(pid: int) -> Callable[[], None]:
+    """What kills this very process, even when its pid is another's by then."""
+    if not hasattr(os, "pidfd_open"):
+        return lambda: _kill(pid)
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return lambda: None
+
+    def kill() -> None:
+        try:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    weakref.finalize(kill, os.close, fd)
+    return kill
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+_runtimes: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime]] = weakref.WeakKeyDictionary()
+_locks: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = weakref.WeakKeyDictionary()

@@ -1,0 +1,83 @@
+"""A server's tool list, as bytes from its worker, made into tools that may be shown.  Pure.
+
+A tool that cannot be shown is left out with a warning; the others are none the worse for it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.portable import portable_schema
+from quarterdeck_protocol.refs import RemoteToolRef, is_tool_name, qualify_tool_name
+from quarterdeck_protocol.tools import ToolDescriptor
+
+MAX_DEFINITION_BYTES: Final = 1024 * 1024
+"""One tool object; a larger one would be most of a model's context by itself."""
+
+
+class ToolsetError(ValueError):
+    """The list is no list of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """What came of a list: the tools in the server's order, and what was left out and why."""
+
+    tools: tuple[RemoteTool, ...]
+    warnings: tuple[str, ...]
+
+
+class _Definition(msgspec.Struct):
+    name: str
+    description: str | None = None
+    inputSchema: object = None  # noqa: N815 - the wire's name
+
+
+def parse_tools(config: ServerConfig, body: bytes) -> Toolset:
+    """The tools of `config`'s server that may be shown.
+
+    Raises:
+        ToolsetError: `body` is no JSON array.
+    """
+    try:
+        rows = _rows.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ToolsetError(f"the list of tools is no list: {error}") from None
+    tools: dict[str, RemoteTool] = {}
+    warnings: list[str] = []
+    for index, row in enumerate(rows):
+        problem, tool = _tool(config.id, bytes(row))
+        if tool is None:
+            warnings.append(f"tool {index + 1} of {config.id} is left out: {problem}")
+        elif tool.ref.name in tools:
+            warnings.append(f"tool {index + 1} of {config.id} is left out: {tool.ref.name!r} is listed already")
+        elif config.tools.admits(tool.ref.name):
+            tools[tool.ref.name] = tool
+    return Toolset(tuple(tools.values()), tuple(warnings))
+
+
+def _tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
+    if len(row) > MAX_DEFINITION_BYTES:
+        return f"its definition has {len(row):,} bytes", None
+    try:
+        row.decode()
+        definition = _definition.decode(row)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f"its definition is broken: {error}", None
+    if not is_tool_name(definition.name):
+        return f"{definition.name[:80]!r} is no tool name (1 to 128 of A-Z a-z 0-9 _ . -)", None
+    ref = RemoteToolRef(server, definition.name)
+    descriptor = ToolDescriptor(
+        name=qualify_tool_name(ref),
+        description=definition.description or "",
+        parameters=portable_schema(definition.inputSchema),
+        definition=row,
+    )
+    return "", RemoteTool(ref, descriptor)
+
+
+_rows: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_definition: Final = msgspec.json.Decoder(_Definition)

@@ -1,0 +1,105 @@
+"""The bearer token of the HTTP face: kept in a file that only its owner can read, compared in constant time."""
+
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+TOKEN_BYTES: Final = 32
+"""256 random bits."""
+
+_MIN_TOKEN_CHARS: Final = 32
+"""A file with less holds no token of ours; a person's own must be as long."""
+
+_REALM: Final = 'Bearer realm="quarterdeck"'
+
+
+class TokenFileError(Exception):
+    """The token's file cannot be used; the message says what to do."""
+
+
+def load_or_create_token(path: Path) -> str:
+    """The token in `path`, created when there is none: whole or not at all, readable by its owner only.
+
+    Of several processes that create it at once, all get the same token.
+
+    Raises:
+        TokenFileError: the file is readable by others, or holds no token.
+    """
+    try:
+        return load_token(path)
+    except FileNotFoundError:
+        pass
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            # Another process was first; its token is the token.
+            pass
+    finally:
+        draft.unlink(missing_ok=True)
+    return load_token(path)
+
+
+def load_token(path: Path) -> str:
+    """The token in `path`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        TokenFileError: the file is readable by others, or holds no token.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TokenFileError(f"the token file cannot be read: {error}") from None
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode) or stat.S_IMODE(mode) & 0o077:
+            raise TokenFileError(f"others may read the token: delete {path} to get a new one, or chmod 600 it")
+        token = file.read(4096).strip()
+    if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
+        raise TokenFileError(f"{path} holds no token of {_MIN_TOKEN_CHARS} characters: delete it to get a new one")
+    return token
+
+
+class BearerGuard:
+    """Lets through only requests that carry the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it with 401 and a challenge."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).getlist("authorization")
+        if len(given) == 1 and self._is_token(given[0]):
+            await self._app(scope, receive, send)
+            return
+        challenge = f'{_REALM}, error="invalid_token"' if given else _REALM
+        refusal = JSONResponse(
+            {"error": "this server needs its bearer token: see `quarterdeck token show`"},
+            status_code=401,
+            headers={"WWW-Authenticate": challenge},
+        )
+        await refusal(scope, receive, send)
+
+    def _is_token(self, header: str) -> bool:
+        scheme, _, credentials = header.partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(credentials.strip().encode("latin-1"), self._token)

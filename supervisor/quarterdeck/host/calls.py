@@ -1,0 +1,158 @@
+"""Run one `tools/call` the long way, over any tool box, to a result that the SDK's session can send.
+
+A grafted tool goes through the box's short way here too, so that progress and cancellation work on every transport.
+Every failure is a result with `isError`; only cancellation leaves as an exception.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from quarterdeck.host.results import bad_result, fault_result, outcome_result, text_result, whole_result
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.jsonrpc import BodyError
+from quarterdeck_protocol.tools import (
+    CancelToken,
+    ProgressNote,
+    Settled,
+    ShortWay,
+    ToolBox,
+    ToolCall,
+    ToolOutcome,
+    WireResult,
+)
+
+PROGRESS_BACKLOG: Final = 64
+"""Progress notes that wait for a slow client; more are dropped, the result never is."""
+
+Tell = Callable[[ProgressNote], Awaitable[None]]
+"""Sends one progress note to the client."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """What a client asked for.
+
+    Attributes:
+        meta: the caller's own `_meta` as JSON, without envelope keys and progress token; empty for none.
+        tell: sends progress notes, None when the client wants none.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, object]
+    meta: bytes = b""
+    tell: Tell | None = None
+
+
+async def run_call(box: ToolBox, call: ClientCall) -> dict[str, object]:
+    """Run `call` to its end.
+
+    Cancelling the awaiting task cancels the call where it runs: the server is told, a native tool's token switched.
+    """
+    try:
+        if isinstance(box, ShortWay):
+            result = await _run_short(box, call)
+            if result is not None:
+                return result
+        return outcome_result(await _run_native(box, call))
+    except BodyError as error:
+        return fault_result(bad_result(error))
+    except ProtocolFault as fault:
+        return fault_result(fault)
+    except Exception as error:
+        _logger.exception("the tool %s raised", call.name)
+        return text_result(str(error) or type(error).__name__, is_error=True)
+
+
+async def _run_short(way: ShortWay, call: ClientCall) -> dict[str, object] | None:
+    """The result of a grafted tool, None when the box wants the call the long way."""
+    try:
+        arguments = json.dumps(call.arguments, separators=(",", ":"), allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        fault = ProtocolFault(FaultKind.TOOL_ERROR, f"the arguments are no JSON: {error}", code="bad_arguments")
+        return fault_result(fault)
+    ended: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+
+    def deliver(settled: Settled) -> None:
+        if ended.done():
+            return
+        try:
+            ended.set_result(whole_result(settled) if isinstance(settled, WireResult) else fault_result(settled))
+        except BodyError as error:
+            ended.set_result(fault_result(bad_result(error)))
+            raise
+
+    async with AsyncExitStack() as stack:
+        on_progress = await _relay(stack, call.tell) if call.tell is not None else None
+        running = way.begin(call.name, arguments, deliver, meta=call.meta, on_progress=on_progress)
+        if running is None:
+            return None
+        try:
+            return await ended
+        finally:
+            if not ended.done() or ended.cancelled():
+                running.cancel("the client cancelled the call")
+
+
+async def _relay(stack: AsyncExitStack, tell: Tell) -> Callable[[ProgressNote], None]:
+    """What takes progress notes from the event loop; those that it took are sent before `stack` is left."""
+    send, receive = anyio.create_memory_object_stream[ProgressNote](PROGRESS_BACKLOG)
+    tasks = await stack.enter_async_context(anyio.create_task_group())
+    tasks.start_soon(_send_notes, receive, tell)
+    stack.callback(send.close)
+
+    def note(progress: ProgressNote) -> None:
+        try:
+            send.send_nowait(progress)
+        except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            # The client reads slowly or the call has ended: a note is worth less than memory.
+            pass
+
+    return note
+
+
+async def _send_notes(notes: MemoryObjectReceiveStream[ProgressNote], tell: Tell) -> None:
+    async with notes:
+        async for note in notes:
+            await tell(note)
+
+
+async def _run_native(box: ToolBox, call: ClientCall) -> ToolOutcome:
+    token = CancelToken()
+    outcomes: list[ToolOutcome] = []
+
+    async def run() -> None:
+        outcomes.append(await box.runner.run(ToolCall(call.id, call.name, dict(call.arguments)), token))
+        ended.set()
+
+    ended = anyio.Event()
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            try:
+                await ended.wait()
+            finally:
+                # A runner that shields itself still hears of the cancellation, through its token.
+                if not outcomes:
+                    token.cancel()
+    except BaseExceptionGroup as group:
+        # A runner's failure is told in its own words.
+        raise alone(group) from None
+    return outcomes[0]
+
+
+def alone(error: BaseException) -> BaseException:
+    """The one exception inside nested groups of one, else `error` itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,156 @@
+"""One MCP server over a tool box, as the SDK runs it, for both protocol eras.
+
+The SDK judges every request (handshake, versions, parameters) and mints every envelope; what a grafted server said is
+put under that envelope by a middleware, past the SDK's models, which would drop what they do not know.
+It owns no transport: `provider` runs it over a stream pair, `http` under a session manager.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import mcp_types as types
+import msgspec
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from quarterdeck.host.calls import ClientCall, Tell, run_call
+from quarterdeck.host.publish import Catalog
+from quarterdeck.host.results import under_envelope
+from quarterdeck.host.sessions import Sessions
+from quarterdeck_protocol.jsonrpc import ENVELOPE_PREFIX
+from quarterdeck_protocol.tools import ProgressNote, ToolBox, WatchableToolBox
+
+
+@dataclass(slots=True)
+class Answer:
+    """Where a handler leaves the whole result for the middleware that asked it."""
+
+    whole: dict[str, object] | None = None
+
+
+Context = ServerRequestContext[Answer, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceOptions:
+    """How a box is shown.
+
+    Attributes:
+        portable_schemas: publish the portable input schemas instead of the servers' own.
+        settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+    """
+
+    portable_schemas: bool = False
+    settled: Callable[[], Awaitable[object]] | None = None
+
+
+@dataclass(slots=True)
+class Shown:
+    """What all faces of one host share."""
+
+    box: ToolBox
+    name: str
+    version: str
+    options: FaceOptions = field(default_factory=FaceOptions)
+    has_settled: bool = False
+
+
+class Face(Server[Answer]):
+    """The MCP server that clients see."""
+
+    def __init__(self, shown: Shown) -> None:
+        self.sessions = Sessions()
+        self._shown = shown
+        self._catalog = Catalog(portable_schemas=shown.options.portable_schemas)
+        watchable = isinstance(shown.box, WatchableToolBox)
+        super().__init__(
+            shown.name,
+            version=shown.version,
+            lifespan=_lifespan,
+            get_tool_input_schema=self._header_schema,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_subscriptions_listen=self.sessions.listen if watchable else None,
+        )
+        self._initialization = NotificationOptions(tools_changed=watchable)
+        # The SDK's own first middleware makes spans for an exporter that we do not have.
+        self.middleware[:] = [self._pass_whole]
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """The SDK's, with `listChanged` as the box allows: the HTTP manager asks without options."""
+        return super().create_initialization_options(
+            notification_options or self._initialization, experimental_capabilities, extensions
+        )
+
+    async def tell_changes(self) -> None:
+        """Tell this face's clients of every change of the box; returns at once for a static one."""
+        if isinstance(self._shown.box, WatchableToolBox):
+            await self.sessions.tell_changes(self._shown.box)
+
+    async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method in ("tools/list", "tools/call") and ctx.request_id is not None:
+            answer = Answer()
+            skeleton = await call_next(replace(ctx, lifespan_context=answer))
+            if answer.whole is None or not isinstance(skeleton, dict):
+                return skeleton
+            return under_envelope(skeleton, answer.whole)
+        result = await call_next(ctx)
+        is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
+        if ctx.method == "notifications/initialized" and is_legacy:
+            self.sessions.admit(ctx.session)
+        return result
+
+    async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        if not self._shown.has_settled and self._shown.options.settled is not None:
+            await self._shown.options.settled()
+        self._shown.has_settled = True
+        context.lifespan_context.whole = {"tools": self._catalog.publish(self._shown.box.descriptors())}
+        return types.ListToolsResult(tools=[])
+
+    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        meta = _raw_meta(context)
+        call = ClientCall(
+            id=str(context.request_id),
+            name=params.name,
+            arguments=params.arguments or {},
+            meta=_own_meta(meta),
+            tell=_teller(context) if "progressToken" in meta else None,
+        )
+        context.lifespan_context.whole = await run_call(self._shown.box, call)
+        return types.CallToolResult(content=[])
+
+    def _header_schema(self, name: str) -> Mapping[str, Any] | None:
+        return self._catalog.header_schema(self._shown.box.descriptors(), name)
+
+
+@asynccontextmanager
+async def _lifespan(_: Server[Answer]) -> AsyncIterator[Answer]:
+    yield Answer()
+
+
+def _raw_meta(context: Context) -> Mapping[str, object]:
+    """`_meta` as it came: the typed one is for the SDK."""
+    meta = (context.params or {}).get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _own_meta(meta: Mapping[str, object]) -> bytes:
+    """The caller's own part of `_meta`: hop-by-hop keys end here."""
+    own = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ENVELOPE_PREFIX)}
+    return msgspec.json.encode(own) if own else b""
+
+
+def _teller(context: Context) -> Tell:
+    async def tell(note: ProgressNote) -> None:
+        await context.session.report_progress(note.progress, note.total, note.message)
+
+    return tell

@@ -1,0 +1,125 @@
+"""What a client is told about one call: values on the long way, bytes on the short one.  Pure.
+
+A grafted tool's result passes whole; a native outcome is projected to one text block.  Nothing here sends.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.jsonrpc import BodyError, check_depth, check_object, join_object
+from quarterdeck_protocol.tools import ToolOutcome, WireResult
+
+FAULT_META_KEY: Final = "quarterdeck/fault"
+"""`_meta` key of a fault's result: kind, code and delivery, so that a program need not read the text."""
+
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+"""`_meta` key under which a 2026-07-28 result says who answers."""
+
+SPLICE_MAX_BYTES: Final = 1024 * 1024 * 1024
+"""The largest `max_result_bytes` that a configuration may name; a server's own limit was enforced before."""
+
+_ENVELOPE_KEYS: Final = ("resultType", "ttlMs", "cacheScope")
+
+
+def text_result(text: str, *, is_error: bool) -> dict[str, object]:
+    """A result of one text block; what UTF-8 cannot say is escaped."""
+    sayable = text.encode("utf-8", "backslashreplace").decode()
+    return {"content": [{"type": "text", "text": sayable}], "isError": is_error}
+
+
+def fault_result(fault: ProtocolFault) -> dict[str, object]:
+    """A fault as a result that a model can read: what happened, and what can be done about it."""
+    text = f"{fault.message}\n{fault.remedy}" if fault.remedy else fault.message
+    about = {"kind": fault.kind.value, "code": fault.code, "delivery": fault.delivery.value}
+    return {**text_result(text, is_error=True), "_meta": {FAULT_META_KEY: about}}
+
+
+def bad_result(reason: object) -> ProtocolFault:
+    """The fault of a body that may not reach a client."""
+    return ProtocolFault(FaultKind.TOOL_ERROR, f"the server's result cannot be passed on: {reason}", code="bad_result")
+
+
+def render(output: object) -> str:
+    """A native output as text: a string verbatim, nothing as nothing, all else as JSON."""
+    if isinstance(output, str):
+        return output
+    if output is None:
+        return ""
+    try:
+        return json.dumps(output, ensure_ascii=False, default=str)
+    except (ValueError, TypeError, RecursionError):
+        return str(output)
+
+
+def outcome_result(outcome: ToolOutcome) -> dict[str, object]:
+    """An outcome for the long way: its `wire` whole when there is one, else its `output` as text.
+
+    Raises:
+        BodyError: the wire's body is nothing that a client could be sent.
+    """
+    if outcome.wire is not None:
+        return whole_result(outcome.wire)
+    return text_result(render(outcome.output), is_error=outcome.is_error)
+
+
+def whole_result(wire: WireResult) -> dict[str, object]:
+    """A server's own result, built: what the SDK's session needs.
+
+    Raises:
+        BodyError: it is not one JSON object, or nests deeper than serialisers allow.
+    """
+    check_object(wire.body, max_bytes=SPLICE_MAX_BYTES)
+    check_depth(wire.body)
+    try:
+        return msgspec.json.decode(wire.body, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise BodyError(f"not one JSON object: {error}") from None
+
+
+def under_envelope(skeleton: Mapping[str, object], whole: Mapping[str, object]) -> dict[str, object]:
+    """`whole` in the envelope that the SDK minted for `skeleton`, an empty result of the same method and era."""
+    result = {key: skeleton[key] for key in _ENVELOPE_KEYS if key in skeleton} | dict(whole)
+    stamp = skeleton.get("_meta")
+    if isinstance(stamp, dict):
+        own = whole.get("_meta")
+        result["_meta"] = {**own, **stamp} if isinstance(own, dict) else stamp
+    return result
+
+
+def splice(body: bytes, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
+    """The parts of a result object around a server's own bytes, which are checked and not built.
+
+    Args:
+        body: the server's result without its era's envelope.
+        server_info: our `Implementation` as JSON for a 2026-07-28 client, None for a legacy one.
+
+    Raises:
+        BodyError: the body may not enter a client's stream; its worker let something through that it must not.
+    """
+    members = check_object(body, max_bytes=SPLICE_MAX_BYTES)
+    if "resultType" in members:
+        raise BodyError("a result still carries its era's envelope")
+    if server_info is None:
+        return (body,)
+    if "_meta" in members:
+        members["_meta"] = _stamped(members["_meta"], server_info)
+        return (join_object({"resultType": "complete", **members}),)
+    head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO_KEY.encode(), server_info)
+    if not members:
+        return (head, b"}")
+    return (head, b",", memoryview(body)[body.index(b"{") + 1 :])
+
+
+def _stamped(meta: Raw, server_info: bytes) -> Raw:
+    try:
+        members = msgspec.json.decode(meta, type=dict[str, Raw] | None) or {}
+    except msgspec.DecodeError:
+        # Neither object nor null: the server's own doing, which its client may judge.
+        return meta
+    members[SERVER_INFO_KEY] = Raw(server_info)
+    return Raw(join_object(members))

@@ -1,0 +1,161 @@
+"""Serve one client over a pair of descriptors, the process's standard streams by default.
+
+Every line comes through here once.  Calls of grafted tools may take the short way, from bytes to bytes; everything
+else goes to the SDK's session.  One sink serialises both ways.  `shortway` decides, this carries out.
+"""
+
+import asyncio
+import logging
+from contextlib import ExitStack
+from typing import Final
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from quarterdeck.host.descriptors import claimed_stdio
+from quarterdeck.host.flight import Flight
+from quarterdeck.host.inlet import Inlet, Outlet
+from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck.host.shortway import (
+    INVALID_REQUEST,
+    MAX_LINE_BYTES,
+    ClientMessage,
+    Gate,
+    UnreadableError,
+    read_cancellation,
+    read_message,
+)
+from quarterdeck.host.sink import open_sink
+from quarterdeck.host.source import open_source
+from quarterdeck_protocol.jsonrpc import LineBuffer, LineTooLongError
+from quarterdeck_protocol.tools import ShortWay
+
+MAX_IN_FLIGHT: Final = 4096
+"""Requests of one client under way at once; more are refused, so that cancellations are always still read."""
+
+BUSY: Final = -32000
+"""JSON-RPC's first implementation-defined code: too many requests under way."""
+
+CLOSE_S: Final = 2.0
+"""How long the session, and then what is left to write, may take once the client is gone."""
+
+_logger = logging.getLogger(__name__)
+
+
+async def serve_stdio(host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None) -> None:
+    """Serve one client until it closes its end; then calls in flight are cancelled, and what was answered is written.
+
+    Args:
+        host: what is served.
+        stdin_fd: read instead of the process's stdin; give both or neither.
+        stdout_fd: written instead of its stdout.
+
+    Cancelling it ends serving the same way.
+
+    Raises:
+        ProtocolFault: `transport`, when serving cannot start or breaks.
+    """
+    with ExitStack() as stack:
+        if stdin_fd is None or stdout_fd is None:
+            stdin_fd, stdout_fd = stack.enter_context(claimed_stdio())
+        await _Connection(host, stdin_fd, stdout_fd).serve()
+
+
+class _Connection:
+    """One client: its lines, its session, its calls in flight."""
+
+    def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int) -> None:
+        self._host = host
+        self._way = host.box if isinstance(host.box, ShortWay) else None
+        self._server_info = host.server_info
+        self._gate = Gate()
+        self._flights: dict[int | str, Flight] = {}
+        self._over = asyncio.Event()
+        self._lines = LineBuffer(MAX_LINE_BYTES)
+        self._inlet = Inlet(on_room=self._balance, on_closed=self._over.set)
+        self._sink = open_sink(stdout_fd, on_broken=self._over.set, on_room=self._balance)
+        self._source = open_source(stdin_fd, self._take, self._over.set)
+
+    async def serve(self) -> None:
+        running = await self._host.connect((self._inlet, Outlet(self._sink, self._gate.answered)))
+        try:
+            self._source.resume()
+            await self._over.wait()
+        finally:
+            self._source.close()
+            for flight in list(self._flights.values()):
+                flight.cancel("the client has left")
+            self._inlet.end()
+            with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(CLOSE_S):
+                    await running.ended()
+                await running.cancel()
+                await self._sink.close(CLOSE_S)
+        if running.fault is not None:
+            raise running.fault
+
+    def _take(self, data: bytes) -> None:
+        try:
+            for line in self._lines.feed(data):
+                self._read(line)
+        except LineTooLongError as error:
+            # Where the next message begins is not known any more: the client must connect again.
+            self._refuse(None, INVALID_REQUEST, str(error))
+            self._over.set()
+        self._balance()
+
+    def _balance(self) -> None:
+        if self._over.is_set() or self._inlet.is_full or self._sink.is_congested:
+            self._source.pause()
+        else:
+            self._source.resume()
+
+    def _read(self, line: bytes) -> None:
+        try:
+            message = read_message(line)
+        except UnreadableError as error:
+            self._refuse(None, error.code, str(error))
+            return
+        if self._cancel(message):
+            return
+        request = self._gate.admit(message) if self._way is not None else None
+        if request is not None and self._way is not None and self._gate.in_flight < MAX_IN_FLIGHT:
+            flight = Flight(request, self._sink, self._server_info, self._land)
+            if flight.begin(self._way):
+                self._gate.began(request.key)
+                self._flights[request.key] = flight
+                return
+        self._forward(line, message)
+
+    def _cancel(self, message: ClientMessage) -> bool:
+        """Whether `message` cancelled a call on the short way, so that the session need not know."""
+        cancelled = read_cancellation(message)
+        flight = self._flights.get(cancelled.key) if cancelled is not None else None
+        if cancelled is None or flight is None:
+            return False
+        flight.cancel(cancelled.reason)
+        return True
+
+    def _forward(self, line: bytes, message: ClientMessage) -> None:
+        request_id = message.id if isinstance(message.id, int | str) else None
+        if request_id is not None and self._gate.in_flight >= MAX_IN_FLIGHT:
+            self._refuse(request_id, BUSY, f"more than {MAX_IN_FLIGHT:,} requests are under way")
+            return
+        try:
+            parsed = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError:
+            self._refuse(request_id, INVALID_REQUEST, "not a JSON-RPC 2.0 message")
+            return
+        self._gate.forwarded(message)
+        self._inlet.put(SessionMessage(parsed))
+
+    def _land(self, key: int | str) -> None:
+        self._gate.settled(key)
+        self._flights.pop(key, None)
+
+    def _refuse(self, request_id: int | str | None, code: int, reason: str) -> None:
+        _logger.warning("a client's message was refused: %s", reason)
+        refusal = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
+        self._sink.write(refusal.model_dump_json(by_alias=True, exclude_unset=True).encode(), b"\n")

@@ -1,0 +1,10 @@
+"""Who we say we are to servers, clients and people."""
+
+from importlib.metadata import version
+from typing import Final
+
+CLIENT_NAME: Final = "quarterdeck"
+"""Our name in every MCP handshake."""
+
+CLIENT_VERSION: Final = version("quarterdeck")
+"""The installed distribution's version."""

@@ -1,0 +1,84 @@
+"""How much text a tool may put before a model, and what is cut when it is more.  Pure."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class BudgetKind(StrEnum):
+    """Which part of a text is kept."""
+
+    HEAD = "head"
+    TAIL = "tail"
+    MIDDLE = "middle"
+    """Both ends; the middle goes."""
+
+
+def _name_the_gap(omitted_bytes: int) -> str:
+    return f"\n[{omitted_bytes:,} bytes left out]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBudget:
+    """What `clamp` keeps of a text.
+
+    Attributes:
+        max_bytes: of text kept, in UTF-8; 0 or more.  The notice comes on top.
+        notice: the text put in place of so many bytes; None for a default that names them.
+
+    Raises:
+        ValueError: `max_bytes` is negative.
+    """
+
+    kind: BudgetKind
+    max_bytes: int
+    notice: Callable[[int], str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 0:
+            raise ValueError(f"max_bytes is {self.max_bytes}: a budget cannot be negative")
+
+
+STANDARD_BUDGET: Final = OutputBudget(BudgetKind.MIDDLE, 64 * 1024)
+"""A long output's beginning says what ran and its end how it went; 64 KiB is some 16,000 tokens."""
+
+UNLIMITED_BUDGET: Final = OutputBudget(BudgetKind.HEAD, sys.maxsize)
+"""For contexts whose tools produce no text of ours."""
+
+
+def clamp(text: str, budget: OutputBudget) -> str:
+    """`text`, cut to `budget` between characters; unchanged when it fits."""
+    if len(text) * 4 <= budget.max_bytes:  # no character takes more than four bytes
+        return text
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= budget.max_bytes:
+        return text
+    head_bytes, tail_bytes = _shares(budget)
+    head_end = _character_start(data, head_bytes, -1)
+    tail_start = _character_start(data, len(data) - tail_bytes, +1)
+    gap = (budget.notice or _name_the_gap)(tail_start - head_end)
+    return f"{_text(data[:head_end])}{gap}{_text(data[tail_start:])}"
+
+
+def _shares(budget: OutputBudget) -> tuple[int, int]:
+    """The bytes kept of the head and of the tail."""
+    match BudgetKind(budget.kind):
+        case BudgetKind.HEAD:
+            return budget.max_bytes, 0
+        case BudgetKind.TAIL:
+            return 0, budget.max_bytes
+        case BudgetKind.MIDDLE:
+            return budget.max_bytes // 2, budget.max_bytes - budget.max_bytes // 2
+
+
+def _character_start(data: bytes, at: int, direction: int) -> int:
+    """The boundary between characters nearest to `at` in `direction`."""
+    while 0 < at < len(data) and data[at] & 0xC0 == 0x80:
+        at += direction
+    return at
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

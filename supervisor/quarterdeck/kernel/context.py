@@ -1,0 +1,57 @@
+"""What a tool may use while it runs, and whose it is."""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from quarterdeck_protocol.tools import CancelToken
+
+from .backends import Fs, Shell, UnavailableFs, UnavailableShell
+from .budget import STANDARD_BUDGET, UNLIMITED_BUDGET, OutputBudget
+
+
+class ContextId:
+    """The identity of a context and of all its `with_cancel` copies.
+
+    Opaque.  Meant as the key of a `weakref.WeakKeyDictionary` that keeps a store per session: it lives as long as the
+    session's box.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """Handles that a host lends to tools.
+
+    Attributes:
+        read_state: what the file tools remember of files read, for their read-before-edit gate; None for no gate.
+            They own its type.
+    """
+
+    read_state: object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """The surroundings of a tool call.
+
+    Two contexts are equal when they have the same identity, whatever their other fields hold; so the copy that each
+    call gets equals the box's base context.
+    """
+
+    cwd: str = field(compare=False)
+    fs: Fs = field(compare=False)
+    shell: Shell = field(compare=False)
+    cancel: CancelToken = field(default_factory=CancelToken, compare=False)
+    budget: OutputBudget = field(default=STANDARD_BUDGET, compare=False)
+    framework: Framework = field(default_factory=Framework, compare=False)
+    context_id: ContextId = field(default_factory=ContextId, repr=False)
+
+    def with_cancel(self, cancel: CancelToken) -> Self:
+        """The same context, identity included, for a call that `cancel` stops."""
+        return replace(self, cancel=cancel)
+
+
+def inert_context() -> ToolContext:
+    """A context for tools that run elsewhere: files and commands raise on use, and only then."""
+    return ToolContext(cwd="/", fs=UnavailableFs(), shell=UnavailableShell(), budget=UNLIMITED_BUDGET)

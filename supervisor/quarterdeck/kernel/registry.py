@@ -1,0 +1,140 @@
+"""Tools by name, groups of them by name, and the box that a session calls.
+
+Knows nothing of servers; a box made here never changes.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from quarterdeck_protocol.refs import MAX_SERVER_ID_CHARS, MAX_TOOL_NAME_CHARS, QUALIFIER
+from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall, ToolDescriptor, ToolOutcome
+
+from .context import ToolContext
+from .spec import DefinedTool
+
+_MAX_NAME_CHARS: Final = MAX_SERVER_ID_CHARS + len(QUALIFIER) + MAX_TOOL_NAME_CHARS
+"""No tool's name is longer; more of a caller's is neither compared nor repeated."""
+
+_MAX_SUGGESTIONS: Final = 3
+"""Enough to find a slip, few enough to read."""
+
+
+class Missing(StrEnum):
+    """What a registry was asked for in vain."""
+
+    TOOL = "tool"
+    COLLECTION = "collection"
+
+
+class UnknownToolError(LookupError):
+    """A name that the registry does not hold: `missing`, of a tool or of a collection."""
+
+    def __init__(self, kind: Missing, missing: str) -> None:
+        super().__init__(f"there is no {kind} called {missing!r}")
+        self.kind = kind
+        self.missing = missing
+
+
+class ToolRegistry:
+    """Tools in the order of their first registration."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, DefinedTool] = {}
+        self._collections: dict[str, tuple[str, ...]] = {}
+
+    def register(self, tool: DefinedTool) -> None:
+        """Add `tool`; one of the same name is replaced and its position kept."""
+        self._tools[tool.name] = tool
+
+    def register_all(self, tools: Iterable[DefinedTool]) -> None:
+        """Add `tools` in their order."""
+        for tool in tools:
+            self.register(tool)
+
+    def has(self, name: str) -> bool:
+        """Whether a tool of this name is registered."""
+        return name in self._tools
+
+    def get(self, name: str) -> DefinedTool:
+        """The tool of this name.
+
+        Raises:
+            UnknownToolError: there is none.
+        """
+        try:
+            return self._tools[name]
+        except KeyError:
+            raise UnknownToolError(Missing.TOOL, name) from None
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in order."""
+        return tuple(self._tools)
+
+    def collection(self, name: str, tools: Iterable[str]) -> None:
+        """Name a group of registered tools; the same name again replaces it.
+
+        Raises:
+            UnknownToolError: one of `tools` is not registered.
+        """
+        self._collections[name] = tuple(self.get(tool).name for tool in tools)
+
+    def members_of(self, collection: str) -> tuple[DefinedTool, ...]:
+        """The tools of a collection, in its order.
+
+        Raises:
+            UnknownToolError: there is no such collection.
+        """
+        try:
+            names = self._collections[collection]
+        except KeyError:
+            raise UnknownToolError(Missing.COLLECTION, collection) from None
+        return tuple(self._tools[name] for name in names)
+
+    def collection_names(self) -> tuple[str, ...]:
+        """The names of all collections, in the order in which they came."""
+        return tuple(self._collections)
+
+    def to_tool_box(self, make_context: Callable[[], ToolContext], collection: str | None = None) -> ToolBox:
+        """A box of the present tools, of `collection` only when it is given.
+
+        `make_context` is called once: all calls share that context's identity, each with its own cancel token.
+
+        Raises:
+            UnknownToolError: there is no such collection.
+        """
+        tools = self._tools.values() if collection is None else self.members_of(collection)
+        return _RegistryBox({tool.name: tool for tool in tools}, make_context())
+
+
+class _RegistryBox:
+    """A fixed set of tools over one base context; its own runner."""
+
+    def __init__(self, tools: Mapping[str, DefinedTool], context: ToolContext) -> None:
+        self._tools = tools
+        self._context = context
+        self._descriptors = tuple(tool.descriptor() for tool in tools.values())
+
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        """The tools, in the registry's order."""
+        return self._descriptors
+
+    @property
+    def runner(self) -> "_RegistryBox":
+        """The box itself."""
+        return self
+
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        """Run the named tool; an unknown name is an outcome that suggests the nearest ones."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return ToolOutcome(call.id, _unknown_name_text(call.name, self._tools), is_error=True)
+        return await tool.invoke(call, self._context.with_cancel(cancel))
+
+
+def _unknown_name_text(name: str, known: Iterable[str]) -> str:
+    name = name[:_MAX_NAME_CHARS]
+    near = difflib.get_close_matches(name, known, n=_MAX_SUGGESTIONS)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"There is no tool called {name!r}.{hint}"

@@ -1,0 +1,95 @@
+"""A tool: what a model is told about it, and the function that runs it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from quarterdeck_protocol.tools import ToolCall, ToolDescriptor, ToolOutcome
+
+from .context import ToolContext
+from .results import ToolResult
+
+RunTool = Callable[[object, ToolContext], Awaitable[ToolResult]]
+"""Runs one call: the input (any JSON value) and the context; an expected failure is a result with `is_error`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """Everything that makes a tool.
+
+    Attributes:
+        name: what a model calls it by.
+        parameters: the portable JSON Schema of its input.
+        definition: for a grafted tool the server's own tool object, JSON bytes.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    run: RunTool
+    definition: bytes | None = None
+
+
+class DefinedTool:
+    """A tool that can be called."""
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self._run = spec.run
+        self._descriptor = ToolDescriptor(spec.name, spec.description, spec.parameters, spec.definition)
+
+    @property
+    def name(self) -> str:
+        """What a model calls it by."""
+        return self._descriptor.name
+
+    @property
+    def label(self) -> str:
+        """What a person is shown: the name."""
+        return self._descriptor.name
+
+    @property
+    def description(self) -> str:
+        """What a model is told."""
+        return self._descriptor.description
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The portable JSON Schema of its input."""
+        return self._descriptor.parameters
+
+    def descriptor(self) -> ToolDescriptor:
+        """The tool as a model sees it."""
+        return self._descriptor
+
+    async def invoke(self, call: ToolCall, ctx: ToolContext) -> ToolOutcome:
+        """Run the tool; whatever it raises becomes an outcome with `is_error`.
+
+        Only cancellation of the awaiting task passes.  A call whose token is cancelled already is not run.  The
+        result's `wire` is copied unchanged.
+        """
+        if ctx.cancel.cancelled:
+            return ToolOutcome(call.id, f"{self.name} was cancelled before it began.", is_error=True)
+        try:
+            result = await self._run(_coerce_input(call.input), ctx)
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            return ToolOutcome(call.id, f"{self.name} did not finish: {reason}", is_error=True)
+        return result.to_outcome(call.id)
+
+
+def define_tool(spec: ToolSpec) -> DefinedTool:
+    """The tool that `spec` describes."""
+    return DefinedTool(spec)
+
+
+def _coerce_input(value: object) -> object:
+    """`value` as a tool expects it: models send nothing, or JSON inside a string, where they mean an object."""
+    if value is None:
+        return {}
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return value
+    return value

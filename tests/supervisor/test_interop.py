@@ -1,0 +1,86 @@
+"""The public barrels: what they name, and that importing them costs nothing."""
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import quarterdeck
+from quarterdeck import interop, kernel
+
+BARRELS = (quarterdeck, interop, kernel)
+
+SEED_NAMES = """
+    mount_protocol_bridge MountedProtocolBridge create_server_endpoint ServerEndpointImpl start_server_fleet
+    ServerFleetImpl create_provider_host ProviderHost ProviderHostInfo normalize_schema ProtocolFault protocol_fault
+    is_protocol_fault is_usable_phase is_terminal_phase qualify_tool_name QUALIFIER ServerEndpoint ServerFleet
+    EndpointPhase FaultKind StdioServerConfig SseServerConfig ServerConfig TransportKind BridgeConfig RemoteToolRef
+    RemoteTool RemoteCallResult EndpointStatus FleetStatus MountedBridge
+"""
+OUR_NAMES = """
+    RunningProviderHost portable_schema Delivery Dossier StreamableHttpServerConfig CLIENT_NAME CLIENT_VERSION
+"""
+KERNEL_NAMES = """
+    ToolSpec define_tool DefinedTool ToolRegistry UnknownToolError ToolContext Framework ToolResult TextContentBlock
+    JsonContentBlock OutputBudget clamp Fs Shell ToolBox ToolRunner ToolDescriptor ToolCall ToolOutcome CancelToken
+    WireResult
+"""
+
+
+def test_interop_names_everything_that_it_promises() -> None:
+    """A user's import of a documented name would fail."""
+    assert set(interop.__all__) == {*SEED_NAMES.split(), *OUR_NAMES.split()}
+
+
+def test_kernel_names_everything_that_exists_of_its_promise() -> None:
+    """A user's import of a documented name would fail."""
+    assert set(kernel.__all__) == set(KERNEL_NAMES.split())
+
+
+@pytest.mark.parametrize(("barrel", "name"), [(barrel, name) for barrel in BARRELS for name in barrel.__all__])
+def test_every_name_resolves(barrel: object, name: str) -> None:
+    """A home that moved would be noticed by users first."""
+    assert getattr(barrel, name) is not None
+
+
+@pytest.mark.parametrize("barrel", BARRELS)
+def test_type_checkers_see_the_same_names_from_the_same_modules(barrel: object) -> None:
+    """An editor would offer names that fail at run time, or hide ones that work."""
+    source = Path(barrel.__file__).read_text("utf-8")
+    package = barrel.__name__ if hasattr(barrel, "__path__") else barrel.__package__
+    seen: dict[str, str] = {}
+    for node in ast.parse(source).body:
+        for statement in node.body if isinstance(node, ast.If) else ():
+            if isinstance(statement, ast.ImportFrom):
+                home = "." * statement.level + (statement.module or "")
+                module = importlib.util.resolve_name(home, package)
+                seen.update({alias.asname or alias.name: module for alias in statement.names})
+    homes = dict(barrel._HOMES)
+    homes.pop("__version__", None)
+    assert seen == homes
+
+
+@pytest.mark.parametrize("module", ["quarterdeck", "quarterdeck.interop", "quarterdeck.kernel"])
+def test_importing_a_barrel_loads_nothing_heavy(module: str) -> None:
+    """Every start of the command line would wait for libraries that it may not use."""
+    code = (
+        f"import {module}, sys; "
+        "print(*sorted({'mcp', 'pydantic', 'zmq', 'anyio', 'rich'} & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_kinds_are_strings() -> None:
+    """Users compare them with the documented strings."""
+    assert interop.FaultKind.SPAWN_FAILED == "spawn_failed"
+    assert interop.TransportKind.STREAMABLE_HTTP == "streamable_http"
+
+
+def test_the_package_tells_its_version() -> None:
+    """Bug reports would name no version."""
+    assert quarterdeck.__version__ == version("quarterdeck")

@@ -1,0 +1,164 @@
+"""Tool boxes in memory, for the host: one that does everything a live box does, and one that does the least."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.tools import (
+    CancelToken,
+    ProgressNote,
+    Settled,
+    ToolCall,
+    ToolDescriptor,
+    ToolOutcome,
+    ToolRunner,
+    WireResult,
+)
+
+Native = Callable[[ToolCall, CancelToken], Awaitable[ToolOutcome]]
+
+ERA = "2025-11-25"
+"""The revision that the pretend servers speak."""
+
+
+class Begun:
+    """A call that a box has begun the short way; a test settles it."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        meta: bytes,
+        on_progress: Callable[[ProgressNote], None] | None,
+    ) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.meta = meta
+        self.on_progress = on_progress
+        self.cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._deliver = deliver
+
+    def cancel(self, reason: str = "") -> None:
+        """Hear that the caller gave up."""
+        self.cancelled.set_result(reason)
+
+    def settle(self, result: dict[str, Any] | bytes | ProtocolFault) -> None:
+        """Answer at once."""
+        if isinstance(result, ProtocolFault):
+            self._deliver(result)
+        else:
+            body = result if isinstance(result, bytes) else json.dumps(result).encode()
+            self._deliver(WireResult(body, ERA))
+
+    def note(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, when the caller wants it."""
+        if self.on_progress is not None:
+            self.on_progress(ProgressNote(progress, total, message))
+
+
+Begin = Callable[[Begun], None]
+
+
+def echo(begun: Begun) -> None:
+    """Answer the next time around the loop, with the arguments as text."""
+    content = [{"type": "text", "text": begun.arguments.decode()}]
+    asyncio.get_running_loop().call_soon(begun.settle, {"content": content})
+
+
+def answer(result: dict[str, Any] | bytes | ProtocolFault) -> Begin:
+    """Answer every call with this, the next time around the loop."""
+    return lambda begun: asyncio.get_running_loop().call_soon(begun.settle, result) and None
+
+
+def hold(_: Begun) -> None:
+    """Leave the call to the test."""
+
+
+class NativeBox:
+    """A static box of native tools: no short way, nothing to watch."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, ToolDescriptor] = {}
+        self._natives: dict[str, Native] = {}
+
+    def native(self, name: str, run: Native) -> None:
+        """Have a native tool."""
+        self._tools[name] = ToolDescriptor(name, f"the tool {name}", {"type": "object", "properties": {}})
+        self._natives[name] = run
+
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        """The tools in the order in which they came."""
+        return tuple(self._tools.values())
+
+    @property
+    def runner(self) -> ToolRunner:
+        """Itself."""
+        return self
+
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        """Run a native tool; an unknown one is an outcome."""
+        if call.name not in self._natives:
+            return ToolOutcome(call.id, f"no tool has this name: {call.name}", is_error=True)
+        return await self._natives[call.name](call, cancel)
+
+
+class LiveBox(NativeBox):
+    """A box that changes, and whose grafted tools take the short way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[Begun] = []
+        self._grafted: dict[str, Begin] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._news = asyncio.Event()
+
+    def graft(self, name: str, begin: Begin = echo, /, **definition: Any) -> None:
+        """Have a grafted tool and tell the watchers; `definition` is the server's own, by default a plain one."""
+        whole = definition or {"name": name.partition("__")[2], "inputSchema": {"type": "object"}}
+        parameters = {"type": "object", "properties": {"portable": {}}}
+        self._tools[name] = ToolDescriptor(name, "described", parameters, json.dumps(whole).encode())
+        self._grafted[name] = begin
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell the watchers that something changed."""
+        for watcher in tuple(self._watchers):
+            watcher()
+
+    @property
+    def watchers(self) -> int:
+        """How many watch."""
+        return len(self._watchers)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` on `tell`."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback)
+
+    def begin(
+        self,
+        name: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> Begun | None:
+        """Begin the call of a grafted tool."""
+        if name not in self._grafted:
+            return None
+        begun = Begun(name, arguments, deliver, meta, on_progress)
+        self.begun.append(begun)
+        self._news.set()
+        self._grafted[name](begun)
+        return begun
+
+    async def next_begun(self) -> Begun:
+        """The latest call, once there is one that this was not yet asked for."""
+        await asyncio.wait_for(self._news.wait(), 5)
+        self._news.clear()
+        return self.begun[-1]

@@ -1,0 +1,121 @@
+"""A fleet in memory: the bridge's neighbours without processes, sockets or clocks."""
+
+# ruff: noqa: D102 - what each method means is said in `contract` and `bridge`
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.refs import RemoteToolRef, qualify_tool_name
+from quarterdeck_protocol.tools import ShortCall, ToolDescriptor, WireResult
+
+Answer = Callable[[str, object], Awaitable[RemoteCallResult]]
+
+ERA = "2025-11-25"
+"""The revision that fake servers speak."""
+
+
+def remote_tool(server: str, name: str, description: str = "") -> RemoteTool:
+    """A tool as an endpoint lists it."""
+    ref = RemoteToolRef(server, name)
+    definition = msgspec.json.encode({"name": name, "description": description, "x-own": [1]})
+    parameters = {"type": "object", "properties": {}}
+    return RemoteTool(ref, ToolDescriptor(qualify_tool_name(ref), description, parameters, definition))
+
+
+def call_result(value: Mapping[str, object]) -> RemoteCallResult:
+    """A server's answer to a call, from its decoded form."""
+    return RemoteCallResult(WireResult(msgspec.json.encode(value), ERA), is_error=value.get("isError") is True)
+
+
+async def echo(tool: str, arguments: object) -> RemoteCallResult:
+    """Answer every call with what was called."""
+    return call_result({"content": [{"type": "text", "text": f"{tool} {msgspec.json.encode(arguments).decode()}"}]})
+
+
+class FakeEndpoint:
+    """One endpoint that is in whatever phase a test puts it."""
+
+    def __init__(
+        self,
+        server: str,
+        *names: str,
+        phase: EndpointPhase = EndpointPhase.READY,
+        answer: Answer = echo,
+        fault: ProtocolFault | None = None,
+    ) -> None:
+        self.config: ServerConfig = StdioServerConfig(id=server, command="fake")
+        self.phase = phase
+        self.fault = fault
+        self.list_fault: ProtocolFault | None = None
+        self.answer = answer
+        self.begun: list[tuple[str, bytes, dict[str, object]]] = []
+        self.offer(*names)
+
+    def offer(self, *names: str) -> None:
+        """Have a new tool list."""
+        self._tools = tuple(remote_tool(self.config.id, name) for name in names)
+
+    def tools(self) -> tuple[RemoteTool, ...]:
+        return self._tools
+
+    async def list_tools(self) -> tuple[RemoteTool, ...]:
+        if self.list_fault:
+            raise self.list_fault
+        return self._tools
+
+    async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
+        if self.phase != EndpointPhase.READY:
+            raise ProtocolFault(FaultKind.NOT_CONNECTED, "not ready", code="not_connected", delivery=Delivery.NOT_SENT)
+        return await self.answer(name, args)
+
+    def begin(self, tool: str, arguments: bytes, deliver: object, **options: object) -> ShortCall | None:
+        if self.phase != EndpointPhase.READY:
+            return None
+        self.begun.append((tool, arguments, options))
+        return FakeShortCall()
+
+    def status(self) -> EndpointStatus:
+        return EndpointStatus(self.config.id, self.phase, len(self._tools), self.fault)
+
+
+class FakeShortCall:
+    """A call that never settles."""
+
+    def cancel(self, reason: str = "") -> None:
+        """Nothing to give up."""
+
+
+class FakeFleet:
+    """Endpoints by id; tests add, remove and change them, then say so with `tell`."""
+
+    def __init__(self, *endpoints: FakeEndpoint) -> None:
+        self.by_id = {endpoint.config.id: endpoint for endpoint in endpoints}
+        self.torn_down = False
+        self._watchers: list[Callable[[], None]] = []
+
+    def endpoint(self, server: str) -> FakeEndpoint | None:
+        return self.by_id.get(server)
+
+    def endpoints(self) -> tuple[FakeEndpoint, ...]:
+        return tuple(self.by_id.values())
+
+    def status(self) -> Mapping[str, EndpointStatus]:
+        return MappingProxyType({server: endpoint.status() for server, endpoint in self.by_id.items()})
+
+    async def tear_down(self) -> None:
+        self.torn_down = True
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback)
+
+    def tell(self) -> None:
+        """Tell the watchers that something changed."""
+        for callback in tuple(self._watchers):
+            callback()

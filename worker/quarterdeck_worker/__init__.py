@@ -1,0 +1,1 @@
+"""The isolated process that drives one MCP server, and the zygote that forks it."""

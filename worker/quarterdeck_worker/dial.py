@@ -1,0 +1,80 @@
+"""Reach a remote server: streamable HTTP, or the legacy SSE transport before it, with the user's headers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
+
+RemoteConfig = SseServerConfig | StreamableHttpServerConfig
+
+CONNECT_S: Final = 15.0
+"""To reach a host; what the server then does with a request has the call's own deadline."""
+
+READ_S: Final = 3600.0
+"""Longer than any call's usual deadline: the link's clock decides, not the HTTP client's."""
+
+
+class Telltale:
+    """What HTTP said that the SDK does not pass on: it turns every bad status into one opaque error."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+
+    async def listen(self, response: httpx2.Response) -> None:
+        """Remember the last bad status."""
+        if response.status_code >= 400:
+            self.status = response.status_code
+
+    @property
+    def wants_credentials(self) -> bool:
+        """Whether the server refused us for who we are."""
+        return self.status in (401, 403)
+
+    @property
+    def is_another_transport(self) -> bool:
+        """Whether the refusal is what a legacy SSE server says to a POST."""
+        return self.status in (400, 404, 405)
+
+
+@asynccontextmanager
+async def dial(config: RemoteConfig, telltale: Telltale, *, legacy: bool) -> AsyncIterator[tuple[Any, Any]]:
+    """The stream pair of a connection to `config.url`; nothing was sent yet on streamable HTTP.
+
+    Args:
+        config: whose URL and headers are used; headers go to that origin only (the SDK follows no other redirect).
+        telltale: learns of bad statuses.
+        legacy: dial the SSE transport of 2024-11-05.
+
+    Raises:
+        BaseExceptionGroup: around whatever the network said, nested as the SDK does.
+    """
+
+    def client(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the factory's shape; ours is longer
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            headers={**config.headers, **(headers or {})},
+            timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
+            auth=auth,
+            event_hooks={"response": [telltale.listen]},
+        )
+
+    if legacy:
+        async with sse_client(config.url, httpx_client_factory=client) as (read, write):
+            yield read, write
+    else:
+        async with (
+            client() as http,
+            streamable_http_client(config.url, http_client=http, max_sse_event_size=config.max_result_bytes) as (
+                read,
+                write,
+            ),
+        ):
+            yield read, write

@@ -1,0 +1,102 @@
+"""Give a link a clock, a timer and a way out; the whole edge around the sans-IO session, for both ends."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from quarterdeck_protocol.frames import ListChanged, Log, Lost, Progress, Reply, Request
+from quarterdeck_protocol.link import Link, LinkEvent, Refusal
+
+
+class Way(Protocol):
+    """Where a link's messages leave, and how what waits is fetched before the peer is judged."""
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Send one message."""
+        ...
+
+    def drain(self) -> None:
+        """Deliver what has arrived already."""
+        ...
+
+
+class LinkDriver:
+    """A running link.  Events are handed to `on_event` from the loop, in order."""
+
+    def __init__(self, link: Link, way: Way, on_event: Callable[[LinkEvent], None]) -> None:
+        self.link = link
+        self._way = way
+        self._on_event = on_event
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._closed = False
+        self._flush()
+
+    def receive(self, parts: Sequence[bytes]) -> None:
+        """Take one message of the peer's."""
+        events = self.link.receive(parts, self._loop.time())
+        self._flush()
+        for event in events:
+            self._on_event(event)
+
+    def request(self, frame: Request, body: bytes = b"") -> Refusal | None:
+        """See `Link.request`."""
+        refusal = self.link.request(frame, body, self._loop.time())
+        self._flush()
+        return refusal
+
+    def cancel(self, request_id: int, reason: str = "") -> bool:
+        """See `Link.cancel`."""
+        unsent = self.link.cancel(request_id, reason)
+        self._flush()
+        return unsent
+
+    def reply(self, frame: Reply, body: bytes = b"") -> None:
+        """See `Link.reply`."""
+        self.link.reply(frame, body)
+        self._flush()
+
+    def post(self, frame: Progress | Log | ListChanged | Lost) -> bool:
+        """See `Link.post`."""
+        taken = self.link.post(frame)
+        self._flush()
+        return taken
+
+    def catch_up(self) -> None:
+        """Take what has arrived but was not read yet: a peer's last words, before it is called dead."""
+        self._way.drain()
+
+    def close(self) -> None:
+        """Stop the timer; the link is left as it is."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _flush(self) -> None:
+        for parts in self.link.take(self._loop.time()):
+            self._way.send(parts)
+        self._arm()
+
+    def _arm(self) -> None:
+        # A timer that rings early is re-armed; only an earlier one is worth replacing.
+        wake_at = self.link.wake_at
+        if self._closed or wake_at == float("inf"):
+            return
+        if self._timer is not None:
+            if self._timer_at <= wake_at:
+                return
+            self._timer.cancel()
+        self._timer_at = wake_at
+        self._timer = self._loop.call_at(wake_at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._way.drain()
+        if self._closed:
+            return
+        events = self.link.tick(self._loop.time())
+        self._flush()
+        for event in events:
+            self._on_event(event)

@@ -1,0 +1,103 @@
+"""Find a common protocol era with a server, and remember it by name so that the next start need not ask.
+
+A server of the 2026 revision answers `server/discover`; every other answer, and silence, means the older handshake.
+"""
+
+from typing import Final
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from quarterdeck_protocol.frames import ServerCard
+
+PROBE_S: Final = 5.0
+"""How long a server may think about `server/discover` before it is greeted the old way; some never answer what they
+do not know.  One that is only slow refuses the old greeting later, and is asked again."""
+
+MAX_TEXT_CHARS: Final = 64 * 1024
+"""A server's instructions beyond it are cut."""
+
+
+async def greet(session: ClientSession, era: str) -> ServerCard:
+    """Agree on an era and say who is there.
+
+    Args:
+        session: entered, not yet greeted.
+        era: the revision that this server spoke last time, empty when unknown.
+
+    Raises:
+        MCPError: it refused both ways.
+        RuntimeError: it speaks a revision that nobody knows.
+    """
+    if era in HANDSHAKE_PROTOCOL_VERSIONS:
+        await _shake_hands(session)
+    else:
+        await _probe(session)
+    return _card(session)
+
+
+async def _probe(session: ClientSession) -> None:
+    with anyio.move_on_after(PROBE_S):
+        try:
+            await session.discover()
+            return
+        except MCPError as error:
+            if _is_modern_only(error):
+                raise
+        except (ValidationError, RuntimeError):
+            pass  # it answers the question, but shares no modern revision: an older one it may share
+    await _shake_hands(session)
+
+
+async def _shake_hands(session: ClientSession) -> None:
+    try:
+        await session.initialize()
+    except MCPError as error:
+        # Only a modern server says this: it was asleep when it was asked first.
+        if error.error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()
+
+
+def _is_modern_only(error: MCPError) -> bool:
+    if error.error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+        return False
+    try:
+        supported = types.UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported
+    except ValidationError:
+        return False
+    return not any(version in HANDSHAKE_PROTOCOL_VERSIONS for version in supported)
+
+
+def _card(session: ClientSession) -> ServerCard:
+    info = session.server_info
+    capabilities = session.server_capabilities
+    tools = capabilities.tools if capabilities is not None else None
+    return ServerCard(
+        era=session.protocol_version or "",
+        name=info.name[:200] if info else "",
+        version=info.version[:200] if info else "",
+        instructions=(session.instructions or "")[:MAX_TEXT_CHARS],
+        announces_tools=bool(tools and tools.list_changed),
+    )
+
+
+def is_modern(era: str) -> bool:
+    """Whether requests of this era carry an envelope."""
+    return era in MODERN_PROTOCOL_VERSIONS
+
+
+def request_envelope(era: str, client: types.Implementation) -> dict[str, object]:
+    """The `_meta` members that every request of this era carries; empty in the legacy era."""
+    if not is_modern(era):
+        return {}
+    return {
+        types.PROTOCOL_VERSION_META_KEY: era,
+        types.CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
+        types.CLIENT_CAPABILITIES_META_KEY: {},
+        types.LOG_LEVEL_META_KEY: "info",
+    }

@@ -1,0 +1,88 @@
+"""A worker process from its first instruction to its exit status: token, channel, link, one server.
+
+Entered by a fork of the zygote, or as a program of its own where fork does not serve:
+`boot.py PATHS quarterdeck_worker.main`, the order as one JSON line on stdin.
+"""
+
+import asyncio
+import importlib.metadata
+import logging
+import os
+import sys
+import warnings
+from typing import Final
+
+import anyio
+import msgspec
+import zmq
+
+from quarterdeck_protocol.envelope import WireLimits
+from quarterdeck_protocol.link import Link, LinkTerms, Side
+from quarterdeck_protocol.spawning import SpawnOrder
+from quarterdeck_sandbox.process import adopt_orphans, kill_descendants
+from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_worker.pump import Pump
+from quarterdeck_worker.session import run_server
+from quarterdeck_worker.worker import Worker
+
+EXIT_LINK_LOST: Final = 3
+"""The supervisor fell silent or broke the rules."""
+
+EXIT_FAILED: Final = 70
+"""An error of ours (sysexits' EX_SOFTWARE)."""
+
+SUPERVISOR_PATIENCE_S: Final = 60.0
+"""A supervisor that was paused in a debugger is still ours; a dead one is noticed by the zygote at once."""
+
+LINGER_MS: Final = 1000
+"""How long the last frame may take to leave."""
+
+SWEEP_S: Final = 2.0
+"""How long what the server left behind may resist."""
+
+VERSION: Final = importlib.metadata.version("quarterdeck")
+
+
+def work(order: SpawnOrder) -> int:
+    """Serve the link until there is nothing left to serve; the exit status."""
+    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr, format="quarterdeck worker: %(message)s")
+    warnings.simplefilter("ignore")
+    adopt_orphans()
+    return asyncio.run(_serve(order))
+
+
+async def _serve(order: SpawnOrder) -> int:
+    context = zmq.Context(io_threads=1)
+    socket = context.socket(zmq.DEALER)
+    socket.linger = LINGER_MS
+    socket.sndhwm = socket.rcvhwm = 0
+    socket.maxmsgsize = WireLimits().part_bytes
+    socket.connect(order.address)
+    loop = asyncio.get_running_loop()
+    terms = LinkTerms(patience_s=SUPERVISOR_PATIENCE_S)
+    link = Link(
+        Side.WORKER, token=bytes.fromhex(order.token), version=VERSION, now=loop.time(), terms=terms, pid=os.getpid()
+    )
+    async with anyio.create_task_group() as tasks:
+        worker = Worker(tasks, run_server, loop.time)
+        pump = Pump(socket, lambda parts: driver.receive(parts))  # noqa: PLW0108 - the driver is made next
+        driver = LinkDriver(link, pump, worker.on_event)
+        worker.attach(driver)
+        await worker.finished.wait()
+        tasks.cancel_scope.cancel()
+    driver.close()
+    pump.close()
+    await kill_descendants(SWEEP_S)
+    socket.close()
+    context.term()
+    return EXIT_LINK_LOST if worker.link_lost else 0
+
+
+def main() -> None:
+    """The program."""
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
+    sys.exit(work(order))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Tool calls through the SDK's session: one task a call.  For remote servers, where the network outweighs it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.abc
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
+
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
+from quarterdeck_protocol.frames import Call
+from quarterdeck_protocol.jsonrpc import BodyError, SplitResult, split_result
+from quarterdeck_worker.calls import Ended, bad_output, refusal
+from quarterdeck_worker.news import Newsroom
+
+RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, object])
+"""Results as plain values: the SDK's models drop fields that they do not know."""
+
+LOCAL_ERRORS = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
+"""Codes that the SDK makes up here; a server that sends them says nothing we can tell apart."""
+
+
+class SdkCalls:
+    """See `CallPath`.  Tasks live in the given group; ending it ends them."""
+
+    def __init__(
+        self, session: ClientSession, tasks: anyio.abc.TaskGroup, newsroom: Newsroom, *, max_bytes: int
+    ) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._newsroom = newsroom
+        self._max_bytes = max_bytes
+        self._running: dict[int, tuple[anyio.CancelScope, Callable[[Ended], None]]] = {}
+
+    def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
+        """See `CallPath`."""
+        scope = anyio.CancelScope()
+        self._running[call.request_id] = (scope, done)
+        self._tasks.start_soon(self._run, call, arguments, scope)
+
+    def cancel(self, request_id: int, reason: str) -> bool:  # noqa: ARG002 - the SDK sends its own reason
+        """See `CallPath`; the SDK tells the server in its transport's way."""
+        running = self._running.pop(request_id, None)
+        if running is None:
+            return False
+        running[0].cancel()
+        return True
+
+    def abandon(self, fault: FaultRecord) -> None:
+        """See `CallPath`."""
+        running, self._running = self._running, {}
+        for scope, done in running.values():
+            scope.cancel()
+            done(Ended(fault))
+
+    async def _run(self, call: Call, arguments: bytes, scope: anyio.CancelScope) -> None:
+        with scope:
+            outcome = await self._ask(call, arguments)
+            if (running := self._running.pop(call.request_id, None)) is not None:
+                running[1](Ended(outcome))
+
+    async def _ask(self, call: Call, arguments: bytes) -> SplitResult | FaultRecord:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            self._newsroom.progress(call.request_id, progress, total, message)
+
+        params = types.CallToolRequestParams.model_validate(
+            {
+                "name": call.tool,
+                "arguments": json.loads(arguments or b"{}"),
+                **({"_meta": json.loads(call.meta)} if call.meta else {}),
+            }
+        )
+        try:
+            raw: dict[str, object] = await self._session.send_request(
+                types.CallToolRequest(params=params),
+                RAW_RESULT,
+                progress_callback=on_progress if call.progress else None,
+            )
+            body = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            return split_result(body, max_bytes=self._max_bytes)
+        except MCPError as error:
+            if error.error.code in LOCAL_ERRORS:
+                return FaultRecord(
+                    FaultKind.TOOL_ERROR,
+                    f"the connection broke before the answer: {error.error.message}",
+                    code="server_lost",
+                    delivery=Delivery.UNKNOWN,
+                )
+            data = b"" if error.error.data is None else json.dumps(error.error.data, default=str).encode()
+            return refusal(error.error.code, error.error.message, data)
+        except (ValidationError, BodyError, ValueError, RecursionError) as error:
+            return bad_output(str(error))

@@ -1,0 +1,141 @@
+"""A stdio server's process with its three pipes: lines for the session, stderr kept, death noticed and explained."""
+
+import asyncio
+import os
+import signal
+from typing import Final
+
+import anyio
+
+from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.frames import OpenOrder
+from quarterdeck_sandbox.process import ConfinedProcess
+from quarterdeck_sandbox.stderr import Redactor, StderrKeeper
+from quarterdeck_worker.news import Newsroom
+from quarterdeck_worker.pipe import READ_BYTES
+from quarterdeck_worker.stdio import StdioLines
+
+LAST_WORDS_S: Final = 0.2
+"""How long the pipes of a dead server are still read: what it wrote before it died counts."""
+
+EXIT_AFTER_EOF_S: Final = 1.0
+"""How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
+
+JUNK_LINES_LOGGED: Final = 20
+"""Lines on stdout that are no MCP, kept in the log for the server's author; the rest is only counted."""
+
+JUNK_LINE_BYTES: Final = 300
+
+
+class ServerProcess:
+    """See the module.  `close` must be called in the end, whatever happened."""
+
+    def __init__(
+        self, process: ConfinedProcess, config: StdioServerConfig, order: OpenOrder, newsroom: Newsroom
+    ) -> None:
+        self._process = process
+        self._loop = asyncio.get_running_loop()
+        self._stderr = StderrKeeper(order.log_path, Redactor(config.env.values()))
+        self.lines = StdioLines(process.stdin_fd, process.stdout_fd, newsroom, max_line_bytes=config.max_result_bytes)
+        self.lines.on_junk = self._log_junk
+        self._loop.add_reader(process.stderr_fd, self._read_stderr)
+        self._stopped_by_us = False
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    def can_take(self) -> bool:
+        """Whether it reads fast enough to be sent more."""
+        return self.lines.pipe.can_write
+
+    async def lost(self) -> FaultRecord:
+        """Wait until the server is gone, or as good as gone, and say why."""
+        async with anyio.create_task_group() as tasks:
+
+            async def first(wait: object) -> None:
+                await wait()  # type: ignore[operator]
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(first, self._process.wait)
+            tasks.start_soon(first, self.lines.ended.wait)
+        if self.lines.overflow is not None:
+            return self._record("result_too_large", f"a line on stdout exceeds {self.lines.overflow.max_bytes:,} bytes")
+        if not self.lines.ended.is_set():
+            with anyio.move_on_after(LAST_WORDS_S):
+                await self.lines.ended.wait()
+        else:
+            with anyio.move_on_after(EXIT_AFTER_EOF_S):
+                await self._process.wait()
+        self._read_stderr()
+        return self._record("exited", self.describe_end())
+
+    async def close(self) -> None:
+        """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
+        self._stopped_by_us = True
+        self.lines.pipe.stop_writing()
+        await self._process.stop(CLOSE_GRACE_S)
+        self.lines.pipe.close()
+        self._read_stderr()
+        self._loop.remove_reader(self._process.stderr_fd)
+        self._stderr.close()
+        self._process.close_fds()
+
+    def dossier(self) -> Dossier:
+        """What is known of it by now."""
+        code = self._process.returncode
+        hints = []
+        if self.lines.junk_lines:
+            hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are no MCP messages")
+        return Dossier(
+            exit_status=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            stderr_tail=self._stderr.tail,
+            peak_rss_bytes=self._process.peak_rss_bytes,
+            cpu_s=self._process.cpu_s,
+            uptime_s=self._process.uptime_s,
+            hints=tuple(hints),
+        )
+
+    def describe_end(self) -> str:
+        """How it ended, in a sentence's end."""
+        code = self._process.returncode
+        if code is None:
+            return "the server closed its stdout and goes on running"
+        if code >= 0:
+            return f"the server exited with status {code}"
+        return f"the server was killed by {signal_name(-code)}"
+
+    async def settle(self, within_s: float) -> None:
+        """Wait a moment for the exit status of a server that just hung up."""
+        with anyio.move_on_after(within_s):
+            await self._process.wait()
+        self._read_stderr()
+
+    def _record(self, code: str, message: str) -> FaultRecord:
+        return FaultRecord(FaultKind.TRANSPORT, message, code=code, delivery=Delivery.UNKNOWN, dossier=self.dossier())
+
+    def _read_stderr(self) -> None:
+        for _ in range(16):
+            try:
+                data = os.read(self._process.stderr_fd, READ_BYTES)
+            except (BlockingIOError, OSError):
+                return
+            if not data:
+                self._loop.remove_reader(self._process.stderr_fd)
+                return
+            self._stderr.feed(data)
+
+    def _log_junk(self, line: bytes) -> None:
+        if self.lines.junk_lines <= JUNK_LINES_LOGGED:
+            self._stderr.feed(b"[quarterdeck] not MCP on stdout: %s\n" % line[:JUNK_LINE_BYTES])
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,283 @@
+"""Drive one server from its start to its end: connect, greet, list, call, notice its loss, stop it.
+
+`run_server` is the whole life in one scope; whatever ends it early is a `ServerFault`, classified by where it was.
+The SDK's exceptions arrive in nested groups, without the exit status or the stderr of a dead process: both are
+found here.
+"""
+
+import importlib.metadata
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol, TypeVar
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+
+from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.frames import OpenOrder, ServerCard
+from quarterdeck_sandbox.launch import LaunchError, LaunchPlan, plan_launch
+from quarterdeck_sandbox.process import ConfinedProcess, start
+from quarterdeck_worker.calls import CallPath, ShortCalls
+from quarterdeck_worker.dial import RemoteConfig, Telltale, dial
+from quarterdeck_worker.end_notice import EndNotice
+from quarterdeck_worker.greeting import greet, is_modern, request_envelope
+from quarterdeck_worker.listing import list_tools
+from quarterdeck_worker.news import Newsroom, log_text
+from quarterdeck_worker.sdk_calls import SdkCalls
+from quarterdeck_worker.server_process import ServerProcess
+
+CLIENT: Final = types.Implementation(name="quarterdeck", version=importlib.metadata.version("quarterdeck"))
+"""Who we say we are to servers."""
+
+SERVER_CONFIG: Final[TypeAdapter[Any]] = TypeAdapter(ServerConfig)
+
+RELISTEN_S: Final = 1.0
+"""Before a lost subscription is asked for again."""
+
+EXIT_STATUS_S: Final = 1.0
+"""How long a server that hung up during its greeting may take to have an exit status."""
+
+
+_T = TypeVar("_T")
+
+
+class Launcher(Protocol):
+    """The seam that a sandbox fills: start a plan, confined or not."""
+
+    async def __call__(self, plan: LaunchPlan) -> ConfinedProcess:
+        """Start it; raises `LaunchError`."""
+        ...
+
+
+class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
+    """A server that could not be reached, or is gone; `record` says it all."""
+
+    def __init__(self, record: FaultRecord) -> None:
+        super().__init__(record.message)
+        self.record = record
+
+
+@dataclass(frozen=True, slots=True)
+class OpenServer:
+    """A greeted server."""
+
+    card: ServerCard
+    calls: CallPath
+    session: ClientSession
+    can_take: Callable[[], bool] = lambda: True
+
+    async def list_tools(self) -> bytes:
+        """See `listing.list_tools`."""
+        return await list_tools(self.session)
+
+
+@dataclass(slots=True)
+class Life:
+    """One server's life as its owner sees it.
+
+    Attributes:
+        newsroom: where its news go.
+        on_open: called once, when it has been greeted.
+        stop: set it to end the life in good order.
+        diagnose: what is known so far, for a deadline that passes outside.
+    """
+
+    newsroom: Newsroom
+    on_open: Callable[[OpenServer], None]
+    stop: anyio.Event = field(default_factory=anyio.Event)
+    diagnose: Callable[[], Dossier | None] = lambda: None
+
+
+async def run_server(order: OpenOrder, life: Life, launcher: Launcher = start) -> None:
+    """Live one server's life; returns after `life.stop` was set and all of it is gone.
+
+    Cancellation ends it too, leaving nothing.
+
+    Raises:
+        ServerFault: it ended by itself, or never began: `spawn_failed` or `transport` by its kind, with the dossier.
+    """
+    config = SERVER_CONFIG.validate_json(order.config)
+    if isinstance(config, StdioServerConfig):
+        await _run_stdio(config, order, life, launcher)
+    else:
+        await _run_remote(config, order, life)
+
+
+async def adopt_session(session: ClientSession, life: Life, max_bytes: int) -> None:
+    """Live on a session that somebody else connected, and will close; returns after `life.stop`."""
+    info = session.server_info
+    card = ServerCard(era=session.protocol_version or "", name=info.name if info else "")
+    await _serve_sdk(session, card, life, max_bytes=max_bytes, until_lost=anyio.sleep_forever)
+
+
+async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, launcher: Launcher) -> None:
+    try:
+        plan = plan_launch(config.command, config.args, order.env, config.cwd or order.home)
+        process = await launcher(plan)
+    except LaunchError as error:
+        raise ServerFault(FaultRecord(FaultKind.SPAWN_FAILED, str(error), error.code, Delivery.NOT_SENT)) from error
+    server = ServerProcess(process, config, order, life.newsroom)
+    life.diagnose = server.dossier
+    greeted = False
+    try:
+        async with server.lines.streams() as (read, write), ClientSession(read, write, client_info=CLIENT) as session:
+            card = replace(await greet(session, order.era), pid=server.pid)
+            greeted = True
+            calls = server.lines.short = ShortCalls(
+                server.lines.pipe.write,
+                envelope=request_envelope(card.era, CLIENT),
+                max_bytes=config.max_result_bytes,
+            )
+            lost = await _serve(OpenServer(card, calls, session, server.can_take), life, until_lost=server.lost)
+            if lost is not None:
+                calls.abandon(replace(lost, kind=FaultKind.TOOL_ERROR))
+                raise ServerFault(lost)
+    except (MCPError, RuntimeError, ExceptionGroup) as error:
+        cause = _root(error)
+        if isinstance(cause, ServerFault):
+            raise cause from None
+        if greeted:
+            raise ServerFault(_broken(cause)) from error
+        await server.settle(EXIT_STATUS_S)
+        raise ServerFault(_not_greeted(cause, server)) from error
+    finally:
+        with anyio.CancelScope(shield=True):
+            await server.close()
+
+
+async def _run_remote(config: RemoteConfig, order: OpenOrder, life: Life) -> None:
+    telltale = Telltale()
+    ways = [False, True] if isinstance(config, SseServerConfig) else [False]
+    if isinstance(config, SseServerConfig) and config.legacy_only:
+        ways = [True]
+    for legacy in ways:
+        greeted = False
+        telltale.status = None
+        try:
+            async with dial(config, telltale, legacy=legacy) as (read, write):
+                watched = EndNotice(read)
+                async with _sdk_session(watched, write, life.newsroom) as session:
+                    card = await greet(session, order.era)
+                    greeted = True
+                    await _serve_sdk(
+                        session, card, life, max_bytes=config.max_result_bytes, until_lost=watched.ended.wait
+                    )
+                    if not life.stop.is_set():
+                        raise ConnectionError("the server closed the connection")
+                    return
+        except Exception as error:
+            cause = _root(error)
+            if greeted:
+                raise ServerFault(_broken(cause)) from error
+            if legacy is ways[-1] or not telltale.is_another_transport:
+                raise ServerFault(_unreachable(config.url, cause, telltale)) from error
+
+
+async def _serve_sdk(
+    session: ClientSession,
+    card: ServerCard,
+    life: Life,
+    *,
+    max_bytes: int,
+    until_lost: Callable[[], Awaitable[object]],
+) -> None:
+    async with anyio.create_task_group() as tasks:
+        calls = SdkCalls(session, tasks, life.newsroom, max_bytes=max_bytes)
+        try:
+            await _serve(OpenServer(card, calls, session), life, until_lost=until_lost)
+        finally:
+            gone = FaultRecord(FaultKind.TOOL_ERROR, "the connection to the server is gone", "server_lost")
+            calls.abandon(gone)
+            tasks.cancel_scope.cancel()
+
+
+async def _serve(server: OpenServer, life: Life, *, until_lost: Callable[[], Awaitable[_T]]) -> _T | None:
+    """Be open until told to stop (None) or until the server is lost (what `until_lost` says of it)."""
+    lost: _T | None = None
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            nonlocal lost
+            lost = await until_lost()
+            tasks.cancel_scope.cancel()
+
+        async def heed() -> None:
+            await life.stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        tasks.start_soon(heed)
+        if server.card.announces_tools and is_modern(server.card.era):
+            tasks.start_soon(_subscribe, server.session, life.newsroom)
+        life.on_open(server)
+    return lost
+
+
+async def _subscribe(session: ClientSession, newsroom: Newsroom) -> None:
+    """Hear of changed tools from a modern server; the older ones just say so."""
+    while True:
+        try:
+            async with listen(session, tools_list_changed=True) as events:
+                async for _ in events:
+                    newsroom.tools_changed()
+            return
+        except SubscriptionLost:
+            # No replay: whatever happened in between, the list must be asked for again.
+            newsroom.tools_changed()
+            await anyio.sleep(RELISTEN_S)
+        except MCPError:
+            return
+
+
+def _sdk_session(read: Any, write: Any, newsroom: Newsroom) -> ClientSession:
+    async def on_log(params: types.LoggingMessageNotificationParams) -> None:
+        newsroom.log(params.level, params.logger, log_text(params.data))
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            newsroom.tools_changed()
+
+    return ClientSession(
+        read, write, client_info=CLIENT, logging_callback=on_log, message_handler=on_message, log_level="info"
+    )
+
+
+def _not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
+    dossier = server.dossier()
+    ended = dossier.exit_status is not None or dossier.signal is not None
+    if ended:
+        code, message = "exited_at_handshake", f"{server.describe_end()} before it answered the handshake"
+    elif server.lines.overflow is not None:
+        code, message = "bad_output", str(server.lines.overflow)
+    else:
+        code, message = "handshake_failed", f"the handshake failed: {cause}"
+    return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, RemoteCause.of(cause), dossier)
+
+
+def _unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRecord:
+    if telltale.wants_credentials:
+        code, message = "auth_needed", f"{url} answered {telltale.status}: it wants other credentials"
+    elif telltale.status is not None:
+        code, message = "connect_failed", f"{url} answered {telltale.status}: no MCP server there"
+    elif isinstance(cause, MCPError):
+        code, message = "handshake_failed", f"{url}: the handshake failed: {cause}"
+    else:
+        code, message = "connect_failed", f"{url}: {cause or type(cause).__name__}"
+    return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, RemoteCause.of(cause))
+
+
+def _broken(cause: BaseException) -> FaultRecord:
+    message = f"the connection to the server broke: {cause or type(cause).__name__}"
+    return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=RemoteCause.of(cause))
+
+
+def _root(error: BaseException) -> BaseException:
+    """The first real error in nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

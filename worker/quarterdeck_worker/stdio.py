@@ -1,0 +1,137 @@
+"""A stdio server as the SDK sees it: its lines sorted into short answers, news, and the rest for the SDK's session.
+
+The SDK's own transport hides the process, reads without a bound, and logs a traceback for each line of junk; this
+one owns neither the process nor a log.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import mcp_types as types
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from quarterdeck_protocol.jsonrpc import BodyError, LineTooLongError, Message, correlation_key, split_line
+from quarterdeck_worker.calls import ShortCalls
+from quarterdeck_worker.news import LogParams, Newsroom, ProgressParams, log_text
+from quarterdeck_worker.pipe import ServerPipe
+
+MAX_INBOX: Final = 256
+"""Messages that wait for the SDK before the server is no longer read."""
+
+PASSED_ON: Final = frozenset({"notifications/cancelled", "notifications/subscriptions/acknowledged"})
+"""Notifications that the SDK's session keeps account of; every other one is ours or nobody's."""
+
+
+class StdioLines:
+    """The two streams that the SDK's session runs on, over a `ServerPipe`."""
+
+    def __init__(self, stdin_fd: int, stdout_fd: int, newsroom: Newsroom, *, max_line_bytes: int) -> None:
+        self._newsroom = newsroom
+        self._inbox: deque[SessionMessage] = deque()
+        self._filled = anyio.Event()
+        self.short: ShortCalls | None = None
+        self.ended = anyio.Event()
+        self.overflow: LineTooLongError | None = None
+        self.junk_lines = 0
+        self.on_junk: Callable[[bytes], None] = lambda _: None
+        self.pipe = ServerPipe(stdin_fd, stdout_fd, max_line_bytes=max_line_bytes, on_line=self._sort, on_end=self._end)
+
+    @asynccontextmanager
+    async def streams(
+        self,
+    ) -> AsyncIterator[
+        tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+    ]:
+        """What `ClientSession` takes; both end with the block."""
+        to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        from_session, to_server = anyio.create_memory_object_stream[SessionMessage](0)
+        async with to_session, from_server, from_session, to_server, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._feed, to_session)
+            tasks.start_soon(self._write, to_server)
+            try:
+                yield from_server, from_session
+            finally:
+                tasks.cancel_scope.cancel()
+
+    def _sort(self, line: bytes) -> None:
+        try:
+            message = split_line(line)
+        except BodyError:
+            self._junk(line)
+            return
+        if message.method is msgspec.UNSET:
+            self._reply(correlation_key(message.id), message, line)
+        elif message.id is msgspec.UNSET:
+            self._notification(str(message.method), message, line)
+        else:
+            self._pass_on(line)
+
+    def _reply(self, key: int | str | None, message: Message, line: bytes) -> None:
+        if self.short is not None and isinstance(key, int) and self.short.is_ours(key):
+            self.short.answered(key, message)
+        elif key is not None:
+            self._pass_on(line)
+
+    def _notification(self, method: str, message: Message, line: bytes) -> None:
+        try:
+            match method:
+                case "notifications/progress":
+                    self._progress(msgspec.json.decode(message.params, type=ProgressParams))
+                case "notifications/message":
+                    note = msgspec.json.decode(message.params, type=LogParams)
+                    self._newsroom.log(note.level, note.logger, log_text(msgspec.json.decode(note.data)))
+                case "notifications/tools/list_changed":
+                    self._newsroom.tools_changed()
+                case _ if method in PASSED_ON:
+                    self._pass_on(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self.junk_lines += 1
+
+    def _progress(self, note: ProgressParams) -> None:
+        request_id = self.short.owner_of(correlation_key(note.progressToken)) if self.short is not None else None
+        if request_id is not None:
+            self._newsroom.progress(request_id, note.progress, note.total, note.message)
+
+    def _junk(self, line: bytes) -> None:
+        self.junk_lines += 1
+        self.on_junk(line)
+        if self.short is not None and line.startswith(b"{"):
+            self.short.spoiled(line)
+
+    def _pass_on(self, line: bytes) -> None:
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError:
+            self._junk(line)
+            return
+        self._inbox.append(SessionMessage(message))
+        self._filled.set()
+        if len(self._inbox) >= MAX_INBOX:
+            self.pipe.pause()
+
+    def _end(self, error: LineTooLongError | None) -> None:
+        self.overflow = error
+        self.ended.set()
+        self._filled.set()
+
+    async def _feed(self, to_session: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        async with to_session:
+            while True:
+                while self._inbox:
+                    await to_session.send(self._inbox.popleft())
+                if self.ended.is_set():
+                    return
+                self.pipe.resume()
+                self._filled = anyio.Event()
+                await self._filled.wait()
+
+    async def _write(self, to_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        async for item in to_server:
+            line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            self.pipe.write(line.encode() + b"\n")

@@ -1,0 +1,158 @@
+"""The process that forks workers in milliseconds: everything is imported once, here, and shared.
+
+Single-threaded, no event loop, no ZeroMQ context, garbage collected and frozen before the first fork.  It runs no
+untrusted input: its one control socket carries orders (`SpawnOrder` as a JSON line) in and reports (`Forked`,
+`Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left behind, is killed.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Final, NoReturn
+
+import msgspec
+import psutil
+
+from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
+from quarterdeck_sandbox.process import adopt_orphans
+from quarterdeck_worker.main import EXIT_FAILED, work
+
+SWEEP_S: Final = 2.0
+"""How long the last sweep may take before we leave the rest to init."""
+
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_NAME: Final = 15
+
+
+def serve(control: socket.socket) -> None:
+    """Fork on request until the control socket closes."""
+    adopt_orphans()
+    workers: dict[int, int] = {}
+    wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(wake_r, select.POLLIN)
+    gc.collect()
+    gc.freeze()
+    control.sendall(_line(Forked(0, os.getpid())))
+    pending = b""
+    while True:
+        poll.poll()
+        try:
+            os.read(wake_r, 4096)
+        except BlockingIOError:
+            pass
+        for pid, returncode in _reap():
+            if (generation := workers.pop(pid, None)) is not None:
+                _kill_strays(workers)
+                control.sendall(_line(Died(generation, pid, returncode)))
+        try:
+            data = control.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            continue
+        if not data:
+            break
+        *lines, pending = (pending + data).split(b"\n")
+        for line in lines:
+            order = msgspec.json.decode(line, type=SpawnOrder)
+            pid = os.fork()
+            if pid == 0:
+                os.close(wake_r)
+                os.close(wake_w)
+                control.close()
+                _become_worker(order)
+            workers[pid] = order.generation
+            control.sendall(_line(Forked(order.generation, pid)))
+    _sweep()
+
+
+def _become_worker(order: SpawnOrder) -> NoReturn:
+    status = EXIT_FAILED
+    try:
+        parent = os.getppid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        _set_process_traits()
+        if os.getppid() == parent:
+            gc.enable()
+            status = work(order)
+    except BaseException as error:
+        sys.stderr.write(f"quarterdeck worker: {type(error).__name__}: {error}\n")
+    finally:
+        os._exit(status)
+
+
+def _set_process_traits() -> None:
+    """Die with the zygote, and be called a worker in process lists (Linux)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(PR_SET_NAME, b"qd-worker", 0, 0, 0)
+
+
+def _reap() -> list[tuple[int, int]]:
+    dead = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break
+        if pid == 0:
+            break
+        dead.append((pid, os.waitstatus_to_exitcode(status)))
+    return dead
+
+
+def _kill_strays(workers: dict[int, int]) -> None:
+    """Kill what a dead worker left behind: it became our child, and is none of our workers."""
+    for child in psutil.Process().children():
+        if child.pid not in workers:
+            for process in (*child.children(recursive=True), child):
+                try:
+                    process.kill()
+                except psutil.NoSuchProcess:
+                    pass
+
+
+def _sweep() -> None:
+    deadline = time.monotonic() + SWEEP_S
+    while time.monotonic() < deadline and (left := psutil.Process().children(recursive=True)):
+        for process in left:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                pass
+        time.sleep(0.005)
+        _reap()
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    for fd in ends:
+        os.set_blocking(fd, False)
+    return ends
+
+
+def _line(report: Forked | Died) -> bytes:
+    return msgspec.json.encode(report) + b"\n"
+
+
+def main() -> None:
+    """The program: `zygote CONTROL_FD`."""
+    gc.disable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        serve(control)
+
+
+if __name__ == "__main__":
+    main()

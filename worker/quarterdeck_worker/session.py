@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import mcp_types as types
+import msgspec
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
@@ -126,7 +127,7 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
     greeted = False
     try:
         async with server.lines.streams() as (read, write), ClientSession(read, write, client_info=CLIENT) as session:
-            card = replace(await greet(session, order.era), pid=server.pid)
+            card = msgspec.structs.replace(await greet(session, order.era), pid=server.pid)
             greeted = True
             calls = server.lines.short = ShortCalls(
                 server.lines.pipe.write,

@@ -20,6 +20,7 @@ import psutil
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
 from quarterdeck_sandbox.process import adopt_orphans
 from quarterdeck_worker.main import EXIT_FAILED, work
+from quarterdeck_worker.warm_up import warm_up
 
 SWEEP_S: Final = 2.0
 """How long the last sweep may take before we leave the rest to init."""
@@ -30,6 +31,7 @@ PR_SET_NAME: Final = 15
 
 def serve(control: socket.socket) -> None:
     """Fork on request until the control socket closes."""
+    warm_up()
     adopt_orphans()
     workers: dict[int, int] = {}
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
@@ -39,6 +41,7 @@ def serve(control: socket.socket) -> None:
     poll.register(control, select.POLLIN)
     poll.register(wake_r, select.POLLIN)
     gc.collect()
+    ballast = _fill_holes()
     gc.freeze()
     control.sendall(_line(Forked(0, os.getpid())))
     pending = b""
@@ -56,6 +59,8 @@ def serve(control: socket.socket) -> None:
             data = control.recv(65536, socket.MSG_DONTWAIT)
         except BlockingIOError:
             continue
+        except ConnectionResetError:
+            data = b""
         if not data:
             break
         *lines, pending = (pending + data).split(b"\n")
@@ -69,7 +74,17 @@ def serve(control: socket.socket) -> None:
                 _become_worker(order)
             workers[pid] = order.generation
             control.sendall(_line(Forked(order.generation, pid)))
+    ballast.clear()
     _sweep()
+
+
+def _fill_holes() -> list[bytes]:
+    """Small objects for the gaps that imports left in the allocator's pages.
+
+    A worker's own objects then lie together on fresh pages, instead of each dirtying a shared one: about 0.7 MiB less
+    private memory a worker (tests/bench) for a megabyte in the zygote.
+    """
+    return [bytes(size) for size in range(1, 480, 16) for _ in range(300)]
 
 
 def _become_worker(order: SpawnOrder) -> NoReturn:

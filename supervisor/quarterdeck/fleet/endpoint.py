@@ -5,7 +5,6 @@ its own, so that a caller who gives up does not take the others' attempt with it
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -271,8 +270,7 @@ class ServerEndpointImpl:
         """See `ServerEndpoint`."""
         self._ready_handle()
         try:
-            arguments = json.dumps(args if isinstance(args, dict) else {}, ensure_ascii=False, allow_nan=False)
-            body = arguments.encode()
+            arguments = msgspec.json.encode(args if isinstance(args, dict) else {})
         except (TypeError, ValueError, RecursionError) as error:
             raise ProtocolFault(
                 FaultKind.TOOL_ERROR,
@@ -281,7 +279,7 @@ class ServerEndpointImpl:
                 code="bad_arguments",
                 delivery=Delivery.NOT_SENT,
             ) from error
-        return await self.call(name, body)
+        return await self.call(name, arguments)
 
     def _settle(self, handle: WorkerHandle, reply: Reply, body: bytes) -> Settled:
         if isinstance(reply, Failed):

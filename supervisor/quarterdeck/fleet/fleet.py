@@ -175,7 +175,7 @@ class ServerFleetImpl:
             self._handle(ConnectFailed(server, generation, fault))
             return
         if (lost := endpoint.fault) is not None:
-            self._handle(ConnectFailed(server, generation, lost))
+            self._handle(Lost(server, generation, lost))
             return
         self._handle(Connected(server, generation))
         tools = endpoint.tools()

@@ -33,6 +33,7 @@ class PeerWay:
         self._router = router
         self.receive = receive
         self.routing_id: bytes | None = None
+        self.delivered_bytes = 0
 
     def send(self, parts: Sequence[bytes]) -> None:
         """See `Way`."""
@@ -104,7 +105,9 @@ class Router:
                 self.strangers += 1
                 _log.warning("a peer without a valid token wrote to the link's socket; it was not answered")
                 return
-        way.receive(parts[1:])
+        message = parts[1:]
+        way.delivered_bytes += sum(map(len, message))
+        way.receive(message)
 
     def _admit(self, routing_id: bytes, parts: list[bytes]) -> PeerWay | None:
         # ROUTER's own ids begin with a zero byte, which a peer cannot choose.

@@ -10,15 +10,19 @@ import os
 import secrets
 import signal
 import sys
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Final
+
+import psutil
 
 from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck.fleet.handle import Listener, WorkerHandle
+from quarterdeck.fleet.memory_guard import MemoryGuard, Sample
 from quarterdeck.fleet.placement import FreshPlacement, Placement, ZygotePlacement
-from quarterdeck.fleet.router import SOCKET_NAME, Router
+from quarterdeck.fleet.router import SOCKET_NAME, PeerWay, Router
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link import Link, Side
@@ -27,6 +31,9 @@ from quarterdeck_worker.driver import LinkDriver
 
 SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
 """`fresh` starts each worker in an interpreter of its own."""
+
+GUARD_S: Final = 1.0
+"""Between two looks at who fills our memory."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -40,6 +47,8 @@ class Runtime:
         self._generation = 0
         self._router = Router(directory.socket_path(SOCKET_NAME))
         self._placement: Placement | None = None
+        self._workers: dict[int, tuple[WorkerHandle, PeerWay]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.eras: dict[str, str] = {}
 
     @classmethod
@@ -71,6 +80,9 @@ class Runtime:
             del _runtimes[loop]
             if self._placement is not None:
                 await self._placement.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
             self._router.close()
             await asyncio.to_thread(self.directory.close)
 
@@ -81,6 +93,7 @@ class Runtime:
             ProtocolFault: `spawn_failed`, when none could be started or it died first.
         """
         self._generation += 1
+        generation = self._generation
         handle = WorkerHandle(name, listener)
         token = secrets.token_bytes(32)
         link = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=asyncio.get_running_loop().time())
@@ -91,11 +104,12 @@ class Runtime:
         def on_exit(returncode: int) -> None:
             handle.on_exit(returncode)
             self._router.forget(token, way)
+            self._workers.pop(generation, None)
 
         try:
-            handle.pid = await self._place().spawn(
-                SpawnOrder(self._generation, self._router.address, token.hex()), on_exit
-            )
+            order = SpawnOrder(generation, self._router.address, token.hex())
+            handle.pid = await self._place().spawn(order, on_exit)
+            self._workers[generation] = (handle, way)
             handle.kill = _killer(handle.pid)
             await handle.greeted
         except OSError as error:
@@ -121,15 +135,39 @@ class Runtime:
                 self._placement = FreshPlacement()
             else:
                 self._placement = ZygotePlacement(self._zygote_lost)
+        if not self._tasks:
+            self._start(self._stand_guard())
         return self._placement
 
     def _zygote_lost(self) -> None:
         _log.error("the zygote died; its workers died with it, and a new one is started when one is needed")
-        self._placement = None
+        lost, self._placement = self._placement, None
+        if lost is not None:
+            self._start(lost.close())
 
     def warm_up(self) -> None:
         """Start the zygote now, so that its imports run beside ours."""
         self._place()
+
+    async def _stand_guard(self) -> None:
+        guard = MemoryGuard()
+        ourselves = psutil.Process()
+        while True:
+            await asyncio.sleep(GUARD_S)
+            samples = {}
+            for generation, (handle, way) in self._workers.items():
+                try:
+                    times = psutil.Process(handle.pid).cpu_times()
+                except psutil.NoSuchProcess:
+                    continue
+                samples[generation] = Sample(times.user + times.system, way.delivered_bytes)
+            for generation in guard.look(ourselves.memory_info().rss, samples, time.monotonic()):
+                self._workers[generation][0].violated("it floods the socket with a message that does not end")
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def _make_directory(digest: str) -> RuntimeDirectory:

@@ -178,11 +178,13 @@ class FleetWalk(RuleBasedStateMachine):
             self.lives[name].has_slot = False
             self.tell(SlotFreed(*name))
 
-    @rule(which=INDICES)
-    def change_tools(self, which: int) -> None:
-        """A server lists other tools."""
-        if name := self.pick(which, self.running(is_ready=True)):
-            self.tell(ToolsChanged(*name))
+    @rule(which=INDICES, times=st.integers(1, 4))
+    def crash(self, which: int, times: int) -> None:
+        """A server dies as soon as it is ready, some times in a row."""
+        for _ in range(times):
+            self.lose(which, is_ready=True)
+            self.run_until_still()
+            self.connect(which)
 
     @rule(which=INDICES)
     def finish_close(self, which: int) -> None:

@@ -43,12 +43,14 @@ class ClientCall:
     """What a client asked for.
 
     Attributes:
+        is_modern: whether its client speaks 2026-07-28.
         meta: the caller's own `_meta` as JSON, without envelope keys and progress token; empty for none.
         tell: sends progress notes, None when the client wants none.
     """
 
     id: str
     name: str
+    is_modern: bool
     arguments: Mapping[str, object]
     meta: bytes = b""
     tell: Tell | None = None
@@ -64,14 +66,27 @@ async def run_call(box: ToolBox, call: ClientCall) -> dict[str, object]:
             result = await _run_short(box, call)
             if result is not None:
                 return result
-        return outcome_result(await _run_native(box, call))
-    except BodyError as error:
-        return fault_result(bad_result(error))
-    except ProtocolFault as fault:
-        return fault_result(fault)
+        return outcome_result(await _run_native(box, call), is_modern=call.is_modern)
     except Exception as error:
-        _logger.exception("the tool %s raised", call.name)
-        return text_result(str(error) or type(error).__name__, is_error=True)
+        return _failure(call.name, alone(error))
+
+
+def alone(error: BaseException) -> BaseException:
+    """The one exception inside nested groups of one, else `error` itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _failure(name: str, error: BaseException) -> dict[str, object]:
+    match error:
+        case ProtocolFault():
+            return fault_result(error)
+        case BodyError():
+            return fault_result(bad_result(error))
+        case _:
+            _logger.error("the tool %s raised", name, exc_info=error)
+            return text_result(str(error) or type(error).__name__, is_error=True)
 
 
 async def _run_short(way: ShortWay, call: ClientCall) -> dict[str, object] | None:
@@ -87,7 +102,10 @@ async def _run_short(way: ShortWay, call: ClientCall) -> dict[str, object] | Non
         if ended.done():
             return
         try:
-            ended.set_result(whole_result(settled) if isinstance(settled, WireResult) else fault_result(settled))
+            if isinstance(settled, WireResult):
+                ended.set_result(whole_result(settled, is_modern=call.is_modern))
+            else:
+                ended.set_result(fault_result(settled))
         except BodyError as error:
             ended.set_result(fault_result(bad_result(error)))
             raise
@@ -136,23 +154,12 @@ async def _run_native(box: ToolBox, call: ClientCall) -> ToolOutcome:
         ended.set()
 
     ended = anyio.Event()
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            try:
-                await ended.wait()
-            finally:
-                # A runner that shields itself still hears of the cancellation, through its token.
-                if not outcomes:
-                    token.cancel()
-    except BaseExceptionGroup as group:
-        # A runner's failure is told in its own words.
-        raise alone(group) from None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        try:
+            await ended.wait()
+        finally:
+            # A runner that shields itself still hears of the cancellation, through its token.
+            if not outcomes:
+                token.cancel()
     return outcomes[0]
-
-
-def alone(error: BaseException) -> BaseException:
-    """The one exception inside nested groups of one, else `error` itself."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

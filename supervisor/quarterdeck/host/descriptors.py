@@ -4,8 +4,9 @@ import asyncio
 import fcntl
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 _STDIN: Final = 0
@@ -33,6 +34,9 @@ def claimed_stdio() -> Iterator[tuple[int, int]]:
         os.close(nowhere)
         yield private_in, private_out
     finally:
+        # What was printed meanwhile may still wait in Python's buffer; restored, it would go to the client.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
         os.dup2(private_in, _STDIN)
         os.dup2(private_out, _STDOUT)
         os.close(private_in)

@@ -15,7 +15,7 @@ import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck.host.calls import ClientCall, Tell, run_call
 from quarterdeck.host.publish import Catalog
@@ -113,7 +113,8 @@ class Face(Server[Answer]):
         if not self._shown.has_settled and self._shown.options.settled is not None:
             await self._shown.options.settled()
         self._shown.has_settled = True
-        context.lifespan_context.whole = {"tools": self._catalog.publish(self._shown.box.descriptors())}
+        shown = self._catalog.publish(self._shown.box.descriptors(), context.protocol_version)
+        context.lifespan_context.whole = {"tools": shown}
         return types.ListToolsResult(tools=[])
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -121,6 +122,7 @@ class Face(Server[Answer]):
         call = ClientCall(
             id=str(context.request_id),
             name=params.name,
+            is_modern=context.protocol_version in MODERN_PROTOCOL_VERSIONS,
             arguments=params.arguments or {},
             meta=_own_meta(meta),
             tell=_teller(context) if "progressToken" in meta else None,
@@ -129,7 +131,8 @@ class Face(Server[Answer]):
         return types.CallToolResult(content=[])
 
     def _header_schema(self, name: str) -> Mapping[str, Any] | None:
-        return self._catalog.header_schema(self._shown.box.descriptors(), name)
+        # Asked for 2026-07-28 requests only: earlier revisions mirror nothing.
+        return self._catalog.header_schema(self._shown.box.descriptors(), name, LATEST_MODERN_VERSION)
 
 
 @asynccontextmanager

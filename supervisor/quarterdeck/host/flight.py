@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from quarterdeck.host.results import bad_result, fault_result, splice
+from quarterdeck.host.results import bad_result, fault_parts, splice
 from quarterdeck.host.shortway import ShortRequest
 from quarterdeck.host.sink import Part, Sink
-from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.jsonrpc import BodyError
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, ShortWay, WireResult
 
@@ -59,12 +58,12 @@ class Flight:
             return
         self._end()
         if not isinstance(settled, WireResult):
-            self._answer(self._fault(settled))
+            self._answer(fault_parts(settled, self._server_info))
             return
         try:
-            self._answer(splice(settled.body, self._server_info))
+            self._answer(splice(settled, self._server_info))
         except BodyError as error:
-            self._answer(self._fault(bad_result(error)))
+            self._answer(fault_parts(bad_result(error), self._server_info))
             raise
 
     def _pass_on(self, note: ProgressNote) -> None:
@@ -81,9 +80,6 @@ class Flight:
             params["message"] = note.message
         message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
         self._sink.write(msgspec.json.encode(message), b"\n")
-
-    def _fault(self, fault: ProtocolFault) -> tuple[Part, ...]:
-        return splice(msgspec.json.encode(fault_result(fault)), self._server_info)
 
     def _answer(self, parts: tuple[Part, ...]) -> None:
         self._sink.write(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}\n")

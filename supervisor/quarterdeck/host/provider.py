@@ -71,6 +71,10 @@ class RunningProviderHost:
         """Wait until the connection has ended, however it did."""
         await self._ended.wait()
 
+    def end_listening(self) -> None:
+        """End the streams that a client holds open to hear of changes; each gets its answer."""
+        self._face.sessions.listen.close()
+
     async def cancel(self) -> None:
         """End the connection and wait until it has; calls in flight are cancelled.  Harmless when it has ended."""
         self._scope.cancel()

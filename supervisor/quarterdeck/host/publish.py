@@ -1,91 +1,114 @@
 """How tools are shown to MCP clients: the server's whole definition under its qualified name.  No I/O.
 
-Nothing of a definition is interpreted but its name and the one member that promises tasks, which are not bridged.
+Nothing of a definition is interpreted but its name and the member that promises tasks, which are not bridged.  What
+a client's protocol revision forbids is shown in a plainer form: a client refuses a whole list for one bad tool.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from mcp_types import methods
+from pydantic import ValidationError
 
 from quarterdeck_protocol.jsonrpc import BodyError, check_depth
 from quarterdeck_protocol.tools import ToolDescriptor
 
 MAX_DEFINITION_DEPTH: Final = 240
-"""Nesting of one definition; a list adds a few levels, and serialisers stop at 256: one tool must not spoil all."""
+"""Nesting of one definition; a list adds a few levels, and serialisers stop at 256."""
+
+Shown = dict[str, object]
 
 _HEADER_MARK: Final = b"x-mcp-header"
+_ENVELOPE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 _logger = logging.getLogger(__name__)
 
 
 class Catalog:
-    """The published form of a box's tools, each built once for as long as its descriptor lives."""
+    """The published form of a box's tools; each is built once per protocol revision, while its descriptor lives."""
 
     def __init__(self, *, portable_schemas: bool = False) -> None:
         self._portable = portable_schemas
-        self._known: dict[str, tuple[ToolDescriptor, dict[str, object] | None]] = {}
+        self._known: dict[str, dict[str, tuple[ToolDescriptor, Shown | None]]] = {}
 
-    def publish(self, descriptors: Sequence[ToolDescriptor]) -> list[dict[str, object]]:
-        """The tools as a client is shown them, in the box's order; one that cannot be shown is left out."""
-        known: dict[str, tuple[ToolDescriptor, dict[str, object] | None]] = {}
+    def publish(self, descriptors: Sequence[ToolDescriptor], version: str) -> list[Shown]:
+        """The tools as a client of `version` is shown them, in the box's order; what cannot be shown is left out."""
+        old = self._known.get(version, {})
+        known: dict[str, tuple[ToolDescriptor, Shown | None]] = {}
         for descriptor in descriptors:
-            old = self._known.get(descriptor.name)
-            shown = old[1] if old is not None and old[0] is descriptor else self._try(descriptor)
+            before = old.get(descriptor.name)
+            is_same = before is not None and before[0] is descriptor
+            shown = before[1] if before is not None and is_same else self._show(descriptor, version)
             known.setdefault(descriptor.name, (descriptor, shown))
-        self._known = known
+        self._known[version] = known
         return [shown for _, shown in known.values() if shown is not None]
 
-    def header_schema(self, descriptors: Sequence[ToolDescriptor], name: str) -> Mapping[str, object] | None:
+    def header_schema(
+        self, descriptors: Sequence[ToolDescriptor], name: str, version: str
+    ) -> Mapping[str, object] | None:
         """The input schema of a tool that mirrors arguments into HTTP headers, None for every other tool."""
         found = next((each for each in descriptors if each.name == name), None)
         if found is None or found.definition is None or _HEADER_MARK not in found.definition:
             return None
-        self.publish(descriptors)
-        shown = self._known[name][1]
-        schema = shown.get("inputSchema") if shown is not None else None
+        shown = next((tool for tool in self.publish(descriptors, version) if tool["name"] == name), {})
+        schema = shown.get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
-    def _try(self, descriptor: ToolDescriptor) -> dict[str, object] | None:
-        try:
-            return published_tool(descriptor, portable_schemas=self._portable)
-        except BodyError as error:
-            _logger.warning("the tool %s is not shown: its definition is %s", descriptor.name, error)
-            return None
+    def _show(self, descriptor: ToolDescriptor, version: str) -> Shown | None:
+        for form, shown in forms(descriptor, portable_schemas=self._portable):
+            if is_valid(shown, version):
+                if form:
+                    _logger.warning("the tool %s is shown %s to clients of %s", descriptor.name, form, version)
+                return shown
+        _logger.warning("the tool %s cannot be shown to clients of %s", descriptor.name, version)
+        return None
 
 
-def published_tool(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> dict[str, object]:
-    """One tool object for `tools/list`.
-
-    Raises:
-        BodyError: the definition is no JSON object, or nested too deeply to be sent.
-    """
-    if descriptor.definition is None:
-        return {
-            "name": descriptor.name,
-            "description": descriptor.description,
-            "inputSchema": dict(descriptor.parameters),
-        }
-    check_depth(descriptor.definition, MAX_DEFINITION_DEPTH)
+def is_valid(tool: Shown, version: str) -> bool:
+    """Whether a client of `version` accepts a list with this tool in it."""
     try:
-        tool = msgspec.json.decode(descriptor.definition, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"not one JSON object: {error}") from None
+        methods.validate_server_result("tools/list", version, {"tools": [tool], **_ENVELOPE})
+    except (ValidationError, ValueError):
+        return False
+    return True
+
+
+def forms(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> Iterator[tuple[str, Shown]]:
+    """The forms in which a tool can be shown, best first, each with what is wrong with it (nothing for the first)."""
+    plain: Shown = {
+        "name": descriptor.name,
+        "description": descriptor.description,
+        "inputSchema": dict(descriptor.parameters),
+    }
+    if descriptor.definition is None:
+        yield "", plain
+        return
+    try:
+        tool = _whole(descriptor.definition)
+    except BodyError as error:
+        yield f"without its definition, which is {error},", plain
+        return
     tool["name"] = descriptor.name
     if portable_schemas:
-        tool["inputSchema"] = dict(descriptor.parameters)
-    _without_tasks(tool)
-    return tool
+        tool["inputSchema"] = plain["inputSchema"]
+    yield "", tool
+    # A 2026-07-28 server may describe output that is no object; earlier clients refuse to read of it.
+    yield "without its output schema", {key: value for key, value in tool.items() if key != "outputSchema"}
+    yield "without its definition, which is invalid,", plain
 
 
-def _without_tasks(tool: dict[str, object]) -> None:
-    """Take back the promise of tasks; the word `forbidden` says what holds here and stays."""
+def _whole(definition: bytes) -> Shown:
+    check_depth(definition, MAX_DEFINITION_DEPTH)
+    try:
+        tool = msgspec.json.decode(definition, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BodyError(f"not one JSON object: {error}") from None
     execution = tool.get("execution")
-    if not isinstance(execution, dict) or execution.get("taskSupport", "forbidden") == "forbidden":
-        return
-    kept = {key: value for key, value in execution.items() if key != "taskSupport"}
-    if kept:
-        tool["execution"] = kept
-    else:
-        del tool["execution"]
+    # `forbidden` says what holds here, and stays.
+    if isinstance(execution, dict) and execution.get("taskSupport", "forbidden") != "forbidden":
+        del execution["taskSupport"]
+        if not execution:
+            del tool["execution"]
+    return tool

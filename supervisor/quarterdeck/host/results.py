@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -24,6 +25,8 @@ SPLICE_MAX_BYTES: Final = 1024 * 1024 * 1024
 """The largest `max_result_bytes` that a configuration may name; a server's own limit was enforced before."""
 
 _ENVELOPE_KEYS: Final = ("resultType", "ttlMs", "cacheScope")
+_STRUCTURED: Final = "structuredContent"
+_EMPTY: Final = Raw(b"{}")
 
 
 def text_result(text: str, *, is_error: bool) -> dict[str, object]:
@@ -56,29 +59,36 @@ def render(output: object) -> str:
         return str(output)
 
 
-def outcome_result(outcome: ToolOutcome) -> dict[str, object]:
+def outcome_result(outcome: ToolOutcome, *, is_modern: bool) -> dict[str, object]:
     """An outcome for the long way: its `wire` whole when there is one, else its `output` as text.
 
     Raises:
         BodyError: the wire's body is nothing that a client could be sent.
     """
     if outcome.wire is not None:
-        return whole_result(outcome.wire)
+        return whole_result(outcome.wire, is_modern=is_modern)
     return text_result(render(outcome.output), is_error=outcome.is_error)
 
 
-def whole_result(wire: WireResult) -> dict[str, object]:
+def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
     """A server's own result, built: what the SDK's session needs.
+
+    Args:
+        wire: what the server said.
+        is_modern: whether the client speaks 2026-07-28.
 
     Raises:
         BodyError: it is not one JSON object, or nests deeper than serialisers allow.
     """
-    check_object(wire.body, max_bytes=SPLICE_MAX_BYTES)
+    _members(wire.body)
     check_depth(wire.body)
     try:
-        return msgspec.json.decode(wire.body, type=dict[str, object])
+        result = msgspec.json.decode(wire.body, type=dict[str, object])
     except msgspec.DecodeError as error:
         raise BodyError(f"not one JSON object: {error}") from None
+    if _is_too_new(wire, is_modern=is_modern) and not isinstance(result.get(_STRUCTURED, {}), dict):
+        del result[_STRUCTURED]
+    return result
 
 
 def under_envelope(skeleton: Mapping[str, object], whole: Mapping[str, object]) -> dict[str, object]:
@@ -91,21 +101,23 @@ def under_envelope(skeleton: Mapping[str, object], whole: Mapping[str, object]) 
     return result
 
 
-def splice(body: bytes, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
+def splice(wire: WireResult, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
     """The parts of a result object around a server's own bytes, which are checked and not built.
 
     Args:
-        body: the server's result without its era's envelope.
+        wire: the server's result without its era's envelope.
         server_info: our `Implementation` as JSON for a 2026-07-28 client, None for a legacy one.
 
     Raises:
         BodyError: the body may not enter a client's stream; its worker let something through that it must not.
     """
-    members = check_object(body, max_bytes=SPLICE_MAX_BYTES)
-    if "resultType" in members:
-        raise BodyError("a result still carries its era's envelope")
+    body = wire.body
+    members = _members(body)
     if server_info is None:
-        return (body,)
+        if not _is_too_new(wire, is_modern=False) or bytes(members.get(_STRUCTURED, _EMPTY)).startswith(b"{"):
+            return (body,)
+        del members[_STRUCTURED]
+        return (join_object(members),)
     if "_meta" in members:
         members["_meta"] = _stamped(members["_meta"], server_info)
         return (join_object({"resultType": "complete", **members}),)
@@ -113,6 +125,23 @@ def splice(body: bytes, server_info: bytes | None) -> tuple[bytes | memoryview, 
     if not members:
         return (head, b"}")
     return (head, b",", memoryview(body)[body.index(b"{") + 1 :])
+
+
+def fault_parts(fault: ProtocolFault, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
+    """The parts of a fault's result object; `server_info` as for `splice`."""
+    return splice(WireResult(msgspec.json.encode(fault_result(fault)), LATEST_HANDSHAKE_VERSION), server_info)
+
+
+def _members(body: bytes) -> dict[str, Raw]:
+    members = check_object(body, max_bytes=SPLICE_MAX_BYTES)
+    if "resultType" in members:
+        raise BodyError("a result still carries its era's envelope")
+    return members
+
+
+def _is_too_new(wire: WireResult, *, is_modern: bool) -> bool:
+    """Whether structured content may be what a legacy client's revision forbids: anything but an object."""
+    return not is_modern and wire.era in MODERN_PROTOCOL_VERSIONS
 
 
 def _stamped(meta: Raw, server_info: bytes) -> Raw:

@@ -189,6 +189,9 @@ class ThreadedSink(Sink):
                     size += len(part)
                     view = memoryview(part)
                     while view:
+                        # Given up: the descriptor may be somebody else's by now.
+                        if self._is_over:
+                            return
                         view = view[os.write(self._fd, view) :]
             except OSError:
                 post(self._loop, self._broke)

@@ -38,6 +38,10 @@ MAX_IN_FLIGHT: Final = 4096
 BUSY: Final = -32000
 """JSON-RPC's first implementation-defined code: too many requests under way."""
 
+GRACE_S: Final = 0.5
+"""How long calls in flight may still be answered after the end of input: `serve < requests` gets its answers, and a
+client that waits for our exit (the SDK's for 2 s) does not notice."""
+
 CLOSE_S: Final = 2.0
 """How long the session, and then what is left to write, may take once the client is gone."""
 
@@ -45,14 +49,14 @@ _logger = logging.getLogger(__name__)
 
 
 async def serve_stdio(host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None) -> None:
-    """Serve one client until it closes its end; then calls in flight are cancelled, and what was answered is written.
+    """Serve one client until it closes its end; then calls in flight are cancelled after a short grace.
 
     Args:
         host: what is served.
         stdin_fd: read instead of the process's stdin; give both or neither.
         stdout_fd: written instead of its stdout.
 
-    Cancelling it ends serving the same way.
+    Cancelling it ends serving without the grace.  What was answered is written either way.
 
     Raises:
         ProtocolFault: `transport`, when serving cannot start or breaks.
@@ -73,16 +77,21 @@ class _Connection:
         self._gate = Gate()
         self._flights: dict[int | str, Flight] = {}
         self._over = asyncio.Event()
+        self._landed = asyncio.Event()
+        self._is_abandoned = False
         self._lines = LineBuffer(MAX_LINE_BYTES)
-        self._inlet = Inlet(on_room=self._balance, on_closed=self._over.set)
-        self._sink = open_sink(stdout_fd, on_broken=self._over.set, on_room=self._balance)
+        self._inlet = Inlet(on_room=self._balance, on_closed=self._abandon)
+        self._sink = open_sink(stdout_fd, on_broken=self._abandon, on_room=self._balance)
         self._source = open_source(stdin_fd, self._take, self._over.set)
 
     async def serve(self) -> None:
-        running = await self._host.connect((self._inlet, Outlet(self._sink, self._gate.answered)))
+        running = await self._host.connect((self._inlet, Outlet(self._sink, self._answered)))
         try:
             self._source.resume()
             await self._over.wait()
+            running.end_listening()
+            with anyio.move_on_after(GRACE_S):
+                await self._finished()
         finally:
             self._source.close()
             for flight in list(self._flights.values()):
@@ -95,6 +104,18 @@ class _Connection:
                 await self._sink.close(CLOSE_S)
         if running.fault is not None:
             raise running.fault
+
+    async def _finished(self) -> None:
+        """Wait until nothing is in flight that could still be answered."""
+        while self._gate.in_flight and not self._is_abandoned:
+            self._landed.clear()
+            await self._landed.wait()
+
+    def _abandon(self) -> None:
+        """Nobody is left to answer, or to be answered."""
+        self._is_abandoned = True
+        self._landed.set()
+        self._over.set()
 
     def _take(self, data: bytes) -> None:
         try:
@@ -154,6 +175,11 @@ class _Connection:
     def _land(self, key: int | str) -> None:
         self._gate.settled(key)
         self._flights.pop(key, None)
+        self._landed.set()
+
+    def _answered(self, request_id: int | str | None, *, is_success: bool) -> None:
+        self._gate.answered(request_id, is_success=is_success)
+        self._landed.set()
 
     def _refuse(self, request_id: int | str | None, code: int, reason: str) -> None:
         _logger.warning("a client's message was refused: %s", reason)

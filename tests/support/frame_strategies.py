@@ -1,0 +1,82 @@
+"""Frames made at random: every kind, with fields from ordinary to absurd but of the right type."""
+
+from hypothesis import strategies as st
+
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.frames import (
+    Answer,
+    Beat,
+    Call,
+    Cancel,
+    Close,
+    Credit,
+    Failed,
+    Hello,
+    List,
+    ListChanged,
+    Log,
+    Lost,
+    Open,
+    Progress,
+    Welcome,
+)
+from quarterdeck_protocol.link import MAX_REASON_CHARS
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+INTS = st.integers(-(2**63), 2**64 - 1) | st.integers(-1, 9)
+FLOATS = st.floats(allow_nan=False) | st.integers(0, 9).map(float)
+ABSURD_FLOATS = FLOATS | st.sampled_from([float("nan"), float("inf"), float("-inf"), -1.0, 0.0, 5e-324])
+
+DOSSIERS = st.builds(
+    Dossier,
+    exit_status=st.none() | INTS,
+    signal=st.none() | INTS,
+    limit=st.none() | TEXT,
+    stderr_tail=TEXT,
+    peak_rss_bytes=st.none() | INTS,
+    cpu_s=st.none() | FLOATS,
+    uptime_s=st.none() | FLOATS,
+    hints=st.lists(TEXT, max_size=2).map(tuple),
+)
+FAULTS = st.builds(
+    FaultRecord,
+    kind=st.sampled_from(FaultKind),
+    message=TEXT,
+    code=st.none() | TEXT,
+    delivery=st.sampled_from(Delivery),
+    cause=st.none() | st.builds(RemoteCause, TEXT, TEXT),
+    dossier=st.none() | DOSSIERS,
+)
+
+HELLOS = st.builds(Hello, link_version=INTS, package_version=TEXT, token=st.binary(max_size=40), pid=INTS)
+WELCOMES = st.builds(Welcome, package_version=TEXT)
+BEATS = st.just(Beat())
+CREDITS = st.builds(Credit, units=INTS)
+REQUESTS = (
+    st.builds(Open, request_id=INTS, timeout_s=ABSURD_FLOATS)
+    | st.builds(List, request_id=INTS, timeout_s=ABSURD_FLOATS)
+    | st.builds(Close, request_id=INTS, timeout_s=ABSURD_FLOATS)
+    | st.builds(
+        Call,
+        request_id=INTS,
+        timeout_s=ABSURD_FLOATS,
+        tool=TEXT,
+        progress=st.booleans(),
+        meta=st.binary(max_size=20),
+    )
+)
+CANCELS = st.builds(
+    Cancel, request_id=INTS, reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_REASON_CHARS)
+)
+REPLIES = st.builds(Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans()) | st.builds(
+    Failed, request_id=INTS, fault=FAULTS
+)
+NEWS = (
+    st.builds(
+        Progress, request_id=INTS, progress=ABSURD_FLOATS, total=st.none() | ABSURD_FLOATS, message=st.none() | TEXT
+    )
+    | st.builds(Log, level=TEXT, logger=TEXT, data=TEXT)
+    | st.just(ListChanged())
+    | st.builds(Lost, fault=FAULTS)
+)
+FRAMES = HELLOS | WELCOMES | BEATS | CREDITS | REQUESTS | CANCELS | REPLIES | NEWS

@@ -1,0 +1,113 @@
+"""An SDK client session whose server is a script: each method has its answer, in memory, in one event loop."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+
+JsonObject = dict[str, Any]
+
+LEGACY: Final = "2025-11-25"
+MODERN: Final = "2026-07-28"
+
+METHOD_NOT_FOUND: Final = {"error": {"code": -32601, "message": "no such method"}}
+
+INITIALIZED: Final[JsonObject] = {
+    "result": {
+        "protocolVersion": LEGACY,
+        "capabilities": {"tools": {"listChanged": True}},
+        "serverInfo": {"name": "scripted", "version": "1"},
+        "instructions": "be kind",
+    }
+}
+"""A legacy server's answer to `initialize`."""
+
+DISCOVERED: Final[JsonObject] = {
+    "result": {
+        "resultType": "complete",
+        "supportedVersions": [MODERN],
+        "capabilities": {"tools": {}},
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "2"}},
+    }
+}
+"""A modern server's answer to `server/discover`."""
+
+PATIENCE_S: Final = 10.0
+"""Patience with a wait that ends at once unless something is broken."""
+
+Answer = JsonObject | None | Callable[[JsonObject], "JsonObject | None"]
+"""A reply without its id (None: silence), or what makes one of the request's params."""
+
+
+class ScriptedServer:
+    """The far end of a session; `asked` holds every message that it was sent."""
+
+    def __init__(self, answers: Mapping[str, Answer], send: Callable[[SessionMessage], Any]) -> None:
+        self.answers = dict(answers)
+        self.asked: list[JsonObject] = []
+        self.hears = anyio.Event()
+        self._send = send
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods of what it was sent, in order."""
+        return [message["method"] for message in self.asked if "method" in message]
+
+    async def say(self, message: JsonObject) -> None:
+        """Send any message."""
+        complete = types.jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **message})
+        await self._send(SessionMessage(complete))
+
+    async def until(self, method: str) -> JsonObject:
+        """Wait until a message of this method came, and return it."""
+        with anyio.fail_after(PATIENCE_S):
+            while method not in self.methods:
+                self.hears = anyio.Event()
+                await self.hears.wait()
+        return next(message for message in self.asked if message.get("method") == method)
+
+    async def take(self, item: SessionMessage) -> None:
+        """Hear one message, and answer it by the script."""
+        message: JsonObject = item.message.model_dump(by_alias=True, exclude_unset=True)
+        self.asked.append(message)
+        self.hears.set()
+        if "id" not in message or "method" not in message:
+            return
+        answer = self.answers.get(message["method"], METHOD_NOT_FOUND)
+        reply = answer(message.get("params") or {}) if callable(answer) else answer
+        if reply is not None:
+            await self.say({"id": message["id"], **reply})
+
+
+@asynccontextmanager
+async def scripted_session(
+    answers: Mapping[str, Answer],
+    era: str | None = None,
+    dispatcher: type[JSONRPCDispatcher[Any]] = JSONRPCDispatcher,
+) -> AsyncIterator[tuple[ClientSession, ScriptedServer]]:
+    """A session, entered but not greeted unless an `era` is adopted."""
+    async with create_client_server_memory_streams() as ((read, write), (heard, said)):
+        server = ScriptedServer(answers, said.send)
+
+        async def serve() -> None:
+            async for item in heard:
+                assert isinstance(item, SessionMessage)
+                await server.take(item)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            async with ClientSession(dispatcher=dispatcher(read, write)) as session:
+                if era == LEGACY:
+                    session.adopt(types.InitializeResult.model_validate(INITIALIZED["result"]))
+                elif era == MODERN:
+                    session.adopt(types.DiscoverResult.model_validate(DISCOVERED["result"]))
+                yield session, server
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,209 @@
+"""Workers that a test plays by hand: the far end of a handle's link, without a process, a socket or a server."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import anyio
+import msgspec
+
+from quarterdeck.fleet.embedded import MemoryWay
+from quarterdeck.fleet.handle import Listener, WorkerHandle
+from quarterdeck_protocol.faults import FaultRecord, ProtocolFault
+from quarterdeck_protocol.frames import (
+    Answer,
+    Call,
+    Cancel,
+    Close,
+    Dossier,
+    Failed,
+    List,
+    ListChanged,
+    Log,
+    Lost,
+    Open,
+    OpenOrder,
+    Progress,
+    Request,
+    ServerCard,
+)
+from quarterdeck_protocol.link import Arrived, Greeted, Link, LinkEvent, LinkTerms, Side
+from quarterdeck_worker.driver import LinkDriver
+
+PATIENCE_S: Final = 10.0
+"""Patience with a wait that ends at once unless something is broken."""
+
+TOKEN: Final = b"a token of a test's"
+
+CARD: Final = ServerCard("2025-11-25", pid=4711, name="played", announces_tools=True)
+"""What a played server says of itself."""
+
+Asked = TypeVar("Asked", Open, List, Call, Close)
+
+Rule = Callable[["PlayedWorker", Any, bytes], None]
+"""Answers one kind of request: the worker, the request, its body."""
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything that is due in the loop happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class PlayedWorker:
+    """The worker's end of one link.  Requests without a rule wait in `asked` for the test's answer."""
+
+    def __init__(self, *, terms: LinkTerms | None = None) -> None:
+        self.rules: dict[type, Rule] = {}
+        self.asked: asyncio.Queue[tuple[Request, bytes]] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[Cancel] = asyncio.Queue()
+        self.greeted = asyncio.Event()
+        self.kills = 0
+        self.terms = terms
+        self.to_worker, self.to_supervisor = MemoryWay(), MemoryWay()
+        self._handle: WorkerHandle | None = None
+        self._driver: LinkDriver | None = None
+
+    @property
+    def handle(self) -> WorkerHandle:
+        """The supervisor's side of it, once hired."""
+        assert self._handle is not None
+        return self._handle
+
+    @property
+    def driver(self) -> LinkDriver:
+        """Its own end of the link, once it was born."""
+        assert self._driver is not None
+        return self._driver
+
+    def hired(self, name: str, listener: Listener, *, is_born: bool = True) -> WorkerHandle:
+        """The handle on it; without `is_born` it never says hello."""
+        loop = asyncio.get_running_loop()
+        handle = self._handle = WorkerHandle(name, listener)
+        link = Link(Side.SUPERVISOR, token=TOKEN, version="1", now=loop.time(), terms=self.terms)
+        driver = LinkDriver(link, self.to_worker, handle.on_event)
+        self.to_supervisor.receive = driver.receive
+        handle.attach(driver)
+        handle.kill = self._on_kill
+        handle.pid = 42
+        if is_born:
+            theirs = Link(Side.WORKER, token=TOKEN, version="1", now=loop.time(), terms=self.terms, pid=42)
+            self._driver = LinkDriver(theirs, self.to_supervisor, self._on_event)
+            self.to_worker.receive = self._driver.receive
+        return handle
+
+    def dies(self, returncode: int = -9) -> None:
+        """Its process is gone."""
+        self.handle.on_exit(returncode)
+        if self._driver is not None:
+            self._driver.close()
+
+    def leaves(self) -> None:
+        """Stop both ends' timers, at a test's end."""
+        self.handle.driver.close()
+        if self._driver is not None:
+            self._driver.close()
+
+    async def next(self, kind: type[Asked]) -> tuple[Asked, bytes]:
+        """The next request, which must be of this kind."""
+        with anyio.fail_after(PATIENCE_S):
+            frame, body = await self.asked.get()
+        assert isinstance(frame, kind), f"asked {frame} instead"
+        return frame, body
+
+    async def next_cancel(self) -> Cancel:
+        """The next request that was given up."""
+        with anyio.fail_after(PATIENCE_S):
+            return await self.cancelled.get()
+
+    def answer(self, request: Request, body: bytes = b"", **members: Any) -> None:
+        """The request's good end."""
+        self.driver.reply(Answer(request.request_id, **members), body)
+
+    def fail(self, request: Request, fault: FaultRecord) -> None:
+        """The request's bad end."""
+        self.driver.reply(Failed(request.request_id, fault))
+
+    def says(self, news: Progress | Log | ListChanged | Lost) -> None:
+        """Something unasked."""
+        assert self.driver.post(news)
+
+    def _on_kill(self) -> None:
+        self.kills += 1
+        asyncio.get_running_loop().call_soon(self.dies)
+
+    def _on_event(self, event: LinkEvent) -> None:
+        match event:
+            case Greeted():
+                self.greeted.set()
+            case Arrived(frame=Cancel() as cancel):
+                self.cancelled.put_nowait(cancel)
+            case Arrived(frame=frame, body=body):
+                assert isinstance(frame, Request)
+                rule = self.rules.get(type(frame))
+                if rule is None:
+                    self.asked.put_nowait((frame, body))
+                else:
+                    rule(self, frame, body)
+            case _:
+                raise AssertionError(f"the played worker heard {event}")
+
+
+def opens(worker: PlayedWorker, request: Open, body: bytes) -> None:
+    """A rule: the server is greeted."""
+    msgspec.json.decode(body, type=OpenOrder)
+    worker.answer(request, msgspec.json.encode(CARD), era=CARD.era)
+
+
+def lists(*names: str) -> Rule:
+    """A rule: these tools."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+
+    def rule(worker: PlayedWorker, request: List, _: bytes) -> None:
+        worker.answer(request, msgspec.json.encode(tools))
+
+    return rule
+
+
+def closes(worker: PlayedWorker, request: Close, _: bytes) -> None:
+    """A rule: the server stops, then the worker exits."""
+    worker.answer(request, msgspec.json.encode(Dossier()))
+    asyncio.get_running_loop().call_soon(worker.dies, 0)
+
+
+class PlayedSeat:
+    """A seat whose worker a test plays; opens, lists nothing and closes by itself unless told otherwise."""
+
+    isolated = True
+
+    def __init__(self, *, fault: ProtocolFault | None = None) -> None:
+        self.worker = PlayedWorker()
+        self.worker.rules = {Open: opens, List: lists(), Close: closes}
+        self.eras: list[str] = []
+        self.left = 0
+        self.may_leave = asyncio.Event()
+        self.may_leave.set()
+        self._fault = fault
+
+    async def take(self, listener: Listener) -> WorkerHandle:
+        """See `Seat`."""
+        if self._fault is not None:
+            raise self._fault
+        handle = self.worker.hired("played", listener)
+        await handle.greeted
+        return handle
+
+    def order(self) -> OpenOrder:
+        """See `Seat`."""
+        return OpenOrder("{}")
+
+    def remember(self, era: str) -> None:
+        """See `Seat`."""
+        self.eras.append(era)
+
+    async def leave(self) -> None:
+        """See `Seat`."""
+        self.left += 1
+        await self.may_leave.wait()
+        if self.worker._handle is not None:
+            self.worker.leaves()

@@ -6,6 +6,7 @@ All of it happens in tasks that the fleet holds; `tear_down` ends them.
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from quarterdeck.fleet.events import (
     Connected,
     ConnectFailed,
     Event,
+    Instruction,
     Lost,
     Mint,
     Publish,
@@ -30,6 +32,7 @@ from quarterdeck.fleet.events import (
     ToolsChanged,
     WakeAt,
 )
+from quarterdeck.fleet.member import Member
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
@@ -48,6 +51,8 @@ class ServerFleetImpl:
         self._runtime: Runtime | None = None
         self._endpoints: dict[str, ServerEndpointImpl] = {}
         self._settled = asyncio.Event()
+        self._starts = 0
+        self._events: deque[Event] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._watchers: list[Callable[[], None]] = []
@@ -68,8 +73,14 @@ class ServerFleetImpl:
                 self._runtime.warm_up()
         if self._core.is_torn_down:
             self._core = FleetCore(random.random)
+            self._starts = 0
+        # Whoever still waits for the start before is told that it is over; its own `Settled` means nothing any more.
+        self._settled.set()
         self._settled = asyncio.Event()
+        self._starts += 1
         self._handle(Started(config))
+        kept = self._core.members
+        self._endpoints = {server: endpoint for server, endpoint in self._endpoints.items() if server in kept}
 
     async def settled(self, timeout_s: float | None) -> bool:
         """Wait until every first connect has settled, at most so long; whether they have."""
@@ -125,15 +136,15 @@ class ServerFleetImpl:
 
     def status(self) -> FleetStatus:
         """See `ServerFleet`."""
-        return MappingProxyType({server: self._status(server) for server in self._core.members})
+        return MappingProxyType({server: self._status(member) for server, member in self._core.members.items()})
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of a phase or of tools; returns what unregisters it."""
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback) if callback in self._watchers else None
 
-    def _status(self, server: str) -> EndpointStatus:
-        member = self._core.members[server]
+    def _status(self, member: Member) -> EndpointStatus:
+        server = member.config.id
         endpoint = self._endpoints.get(server)
         if endpoint is None:
             phase = EndpointPhase.IDLE if member.fault is None else EndpointPhase.FAULTED
@@ -146,21 +157,31 @@ class ServerFleetImpl:
     # Carrying out
 
     def _handle(self, event: Event) -> None:
-        for instruction in self._core.handle(event, asyncio.get_running_loop().time()):
-            match instruction:
-                case Mint(server, generation, config):
-                    endpoint = self._endpoints[server] = create_server_endpoint(config)
-                    self._start(self._live(endpoint, generation))
-                case Close(server, generation):
-                    self._start(self._close(self._endpoints[server], generation))
-                case WakeAt(at):
-                    self._set_alarm(at)
-                case Publish():
-                    self._tell()
-                case Settled():
+        """Let the core judge; an event that a watcher causes meanwhile has to wait its turn."""
+        self._events.append(event)
+        if len(self._events) > 1:
+            return
+        while self._events:
+            for instruction in self._core.handle(self._events[0], asyncio.get_running_loop().time()):
+                self._carry_out(instruction)
+            self._events.popleft()
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case Mint(server, generation, config):
+                endpoint = self._endpoints[server] = create_server_endpoint(config)
+                self._start(self._live(endpoint, generation))
+            case Close(server, generation):
+                self._start(self._close(self._endpoints[server], generation))
+            case WakeAt(at):
+                self._set_alarm(at)
+            case Publish(server):
+                self._tell()
+            case Settled(start):
+                if start == self._starts:
                     self._settled.set()
-                case _:
-                    assert_never(instruction)
+            case _:
+                assert_never(instruction)
 
     async def _live(self, endpoint: ServerEndpointImpl, generation: int) -> None:
         """One generation from its first attempt to its tools; what happens later arrives by `watch`."""
@@ -184,6 +205,8 @@ class ServerFleetImpl:
             nonlocal tools
             if endpoint.phase is EndpointPhase.FAULTED and endpoint.fault is not None:
                 self._handle(Lost(server, generation, endpoint.fault))
+            elif endpoint.phase is EndpointPhase.CLOSED:
+                self._handle(Closed(server, generation))
             elif endpoint.tools() is not tools:
                 tools = endpoint.tools()
                 self._handle(ToolsChanged(server, generation))
@@ -201,7 +224,10 @@ class ServerFleetImpl:
 
     def _tell(self) -> None:
         for callback in tuple(self._watchers):
-            callback()
+            try:
+                callback()
+            except Exception:
+                _log.exception("a watcher of the fleet failed")
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

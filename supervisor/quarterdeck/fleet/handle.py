@@ -37,7 +37,7 @@ class Listener(Protocol):
 
 
 class WorkerHandle:
-    """See the module.  Made by a runtime or by the embedded twin, which supply `kill`."""
+    """See the module.  Made by a runtime or by the embedded twin, which supply `kill` and `forget`."""
 
     def __init__(self, name: str, listener: Listener) -> None:
         self._name = name
@@ -52,6 +52,7 @@ class WorkerHandle:
         self.exited = asyncio.Event()
         self.pid: int | None = None
         self.kill: Callable[[], None] = lambda: None
+        self.forget: Callable[[], None] = lambda: None
 
     def attach(self, driver: LinkDriver) -> None:
         """The link's driver; before anything else."""
@@ -77,13 +78,11 @@ class WorkerHandle:
         """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
         if self._lost is not None:
             return Refusal.DEAD
-        request_id = frame.request_id
-        self._replies[request_id] = on_reply
-        if on_progress is not None:
-            self._progress[request_id] = on_progress
         refusal = self.driver.request(frame, body)
-        if refusal is not None:
-            self._drop(request_id)
+        if refusal is None:
+            self._replies[frame.request_id] = on_reply
+            if on_progress is not None:
+                self._progress[frame.request_id] = on_progress
         return refusal
 
     def cancel(self, request_id: int, reason: str = "") -> None:
@@ -113,6 +112,10 @@ class WorkerHandle:
                     self.greeted.set_result(None)
             case Silent(silence_s=silence_s):
                 self._condemn(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
+            case Overdue(request_id=request_id, was_sent=False):
+                on_reply = self._drop(request_id)
+                if on_reply is not None:
+                    on_reply(Failed(request_id, _NEVER_SENT), b"")
             case Overdue():
                 self._condemn(FaultKind.TIMEOUT, "worker_unresponsive", "the worker let a deadline pass unanswered")
             case Violated(reason=reason):
@@ -125,10 +128,16 @@ class WorkerHandle:
         self._condemn(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the link's rules: {reason}")
 
     def on_exit(self, returncode: int) -> None:
-        """The worker's process is gone."""
+        """The worker's process is gone.  One that left in good order has said why, which may still be on its way."""
         if self._driver is not None and not self._dismissed:
             self._driver.catch_up()
         self.exited.set()
+        if returncode == 0 and self._lost is None:
+            self._loop.call_later(LAST_WORDS_S, self._bury, returncode)
+        else:
+            self._bury(returncode)
+
+    def _bury(self, returncode: int) -> None:
         status, number = (returncode, None) if returncode >= 0 else (None, -returncode)
         how = f"exited with status {status}" if number is None else f"was killed by signal {number}"
         dossier = Dossier(exit_status=status, signal=number)
@@ -147,8 +156,11 @@ class WorkerHandle:
             self.greeted.set_result(None)
         replies, self._replies = self._replies, {}
         self._progress.clear()
-        at_site = FaultRecord(FaultKind.TOOL_ERROR, fault.message, fault.code, Delivery.UNKNOWN, None, fault.dossier)
+        # A deadline that passed is a timeout wherever it was.
+        kind = fault.kind if fault.kind is FaultKind.TIMEOUT else FaultKind.TOOL_ERROR
         for request_id, on_reply in replies.items():
+            delivery = Delivery.NOT_SENT if self.driver.cancel(request_id) else Delivery.UNKNOWN
+            at_site = FaultRecord(kind, fault.message, fault.code, delivery, None, fault.dossier)
             on_reply(Failed(request_id, at_site), b"")
         if not self._dismissed:
             self._listener.on_lost(fault)
@@ -174,6 +186,7 @@ class WorkerHandle:
             except TimeoutError:
                 _log.error("the worker of %s (pid %s) does not die", self._name, self.pid)
         self.driver.close()
+        self.forget()
 
     def _condemn(self, kind: FaultKind, code: str, message: str) -> None:
         if self._lost is None:
@@ -185,8 +198,15 @@ class WorkerHandle:
         return self._replies.pop(request_id, None)
 
 
+LAST_WORDS_S = 1.0
+"""How long the last message of a worker may take from its socket to ours: usually no time, more on a busy machine."""
+
 KILL_S = 5.0
 """How long a killed process may take to be reaped."""
 
 KILLED_CODES = frozenset({"worker_unresponsive", "protocol_violation"})
 """Losses that we made by a kill: there is nothing to wait for politely."""
+
+_NEVER_SENT = FaultRecord(
+    FaultKind.TIMEOUT, "its deadline passed while it waited for others to end", "busy", Delivery.NOT_SENT
+)

@@ -55,7 +55,7 @@ class ZygotePlacement:
     """One zygote process and its forks."""
 
     def __init__(self, on_lost: Callable[[], None]) -> None:
-        """Start the zygote without waiting for it; `on_lost` is told when it dies unasked."""
+        """Start the zygote without waiting for it; `on_lost` is told when it dies unasked, and owes a `close`."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
@@ -63,11 +63,10 @@ class ZygotePlacement:
             self._process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
         ours.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._control = ours
-        self._births: dict[int, asyncio.Future[int]] = {}
+        self._births: dict[int, tuple[asyncio.Future[int], OnExit]] = {}
         self._exits: dict[int, OnExit] = {}
         self._pending = b""
         self._closed = False
-        self._ended = asyncio.Event()
         self._decoder = msgspec.json.Decoder(Report)
         self._loop.add_reader(ours, self._readable)
 
@@ -75,14 +74,13 @@ class ZygotePlacement:
         """See `Placement`."""
         if self._closed:
             raise OSError("the zygote is gone")
-        birth = self._births[order.generation] = self._loop.create_future()
-        self._exits[order.generation] = on_exit
+        birth: asyncio.Future[int] = self._loop.create_future()
+        self._births[order.generation] = birth, on_exit
         try:
             await self._loop.sock_sendall(self._control, msgspec.json.encode(order) + b"\n")
-            pid: int = await birth
-            return pid
-        except BaseException:
-            self._exits.pop(order.generation, None)
+            return await birth
+        except OSError:
+            self._lose()
             raise
         finally:
             self._births.pop(order.generation, None)
@@ -100,18 +98,31 @@ class ZygotePlacement:
         except OSError:
             data = b""
         if not data:
-            self._hang_up()
-            self._on_lost()
+            self._lose()
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
             match self._decoder.decode(line):
+                case Forked(generation=0):
+                    pass  # the zygote itself is ready
                 case Forked(generation=generation, pid=pid):
-                    birth = self._births.get(generation)
-                    if birth is not None and not birth.done():
-                        birth.set_result(pid)
+                    self._tell_birth(generation, pid)
                 case Died(generation=generation, returncode=returncode):
                     self._tell_exit(generation, returncode)
+
+    def _tell_birth(self, generation: int, pid: int) -> None:
+        birth, on_exit = self._births.get(generation, (None, None))
+        if birth is None or on_exit is None or birth.done():
+            # Whoever ordered it has given up.
+            os.kill(pid, signal.SIGKILL)
+        else:
+            self._exits[generation] = on_exit
+            birth.set_result(pid)
+
+    def _lose(self) -> None:
+        if not self._closed:
+            self._hang_up()
+            self._on_lost()
 
     def _hang_up(self) -> None:
         if self._closed:
@@ -119,7 +130,7 @@ class ZygotePlacement:
         self._closed = True
         self._loop.remove_reader(self._control)
         self._control.close()
-        for birth in self._births.values():
+        for birth, _ in self._births.values():
             if not birth.done():
                 birth.set_exception(OSError("the zygote died"))
         for generation in list(self._exits):

@@ -21,7 +21,7 @@ from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.memory_guard import MemoryGuard, Sample
-from quarterdeck.fleet.placement import FreshPlacement, Placement, ZygotePlacement
+from quarterdeck.fleet.placement import FreshPlacement, OnExit, Placement, ZygotePlacement
 from quarterdeck.fleet.router import SOCKET_NAME, PeerWay, Router
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -101,20 +101,20 @@ class Runtime:
         driver = LinkDriver(link, way, handle.on_event)
         handle.attach(driver)
 
-        def on_exit(returncode: int) -> None:
-            handle.on_exit(returncode)
+        def forget() -> None:
             self._router.forget(token, way)
             self._workers.pop(generation, None)
 
+        handle.forget = forget
         try:
             order = SpawnOrder(generation, self._router.address, token.hex())
-            handle.pid = await self._place().spawn(order, on_exit)
+            handle.pid = await self._spawn(order, handle.on_exit)
             self._workers[generation] = (handle, way)
             handle.kill = _killer(handle.pid)
             await handle.greeted
         except OSError as error:
             driver.close()
-            self._router.forget(token, way)
+            handle.forget()
             raise ProtocolFault(
                 FaultKind.SPAWN_FAILED,
                 f"no worker can be started: {error}",
@@ -125,8 +125,17 @@ class Runtime:
         except BaseException:
             handle.kill()
             driver.close()
+            handle.forget()
             raise
         return handle
+
+    async def _spawn(self, order: SpawnOrder, on_exit: OnExit) -> int:
+        try:
+            return await self._place().spawn(order, on_exit)
+        except OSError as error:
+            # The zygote died since it was last needed: nothing was started, and another one is.
+            _log.debug("a second zygote is tried: %s", error)
+            return await self._place().spawn(order, on_exit)
 
     def _place(self) -> Placement:
         if self._placement is None:

@@ -42,6 +42,8 @@ _RECURSED: Final = {"object": ("properties", "additionalProperties"), "array": (
 _IN_PLACE: Final = frozenset({"anyOf", "oneOf", "allOf", "dependentSchemas", "if", "then", "else"})
 """Keywords that apply schemas to the same value as their node does."""
 
+_CONDITION: Final = frozenset({"if", "then", "else"})
+
 _HOLD_ONE: Final = frozenset({"items", "additionalProperties", "propertyNames"})
 _HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _HOLD_LIST: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -109,9 +111,9 @@ class _Rewriter:
 
     def _plain(self, node: Schema, kind: str | None, trail: Trail) -> _Rewriting:
         """A node of one type, or of any: what `normalize_schema` makes of it, over sound subschemas."""
-        if any(key in _IN_PLACE and not self._document.stands_alone(value) for key, value in node.items()):
-            node = {key: value for key, value in node.items() if key not in UNEVALUATED}
-        node = _shaped(node, kind)
+        widened = {key for key, value in node.items() if key in _IN_PLACE and not self._document.stands_alone(value)}
+        dropped = (UNEVALUATED if widened else frozenset()) | (_CONDITION if "if" in widened else frozenset())
+        node = _shaped({key: value for key, value in node.items() if key not in dropped}, kind)
         if not self._budget.affords(sum(self._cost(key, value, kind) for key, value in node.items())):
             return {}
         result: Schema = {}
@@ -160,17 +162,16 @@ class _Rewriter:
         """A flat union without repetitions; the branch itself where one is left, `{}` where one admits everything."""
         if not self._budget.affords(len(branches)):
             return {}
-        united: list[Schema] = []
-        seen: set[str] = set()
+        united: dict[str | int, Schema] = {}
         for branch in branches:
             result = yield self.rewrite(branch, trail)
             if result.keys().isdisjoint(CONSTRAINTS):
                 return {}
             for piece in _pieces(result):
-                if (spelling := _spelling(piece)) is None or spelling not in seen:
-                    united.append(piece)
-                    seen.add(spelling or "")
-        return united[0] if len(united) == 1 else {"anyOf": [*united]} if united else {}
+                united.setdefault(_identity(piece), piece)
+        if len(united) > 1:
+            return {"anyOf": [*united.values()]}
+        return next(iter(united.values()), {})
 
     def _beside_remarks(self, node: Schema, core: Schema) -> Schema:
         """What a node admits, at the place of its first constraint, among the node's own remarks."""
@@ -194,6 +195,10 @@ def _shaped(node: Schema, kind: str | None) -> Schema:
         for key, value in node.items()
         if key not in STRIPPED and not (key in EXCLUSIVE_BOUNDS and isinstance(value, bool))
     }
+    if isinstance(members := shaped.get("items"), list):
+        rest, limit = shaped.pop("additionalItems", True), shaped.get("maxItems")
+        is_full = isinstance(limit, int) and limit <= len(members)
+        shaped["items"] = {"anyOf": members if is_full else [*members, rest]}
     if kind is None:
         shaped.pop("type", None)
         return shaped
@@ -205,10 +210,6 @@ def _shaped(node: Schema, kind: str | None) -> Schema:
             shaped["required"] = required
         else:
             shaped.pop("required", None)
-    elif kind == "array" and isinstance(items := shaped.get("items"), list):
-        rest, limit = shaped.pop("additionalItems", True), shaped.get("maxItems")
-        is_full = isinstance(limit, int) and limit <= len(items)
-        shaped["items"] = {"anyOf": items if is_full else [*items, rest]}
     return shaped
 
 
@@ -218,6 +219,6 @@ def _pieces(schema: Schema) -> list[Schema]:
     return [piece for piece in inner if isinstance(piece, dict)] if isinstance(inner, list) else [schema]
 
 
-def _spelling(schema: Schema) -> str | None:
-    """What tells a small schema from others; None for one with schemas inside, which is compared with no other."""
-    return repr(schema) if all(isinstance(value, str) or value == {} for value in schema.values()) else None
+def _identity(schema: Schema) -> str | int:
+    """Equal for small schemas that say the same; one that holds more, at whatever depth, is like no other."""
+    return repr(schema) if all(isinstance(value, str) or value == {} for value in schema.values()) else id(schema)

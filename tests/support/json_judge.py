@@ -62,11 +62,9 @@ def examples(schema: Json, document: Json, depth: int = 6) -> Iterator[Json]:
         yield {name: values[0] for name, values in children.items() if values}
         yield {name: values[-1] for name, values in children.items() if values and name in schema.get("required", [])}
     if "array" in kinds or "items" in schema:
-        member = schema.get("items", {})
-        yield list(examples(member, document, depth - 1))[:1]
-        yield [
-            values[0] for each in schema.get("prefixItems", []) if (values := list(examples(each, document, depth - 1)))
-        ]
+        members = schema.get("prefixItems", schema.get("items", {}))
+        each = [list(examples(m, document, depth - 1)) for m in (members if isinstance(members, list) else [members])]
+        yield [values[0] for values in each if values]
 
 
 def _look_up(document: Json, reference: str) -> Json:

@@ -5,12 +5,13 @@ and numbers.  Pure.
 """
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from quarterdeck_protocol.refs import is_server_id
 
@@ -38,10 +39,43 @@ class TransportKind(StrEnum):
     STREAMABLE_HTTP = "streamable_http"
 
 
-class _Frozen(BaseModel):
-    """Immutable, closed; an unknown key is an error that names the nearest known one."""
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("no process can be given a NUL character")
+    return text
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+def _variable_name(text: str) -> str:
+    if not text or "=" in text:
+        raise ValueError("a variable's name is not empty and holds no '='")
+    return text
+
+
+def _header_name(text: str) -> str:
+    if not _TOKEN.fullmatch(text):
+        raise ValueError("no HTTP header has such a name")
+    return text
+
+
+def _header_value(text: str) -> str:
+    if _LINE_ENDS.search(text):
+        raise ValueError("a header's value is one line")
+    return text
+
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_LINE_ENDS: Final = re.compile(r"[\r\n\0]")
+
+_Text = Annotated[str, AfterValidator(_without_nul)]
+_VariableName = Annotated[_Text, AfterValidator(_variable_name)]
+_HeaderName = Annotated[str, AfterValidator(_header_name)]
+_HeaderValue = Annotated[str, AfterValidator(_header_value)]
+
+
+class _Frozen(BaseModel):
+    """Immutable, closed; an unknown key is an error that names the nearest known one, and no error shows a value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -83,6 +117,8 @@ class ToolFilter(_Frozen):
 
     def admits(self, name: str) -> bool:
         """Whether the tool of this server-side name is offered."""
+        if self.allow == ("*",) and not self.deny:
+            return True
         return any(fnmatchcase(name, glob) for glob in self.allow) and not any(
             fnmatchcase(name, glob) for glob in self.deny
         )
@@ -119,11 +155,11 @@ class StdioServerConfig(_ServerConfig):
 
     kind: Literal[TransportKind.STDIO] = TransportKind.STDIO
     transport: ClassVar[TransportKind] = TransportKind.STDIO
-    command: str = Field(min_length=1)
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    cwd: str | None = None
-    inherit_env: tuple[str, ...] = ()
+    command: _Text = Field(min_length=1)
+    args: tuple[_Text, ...] = ()
+    env: Mapping[_VariableName, _Text] = Field(default={}, repr=False)
+    cwd: _Text | None = None
+    inherit_env: tuple[_VariableName, ...] = ()
 
     @field_validator("args", "env", mode="before")
     @classmethod
@@ -132,19 +168,12 @@ class StdioServerConfig(_ServerConfig):
             return () if info.field_name == "args" else {}
         return value
 
-    @field_validator("command", "cwd")
-    @classmethod
-    def _no_nul(cls, value: str | None) -> str | None:
-        if value is not None and "\0" in value:
-            raise ValueError("a path cannot hold a NUL character")
-        return value
-
 
 class _RemoteConfig(_ServerConfig):
     """A server behind a URL."""
 
     url: str = Field(pattern=r"^https?://[^\s]+$")
-    headers: Mapping[str, str] = {}
+    headers: Mapping[_HeaderName, _HeaderValue] = Field(default={}, repr=False)
 
     @field_validator("headers", mode="before")
     @classmethod

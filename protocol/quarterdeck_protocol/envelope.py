@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.frames import Frame
+from quarterdeck_protocol.frames import Failed, Frame, Lost
 
 INLINE_BYTES: Final = 64 * 1024
 """Bodies below travel in part 0: one message is cheaper than two until copying costs more (measured)."""
@@ -41,9 +41,18 @@ class WireLimits:
         return max(_PREFIX + self.header_bytes + INLINE_BYTES, self.body_bytes)
 
 
-def encode(frame: Frame, body: bytes = b"") -> list[bytes]:
-    """The parts of a message."""
-    header = _encoder.encode(frame)
+def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) -> list[bytes]:
+    """The parts of a message.
+
+    Raises:
+        WireError: text that is no Unicode, a number beyond 64 bits, or more than the limits (when given) allow.
+    """
+    try:
+        header = _encoder.encode(frame)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise WireError(f"no header can carry this: {error}") from None
+    if limits is not None:
+        _check_sizes(len(header), len(body), limits)
     prefix = len(header).to_bytes(_PREFIX, "big")
     if len(body) < INLINE_BYTES:
         return [b"".join((prefix, header, body))]
@@ -61,20 +70,33 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
     head = parts[0]
     length = int.from_bytes(head[:_PREFIX], "big")
     end = _PREFIX + length
-    if len(head) < end or not 0 < length <= limits.header_bytes:
+    if len(head) < end or not length:
         raise WireError(f"a header of {length:,} bytes in a part of {len(head):,}")
     body = head[end:]
     if len(parts) == 2:
         if body:
             raise WireError("two bodies")
         body = parts[1]
-    if len(body) > limits.body_bytes:
-        raise WireError(f"a body of {len(body):,} bytes; the limit is {limits.body_bytes:,}")
+    _check_sizes(length, len(body), limits)
+    header = head[_PREFIX:end]
     try:
-        return _decoder.decode(head[_PREFIX:end]), body
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        frame = _decoder.decode(header)
+        if isinstance(frame, _WITH_FAULT) and _untyped.decode(header) != _untyped.decode(_encoder.encode(frame)):
+            raise WireError("a fault with more in it than a fault")
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise WireError(f"a header that is no frame: {error}") from None
+    return frame, body
 
 
+def _check_sizes(header_bytes: int, body_bytes: int, limits: WireLimits) -> None:
+    if header_bytes > limits.header_bytes:
+        raise WireError(f"a header of {header_bytes:,} bytes; the limit is {limits.header_bytes:,}")
+    if body_bytes > limits.body_bytes:
+        raise WireError(f"a body of {body_bytes:,} bytes; the limit is {limits.body_bytes:,}")
+
+
+_WITH_FAULT: Final = (Failed, Lost)
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Frame)
+_untyped: Final = msgspec.msgpack.Decoder()
+"""Faults are dataclasses, whose unknown members the typed decoder skips, extensions and timestamps among them."""

@@ -43,6 +43,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "bad_arguments": "the arguments are not one JSON object: correct them",
         "bad_cwd": "the working directory is missing or no directory: correct cwd",
         "bad_output": "the server wrote something that is no MCP message: see its logs, report it to its author",
+        "bad_result": "the server's answer is no tool result: report it to its author",
         "busy": "more calls wait than the worker may hold: call again when some have ended",
         "call_timeout": "the server did not answer in time: raise call_timeout_s, or ask for less",
         "cancelled": "the caller gave up waiting",
@@ -55,7 +56,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "exited_at_handshake": "the server ended before it answered: run its command by hand and see its logs",
         "handshake_failed": "the server refused the handshake: see its logs, check its version",
         "handshake_timeout": "the server did not answer the handshake in time: raise connect_timeout_s",
-        "input_required": "the server asks its user something, which no client here can be asked: give it as an argument",
+        "input_required": "the server asks its user something that nobody here can answer: give it as an argument",
+        "limit_hit": "the server hit a limit of its sandbox: see the dossier, raise that limit or ask for less",
         "list_timeout": "the server did not list its tools in time: restart it, or see its logs",
         "not_connected": "the server is not ready: see its phase and fault",
         "not_executable": "the command may not be executed: make it executable, or start it through its interpreter",
@@ -76,6 +78,21 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
 """Every stable code, and what a person can do about it."""
 
 
+MAX_MESSAGE_CHARS: Final = 8_000
+"""A fault's message as it crosses; a server's own text may be in it, and a header has its limit."""
+
+MAX_CAUSE_CHARS: Final = 4_000
+"""A cause's text as it crosses."""
+
+MAX_STDERR_TAIL_CHARS: Final = 32 * 1024
+"""The end of stderr that a dossier keeps."""
+
+
+def sayable(text: str, max_chars: int) -> str:
+    """`text` cut to `max_chars`, lone surrogates (undecodable file names have them) written as escapes."""
+    return text[:max_chars].encode("utf-8", "backslashreplace").decode()[:max_chars]
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteCause:
     """An exception of another process: its type's name and its text, never the object."""
@@ -83,10 +100,14 @@ class RemoteCause:
     type_name: str
     message: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type_name", sayable(self.type_name, MAX_CAUSE_CHARS))
+        object.__setattr__(self, "message", sayable(self.message, MAX_CAUSE_CHARS))
+
     @classmethod
-    def of(cls, error: BaseException) -> Self:
-        """Describe `error` in at most 4,000 characters."""
-        return cls(type(error).__name__, str(error)[:4_000])
+    def of(cls, error: object) -> Self:
+        """Describe `error`, an exception as a rule."""
+        return cls(type(error).__name__, str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +123,8 @@ class Dossier:
         cpu_s: user and system time of the tree, seconds.
         uptime_s: from start to death, seconds.
         hints: inferred causes, one sentence each.
+
+    A longer tail is cut at its beginning.
     """
 
     exit_status: int | None = None
@@ -113,10 +136,14 @@ class Dossier:
     uptime_s: float | None = None
     hints: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        tail = self.stderr_tail[-MAX_STDERR_TAIL_CHARS:]
+        object.__setattr__(self, "stderr_tail", sayable(tail, MAX_STDERR_TAIL_CHARS))
+
 
 @dataclass(frozen=True, slots=True)
 class FaultRecord:
-    """A fault as it crosses the link."""
+    """A fault as it crosses the link; always small and clean enough for a header."""
 
     kind: FaultKind
     message: str
@@ -124,6 +151,9 @@ class FaultRecord:
     delivery: Delivery = Delivery.UNKNOWN
     cause: RemoteCause | None = None
     dossier: Dossier | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", sayable(self.message, MAX_MESSAGE_CHARS))
 
 
 class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
@@ -160,14 +190,14 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
     def to_record(self) -> FaultRecord:
         """The fault as a value that can cross the link."""
         cause = self.cause
-        if isinstance(cause, BaseException):
+        if cause is not None and not isinstance(cause, RemoteCause):
             cause = RemoteCause.of(cause)
         return FaultRecord(
             kind=self.kind,
             message=self.message,
             code=self.code,
             delivery=self.delivery,
-            cause=cause if isinstance(cause, RemoteCause) else None,
+            cause=cause,
             dossier=self.dossier,
         )
 

@@ -10,6 +10,7 @@ is, hands out the parts as raw bytes, and takes the envelope of a protocol era o
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -20,6 +21,9 @@ ENVELOPE_PREFIX: Final = "io.modelcontextprotocol/"
 
 MAX_DEPTH: Final = 256
 """Nesting allowed in a server's message; client libraries refuse more, some by crashing."""
+
+MAX_RESULT_TYPE_CHARS: Final = 128
+"""A result's type is a word or an extension's tag; it travels in a frame's header."""
 
 EMPTY_OBJECT: Final = b"{}"
 
@@ -85,8 +89,9 @@ def correlation_key(message_id: int | str | UnsetType | None) -> int | str | Non
 def check_object(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
     """Prove that `body` may be spliced into a stream of lines, and give its members, still raw.
 
-    One complete JSON object, valid UTF-8, no raw newline, at most `max_bytes` long; nesting is bounded by the
-    checker's own guard (below 1,000 levels).  Nothing is built but the one dict.
+    One complete JSON object, valid UTF-8, no raw newline, no lone surrogate even as an escape, at most `max_bytes`
+    long; nesting is bounded by the interpreter's own guard (about 1,000 levels on CPython 3.11).  Nothing is built
+    but the one dict.  Of a member that is there twice the last one counts, as in every common parser.
 
     Raises:
         BodyError: it is not that.
@@ -107,63 +112,59 @@ def check_object(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
 def check_depth(body: bytes, max_depth: int = MAX_DEPTH) -> None:
     """Prove that `body`, known to be JSON, nests at most `max_depth` levels.
 
-    Costs a count where few brackets stand, else one pass over all of them: a worker can afford it, the
-    supervisor leaves it at `check_object`.
+    Costs a count where few brackets stand, else a few passes over the bytes, whatever they are: a worker can afford
+    it, the supervisor leaves it at `check_object`.
 
     Raises:
         BodyError: it nests deeper.
     """
     if body.count(b"[") + body.count(b"{") <= max_depth:
         return
-    depth = 0
-    for token in _BRACKETS.finditer(body):
-        match token.group()[0]:
-            case 0x5B | 0x7B:
-                depth += 1
-                if depth > max_depth:
-                    raise BodyError(f"nested deeper than {max_depth} levels")
-            case 0x5D | 0x7D:
-                depth -= 1
+    # Without escapes every quote bounds a string; without all else most strings are two quotes, and gone.
+    sketch = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_SIGNS).replace(b'""', b"")
+    steps = _STRING.sub(b"", sketch).translate(_STEPS)
+    if max(accumulate(memoryview(steps).cast("b")), default=0) > max_depth:
+        raise BodyError(f"nested deeper than {max_depth} levels")
 
 
 def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
     """Take the era's envelope off a tool result: `resultType`, and `_meta` keys under `ENVELOPE_PREFIX`.
 
     Raises:
-        BodyError: it is no result's object: see `check_object`, or `content` is no list.
+        BodyError: it is no result's object: see `check_object`; or `content` is no list, `resultType` no short text.
     """
     members = check_object(body, max_bytes=max_bytes)
     check_depth(body)
     content = members.get("content")
-    if content is not None and not bytes(content).startswith(b"["):
+    if content is not None and bytes(memoryview(content)[:1]) != b"[":
         raise BodyError("the result's content is no list")
-    is_error = bytes(members.get("isError", _FALSE)) == b"true"
-    if "resultType" not in members and "_meta" not in members:
-        return SplitResult(body, is_error=is_error)
-    result_type = _text(members.pop("resultType", None))
-    meta = members.get("_meta")
-    kept = without_envelope(bytes(meta)) if meta is not None else None
-    if kept == b"":
-        del members["_meta"]
-    elif kept is not None:
-        members["_meta"] = Raw(kept)
-    return SplitResult(msgspec.json.encode(members), result_type, is_error)
+    rest = dict(members)
+    result_type = _result_type(rest.pop("resultType", _COMPLETE))
+    # Servers that serialise every absent field say null.
+    if members.get("_meta", _NULL) != _NULL:
+        if kept := without_envelope(bytes(members["_meta"])):
+            rest["_meta"] = Raw(kept)
+        else:
+            del rest["_meta"]
+    is_untouched = rest == members
+    is_error = members.get("isError") == _TRUE
+    return SplitResult(body if is_untouched else msgspec.json.encode(rest), result_type, is_error)
 
 
 def without_envelope(meta: bytes) -> bytes:
-    """A `_meta` object without its envelope keys; empty when nothing is left.
+    """A `_meta` object without its envelope keys: the very bytes when it has none, empty when nothing is left.
 
     Raises:
         BodyError: it is no JSON object.
     """
     try:
         members = _object.decode(meta)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BodyError(f"_meta is no object: {error}") from None
     kept = {key: value for key, value in members.items() if not key.startswith(ENVELOPE_PREFIX)}
-    if not kept and members:
-        return b""
-    return msgspec.json.encode(kept)
+    if len(kept) == len(members):
+        return meta
+    return msgspec.json.encode(kept) if kept else b""
 
 
 def join_object(members: Mapping[str, object]) -> bytes:
@@ -172,57 +173,62 @@ def join_object(members: Mapping[str, object]) -> bytes:
 
 
 class LineBuffer:
-    """Cut a stream of bytes into lines, each byte touched once; a partial line waits for its end.
+    """Cut a stream of bytes into lines, each byte searched once; a partial line waits for its end.
 
-    Unlike the SDK's reader it is linear in what comes, and bounded.
+    Unlike the SDK's reader it is linear in what comes, and bounded, however small the pieces.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._chunks: list[bytes] = []
-        self._size = 0
+        self._partial = bytearray()
 
     @property
     def pending_bytes(self) -> int:
         """How much of an unfinished line waits."""
-        return self._size
+        return len(self._partial)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines that `data` completes, without their ends; empty ones are left out.
+        """The lines that `data` completes, without their newlines; blank ones are left out.
+
+        To be exhausted: what is not fetched is lost.
 
         Raises:
             LineTooLongError: a line exceeds the limit; the buffer is of no further use.
         """
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
+            self._check(end - start)
             line = data[start:end]
-            if self._chunks:
-                self._chunks.append(line)
-                line = b"".join(self._chunks)
-                self._chunks.clear()
-                self._size = 0
-            if len(line) > self._max_bytes:
-                raise LineTooLongError(self._max_bytes)
+            if self._partial:
+                self._partial += line
+                line = bytes(self._partial)
+                self._partial.clear()
             start = end + 1
             if line and not line.isspace():
                 yield line
-        if start < len(data):
-            self._size += len(data) - start
-            if self._size > self._max_bytes:
-                raise LineTooLongError(self._max_bytes)
-            self._chunks.append(data[start:] if start else data)
+        self._check(len(data) - start)
+        self._partial += data[start:] if start else data
+
+    def _check(self, more_bytes: int) -> None:
+        if len(self._partial) + more_bytes > self._max_bytes:
+            raise LineTooLongError(self._max_bytes)
 
 
 _message: Final = msgspec.json.Decoder(Message)
 _object: Final = msgspec.json.Decoder(dict[str, Raw])
-_FALSE: Final = Raw(b"false")
-_BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
+_COMPLETE: Final = Raw(b'"complete"')
+_TRUE: Final = Raw(b"true")
+_NULL: Final = Raw(b"null")
+_NO_SIGNS: Final = bytes(byte for byte in range(256) if byte not in b'[]{}"')
+_STRING: Final = re.compile(rb'"[^"]*+"')
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
-def _text(raw: Raw | None) -> str:
-    if raw is None:
-        return "complete"
+def _result_type(raw: Raw) -> str:
     try:
-        return msgspec.json.decode(raw, type=str)
+        text = msgspec.json.decode(raw, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise BodyError("resultType is no text") from None
+    if len(text) > MAX_RESULT_TYPE_CHARS:
+        raise BodyError(f"resultType is longer than {MAX_RESULT_TYPE_CHARS} characters")
+    return text

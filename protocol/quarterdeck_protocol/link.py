@@ -6,9 +6,8 @@ taken with `take`.  The caller's duties, after any entry: send what `take` gives
 call `tick` when it rings, after the channel was drained, so that a beat that waits in it is not called missing.
 
 What a peer does against the rules is a `Violated` value, never an exception.  After it, or a `Silent`, the link is
-dead: nothing is sent, nothing comes, and requests without a reply end with it (`cancel` still tells which were
-never sent).  What *we* do against the rules (a reply to nothing, a frame of the other side) is a
-`LinkMisuseError`: our bug.
+dead: nothing is sent, nothing comes, and requests without a reply end with it (`cancel` tells which were never sent).
+What *we* do against the rules (a reply to nothing, a frame of the other side) is a `LinkMisuseError`: our bug.
 """
 
 from collections.abc import Sequence
@@ -50,7 +49,7 @@ from quarterdeck_protocol.link_events import (
     Silent,
     Violated,
 )
-from quarterdeck_protocol.link_rules import MIN_TOKEN_BYTES, can_be_told, misfit, stranger
+from quarterdeck_protocol.link_rules import GREETINGS, MIN_TOKEN_BYTES, can_be_told, misfit, stranger
 
 __all__ = ["MAX_REASON_CHARS", "UNIT_BYTES", "Arrived", "Expired", "Greeted", "Link", "LinkEvent", "LinkMisuseError"]
 __all__ += ["LinkTerms", "Overdue", "Refusal", "Settled", "Side", "Silent", "Violated", "units"]
@@ -121,12 +120,9 @@ class Link:
         return self._next_id
 
     def request(self, frame: Request, body: bytes, now: float) -> Refusal | None:
-        """Send a request, or queue it for credit; its end is a `Settled` or `Overdue`, once.
+        """Send a request, or queue it for credit; its end is a `Settled` or `Overdue`, once.  None when it was taken.
 
         Time spent in the queue is taken off the `timeout_s` that the peer is told.
-
-        Returns:
-            Why it was refused, None when it was taken.
 
         Raises:
             LinkMisuseError: the id is in use, or the timeout no positive finite number of seconds.
@@ -137,9 +133,7 @@ class Link:
             return Refusal.DEAD
         if len(self._asked) >= self._terms.max_requests or not self._outbox.has_room(frame, self._terms.max_waiting):
             return Refusal.BUSY
-        try:
-            self._send(frame, body)
-        except WireError:
+        if not self._send(frame, body):
             return Refusal.UNSENDABLE
         self._asked.add(frame.request_id, now + frame.timeout_s + self._terms.backstop_s)
         return None
@@ -147,10 +141,9 @@ class Link:
     def cancel(self, request_id: int, reason: str = "") -> bool:
         """Give up a request; its reply, when it comes, is swallowed.  The second time changes nothing.
 
-        Returns:
-            True when the frame had not left our queue: the peer will never see it.
+        True when the frame had not left our queue: the peer will never see it, and nothing more is heard of it.
         """
-        if request_id not in self._asked or request_id in self._abandoned:
+        if not self._is_awaited(request_id):
             return False
         if self._outbox.withdraw(request_id):
             return self._asked.remove(request_id)
@@ -167,11 +160,8 @@ class Link:
         """
         if frame.request_id not in self._serving:
             raise LinkMisuseError(f"no request {frame.request_id} awaits a reply")
-        if not self._dead:
-            try:
-                self._send(frame, body)
-            except WireError as error:
-                raise LinkMisuseError(f"an unsendable reply: {error}") from None
+        if not self._dead and not self._send(frame, body):
+            raise LinkMisuseError(f"no message can carry the reply to {frame.request_id}")
         self._serving.remove(frame.request_id)
 
     def serves(self, request_id: int) -> bool:
@@ -180,20 +170,16 @@ class Link:
 
     def post(self, frame: Progress | Log | ListChanged | Lost) -> bool:
         """Send news; False when it was dropped: too much waits already, or no message can carry it."""
-        if not self.is_open or not self._outbox.has_room(frame, self._terms.max_waiting):
-            return False
-        try:
-            self._send(frame)
-        except WireError:
-            return False
-        return True
+        return self.is_open and self._outbox.has_room(frame, self._terms.max_waiting) and self._send(frame)
 
     def take(self, now: float) -> list[list[bytes]]:
         """The messages to send, in order; each is the parts of one."""
-        out = self._outbox.take()
-        if self._dead or not out:
+        if self._dead:
             return []
-        self._sent_at = now
+        if refund := self._allowance.refund():
+            self._outbox.put(Credit(refund))
+        if out := self._outbox.take():
+            self._sent_at = now
         return out
 
     # What the channel and the timer do
@@ -209,7 +195,7 @@ class Link:
             return [self._violation(str(error))]
         if (reason := misfit(frame, body, self.side)) is not None:
             return [self._violation(reason)]
-        if isinstance(frame, Hello | Welcome):
+        if isinstance(frame, GREETINGS):
             return [self._greet(frame)]
         if not self._greeted:
             return [self._violation(f"{type(frame).__name__} before the handshake")]
@@ -237,10 +223,10 @@ class Link:
 
     # Helpers
 
-    def _send(self, frame: Frame, body: bytes = b"") -> None:
+    def _send(self, frame: Frame, body: bytes = b"") -> bool:
         if (reason := misfit(frame, body, self.side.peer)) is not None:
             raise LinkMisuseError(reason)
-        self._outbox.send(frame, body)
+        return self._outbox.send(frame, body)
 
     def _overdue(self, request_id: int) -> Overdue:
         if self._outbox.withdraw(request_id):
@@ -279,20 +265,16 @@ class Link:
     def _charged(self, frame: Frame, body: bytes, now: float) -> list[LinkEvent]:
         if not self._allowance.charge(units(len(body))):
             return [self._violation("it sent more than its credit")]
-        if refund := self._allowance.refund():
-            self._outbox.put(Credit(refund))
         if isinstance(frame, Reply):
             return self._settled(frame, body)
         if isinstance(frame, Request):
-            return self._asked(frame, body, now)
-        if isinstance(frame, Cancel):
-            is_late = frame.request_id not in self._serving
-        elif isinstance(frame, Progress):
-            is_late = frame.request_id not in self._asked or frame.request_id in self._abandoned
-            is_late = is_late or not can_be_told(frame)
-        else:
-            is_late = False
-        return [] if is_late else [Arrived(frame, body)]
+            return self._serve(frame, body, now)
+        match frame:
+            case Cancel() if frame.request_id not in self._serving:
+                return []
+            case Progress() if not self._is_awaited(frame.request_id) or not can_be_told(frame):
+                return []
+        return [Arrived(frame, body)]
 
     def _settled(self, reply: Reply, body: bytes) -> list[LinkEvent]:
         if not self._asked.remove(reply.request_id):
@@ -302,11 +284,14 @@ class Link:
             return []
         return [Settled(reply, body)]
 
-    def _asked(self, request: Request, body: bytes, now: float) -> list[LinkEvent]:
+    def _serve(self, request: Request, body: bytes, now: float) -> list[LinkEvent]:
         if request.request_id in self._serving or len(self._serving) >= self._terms.max_requests:
             return [self._violation(f"request {request.request_id} is one too many")]
         self._serving.add(request.request_id, now + request.timeout_s)
         return [Arrived(request, body)]
+
+    def _is_awaited(self, request_id: int) -> bool:
+        return request_id in self._asked and request_id not in self._abandoned
 
     def _violation(self, reason: str) -> Violated:
         self._dead = True

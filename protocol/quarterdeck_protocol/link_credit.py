@@ -7,7 +7,7 @@ send one frame of any size, and owes the rest: so a body larger than the window 
 from collections import deque
 from typing import Final
 
-from quarterdeck_protocol.envelope import WireLimits, encode
+from quarterdeck_protocol.envelope import WireError, WireLimits, encode
 from quarterdeck_protocol.frames import Frame, ListChanged, Lost, Request
 
 UNIT_BYTES: Final = 64 * 1024
@@ -38,18 +38,18 @@ class Outbox:
         """Send what costs nothing, ahead of what waits."""
         self._ready.append(encode(frame, b"", self._limits))
 
-    def send(self, frame: Frame, body: bytes) -> None:
-        """Send in order, or wait.
-
-        Raises:
-            WireError: no message can carry it; nothing is kept.
-        """
-        parts = encode(frame, body, self._limits)
+    def send(self, frame: Frame, body: bytes) -> bool:
+        """Send in order, or wait; False when no message can carry it."""
+        try:
+            parts = encode(frame, body, self._limits)
+        except WireError:
+            return False
         if self._waiting or self._credit <= 0:
             self._waiting.append((frame, body))
         else:
             self._credit -= units(len(body))
             self._ready.append(parts)
+        return True
 
     def earn(self, amount: int) -> bool:
         """Add the peer's credit; False when it gives more than was used."""
@@ -97,7 +97,7 @@ class Allowance:
         return True
 
     def refund(self) -> int:
-        """The credit to give back now, 0 while it is too little for a message of its own."""
+        """The credit to send back now, 0 while it is too little for a message of its own."""
         if self._owed * 2 < self._window:
             return 0
         self._granted += self._owed

@@ -38,6 +38,9 @@ RECEIVES: Final[dict[Side, tuple[type, ...]]] = {
 }
 """What each side may receive, and so what its peer may send."""
 
+GREETINGS: Final = (Hello, Welcome)
+"""The frames of the handshake."""
+
 CARRIERS: Final = (Open, Call, Answer)
 """The frames that have a body."""
 
@@ -51,7 +54,6 @@ def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
     if isinstance(frame, Request) and not 0 < frame.timeout_s < inf:
         return f"a timeout of {frame.timeout_s} s"
     return None
-
 
 
 def stranger(frame: Hello | Welcome, *, token: bytes, version: str) -> str | None:

@@ -60,4 +60,4 @@ def qualify_tool_name(ref: RemoteToolRef) -> str:
 def server_of_qualified(name: str) -> str | None:
     """The server id in a qualified name, None when there is none."""
     server, found, _ = name.partition(QUALIFIER)
-    return server if found else None
+    return server if found and server else None

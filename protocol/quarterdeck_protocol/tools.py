@@ -58,7 +58,7 @@ class CancelToken:
 
     def __init__(self) -> None:
         self._cancelled = False
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: dict[object, Callable[[], None]] = {}
 
     @property
     def cancelled(self) -> bool:
@@ -66,21 +66,34 @@ class CancelToken:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Switch; runs every callback once, in order of registration."""
-        if self._cancelled:
-            return
+        """Switch; runs every callback once, in order of registration.
+
+        Raises:
+            ExceptionGroup: what callbacks raised, after all have run.
+        """
         self._cancelled = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        errors: list[Exception] = []
+        while self._callbacks:
+            callback = self._callbacks.pop(next(iter(self._callbacks)))
+            try:
+                callback()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("callbacks of a cancellation failed", errors)
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Run `callback` at cancellation, at once when that is past; returns what unregisters it."""
         if self._cancelled:
             callback()
             return lambda: None
-        self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
+        registration = object()
+        self._callbacks[registration] = callback
+
+        def forget() -> None:
+            self._callbacks.pop(registration, None)
+
+        return forget
 
 
 class ToolRunner(Protocol):

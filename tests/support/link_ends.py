@@ -1,14 +1,20 @@
 """Both ends of a link in one process, without a socket or a clock: what one sends, the other is handed."""
 
 from collections.abc import Sequence
+from math import inf
 
-from quarterdeck_protocol.envelope import WireLimits, decode
-from quarterdeck_protocol.frames import Frame
-from quarterdeck_protocol.link import Link, LinkEvent, LinkTerms, Side
+from quarterdeck_protocol.envelope import WireLimits, decode, encode
+from quarterdeck_protocol.faults import FaultKind, FaultRecord
+from quarterdeck_protocol.frames import LINK_VERSION, Beat, Frame, Hello, List, ListChanged
+from quarterdeck_protocol.link import Link, LinkEvent, LinkTerms, Refusal, Side
 
 TOKEN = b"one time, one worker"
 VERSION = "0.1.0"
 LIMITS = WireLimits()
+FAULT = FaultRecord(FaultKind.TOOL_ERROR, "refused", "reply_error")
+
+SMALL = LinkTerms(window_units=4, max_waiting=3, max_requests=8)
+"""Bounds that a test reaches with a handful of frames."""
 
 
 def make_link(side: Side, *, terms: LinkTerms | None = None, now: float = 0.0, version: str = VERSION) -> Link:
@@ -34,3 +40,30 @@ def make_pair(terms: LinkTerms | None = None, now: float = 0.0) -> tuple[Link, L
 def frames_of(messages: Sequence[Sequence[bytes]]) -> list[Frame]:
     """What messages say."""
     return [decode(parts, LIMITS)[0] for parts in messages]
+
+
+def hello(*, link_version: int = LINK_VERSION, version: str = VERSION, token: bytes = TOKEN) -> Hello:
+    """A worker's first frame, with or without a flaw."""
+    return Hello(link_version, version, token, 42)
+
+
+def fill(link: Link) -> list[int]:
+    """Ask on `SMALL` terms until no credit is left; the requests are ready to be taken."""
+    asked = [link.next_id() for _ in range(SMALL.window_units)]
+    for request_id in asked:
+        assert link.request(List(request_id, 10.0), b"", 0.0) is None
+    return asked
+
+
+def is_dead(link: Link, now: float = 1.0) -> bool:
+    """Whether nothing comes of it any more, whatever is tried."""
+    return (
+        not link.is_open
+        and link.wake_at == inf
+        and link.take(now) == []
+        and link.tick(now + 1e6) == []
+        and link.receive(encode(Beat()), now) == []
+        and (link.side is Side.WORKER or link.request(List(99, 1.0), b"", now) is Refusal.DEAD)
+        and (link.side is Side.SUPERVISOR or not link.post(ListChanged()))
+        and link.take(now) == []
+    )

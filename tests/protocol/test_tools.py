@@ -1,0 +1,176 @@
+"""The runtime contract: values that nobody can change, and a switch that tells everyone once."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+
+from quarterdeck_protocol.tools import (
+    CancelToken,
+    ProgressNote,
+    Settled,
+    ShortCall,
+    ShortWay,
+    ToolBox,
+    ToolCall,
+    ToolDescriptor,
+    ToolOutcome,
+    ToolRunner,
+    WatchableToolBox,
+    WireResult,
+)
+
+
+class _Runner:
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        return ToolOutcome(call.id, call.input, is_error=cancel.cancelled)
+
+
+class _StaticBox:
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        return ()
+
+    @property
+    def runner(self) -> ToolRunner:
+        return _Runner()
+
+
+class _LiveBox(_StaticBox):
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return callback
+
+    def begin(
+        self,
+        name: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> ShortCall | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ToolDescriptor("t", "d", {}),
+        ToolCall("1", "t", {}),
+        ToolOutcome("1", None),
+        WireResult(b"{}", "2025-11-25"),
+        ProgressNote(1.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_values_are_frozen(value: object) -> None:
+    """They are handed to tools, cards and clients at once."""
+    assert dataclasses.is_dataclass(value)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(value, dataclasses.fields(value)[0].name, None)
+    with pytest.raises((AttributeError, TypeError)):
+        value.extra = 1  # type: ignore[union-attr]
+
+
+def test_a_native_tool_has_no_definition_and_its_outcome_no_wire() -> None:
+    """The host projects `output` when there is nothing of a server's to pass on."""
+    assert ToolDescriptor("t", "d", {}).definition is None
+    assert ToolOutcome("1", "text").wire is None
+    assert not ToolOutcome("1", "text").is_error
+
+
+def test_a_box_is_watched_only_when_it_can_be() -> None:
+    """The host asks with `isinstance`, and serves a static box without a subscription."""
+    static: ToolBox = _StaticBox()
+    live: ToolBox = _LiveBox()
+    assert not isinstance(static, WatchableToolBox)
+    assert not isinstance(static, ShortWay)
+    assert isinstance(live, WatchableToolBox)
+    assert isinstance(live, ShortWay)
+
+
+def test_a_cancelled_token_says_so_and_stays_so() -> None:
+    """A tool may poll it."""
+    token = CancelToken()
+    assert not token.cancelled
+    token.cancel()
+    token.cancel()
+    assert token.cancelled
+
+
+def test_callbacks_run_once_in_order_of_registration() -> None:
+    """What was started last must not be told first."""
+    token = CancelToken()
+    heard: list[str] = []
+    for name in "abc":
+        token.on_cancel(partial(heard.append, name))
+    token.cancel()
+    token.cancel()
+    assert heard == ["a", "b", "c"]
+
+
+def test_a_callback_that_comes_late_runs_at_once() -> None:
+    """A call that begins after the cancellation must not run on."""
+    token, heard = CancelToken(), []
+    token.cancel()
+    forget = token.on_cancel(lambda: heard.append("late"))
+    assert heard == ["late"]
+    forget()
+
+
+def test_a_forgotten_callback_is_not_run() -> None:
+    """A call that has ended needs no telling."""
+    token, heard = CancelToken(), []
+    forget = token.on_cancel(lambda: heard.append("x"))
+    forget()
+    forget()
+    token.cancel()
+    assert heard == []
+
+
+def test_the_same_callback_twice_is_two_registrations() -> None:
+    """Two calls may share a function; ending one must not deafen the other."""
+    token, heard = CancelToken(), []
+
+    def tell() -> None:
+        heard.append("x")
+
+    forget = token.on_cancel(tell)
+    token.on_cancel(tell)
+    forget()
+    forget()
+    token.cancel()
+    assert heard == ["x"]
+
+
+def test_a_callback_that_raises_keeps_nobody_else_from_hearing() -> None:
+    """One broken callback must not leave a process running."""
+    token, heard = CancelToken(), []
+
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    token.on_cancel(fail)
+    token.on_cancel(lambda: heard.append("x"))
+    with pytest.raises(ExceptionGroup) as caught:
+        token.cancel()
+    assert heard == ["x"]
+    assert [str(error) for error in caught.value.exceptions] == ["broken"]
+    token.cancel()
+
+
+def test_callbacks_may_cancel_register_and_forget_while_they_run() -> None:
+    """Cancelling one thing often ends another."""
+    token, heard = CancelToken(), []
+
+    def first() -> None:
+        heard.append("first")
+        token.cancel()
+        forget()
+        token.on_cancel(lambda: heard.append("new"))
+
+    token.on_cancel(first)
+    forget = token.on_cancel(lambda: heard.append("second"))
+    token.cancel()
+    assert heard == ["first", "second", "new"]

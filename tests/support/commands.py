@@ -1,0 +1,74 @@
+"""The command line as a user runs it: in a process of its own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from .leftovers import eventually
+from .programs import server_argv
+from .raw_client import RawStdioClient
+
+DEADLINE_S: Final = 60.0
+"""For a command that imports the SDK twice on a busy machine."""
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of `quarterdeck …`."""
+    return [sys.executable, "-m", "quarterdeck.cli", *arguments]
+
+
+def quarterdeck(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    return subprocess.run(
+        command(*arguments), input=stdin, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+
+
+def quarterdeck_json(*arguments: str) -> Any:
+    """The document that a successful command prints with `--json`."""
+    ended = quarterdeck(*arguments, "--json")
+    assert ended.returncode == 0, (ended.returncode, ended.stdout, ended.stderr)
+    return json.loads(ended.stdout)
+
+
+def row(name: str, *arguments: str, **fields: object) -> dict[str, object]:
+    """A pretend server as a row of a configuration."""
+    program, *args = server_argv(name, *arguments)
+    return {"command": program, "args": args, **fields}
+
+
+def write_config(path: Path, **servers: object) -> Path:
+    """A configuration file with these rows."""
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+@contextmanager
+def serving(config: Path, *arguments: str) -> Iterator[RawStdioClient]:
+    """A `serve` on stdio that other commands can find; its client has not said anything yet."""
+    argv = command("serve", "--config", str(config), *arguments)
+    with RawStdioClient(argv, deadline_s=DEADLINE_S) as client:
+        eventually(lambda: is_found(client.process.pid), DEADLINE_S, "a serve that can be found")
+        yield client
+
+
+def is_found(pid: int) -> bool:
+    """Whether the serve of this process has announced itself."""
+    from quarterdeck.config.paths import runtime_dir
+    from quarterdeck.config.runtime_directory import read_serving
+
+    root = runtime_dir()
+    if not root.is_dir():
+        return False
+    found = [read_serving(path) for path in root.iterdir()]
+    return any(serving is not None and serving.pid == pid for serving in found)
+
+
+def stderr_of(client: RawStdioClient) -> str:
+    """What the child has written on its standard error so far."""
+    client._stderr.seek(0)
+    return client._stderr.read().decode()

@@ -1,0 +1,73 @@
+"""A `Quarterdeck` over a fleet in memory: what control and command line ask, without processes."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from quarterdeck.app import Quarterdeck, Settings
+from quarterdeck.config.runtime_directory import RuntimeDirectory
+from quarterdeck.fleet.fleet import ServerFleetImpl
+from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
+from quarterdeck_protocol.phases import EndpointPhase
+
+from .fakes import FakeEndpoint, FakeFleet
+
+
+class DeckEndpoint(FakeEndpoint):
+    """A fake endpoint that can be called with bytes; `calls` are the ones that were begun."""
+
+    calls: int = 0
+    restarts: int = 0
+
+    async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
+        """Answer by the test's own word."""
+        self.calls += 1
+        return await self.answer(tool, arguments.decode())
+
+    def status(self) -> EndpointStatus:
+        """A snapshot with the restarts."""
+        return replace(super().status(), restarts=self.restarts)
+
+
+class DeckFleet(FakeFleet):
+    """A fake fleet whose servers restart at once."""
+
+    by_id: dict[str, DeckEndpoint]  # type: ignore[assignment]
+
+    async def settled(self, timeout_s: float | None) -> bool:
+        """Whether nobody connects any more; waits for `tell`s until then."""
+        changed = asyncio.Event()
+        unwatch = self.watch(changed.set)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while any(endpoint.phase == EndpointPhase.CONNECTING for endpoint in self.by_id.values()):
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            return False
+        finally:
+            unwatch()
+        return True
+
+    async def restart(self, server: str) -> None:
+        """Have the server connect; a test says what comes of it."""
+        self.by_id[server].restarts += 1
+        self.by_id[server].phase = EndpointPhase.CONNECTING
+        asyncio.get_running_loop().call_soon(self._connected, server)
+
+    def _connected(self, server: str) -> None:
+        endpoint = self.by_id[server]
+        endpoint.phase = EndpointPhase.FAULTED if endpoint.fault is not None else EndpointPhase.READY
+        self.tell()
+
+
+@contextmanager
+def deck_of(root: Path, *endpoints: DeckEndpoint, settings: Settings | None = None) -> Iterator[Quarterdeck]:
+    """A deck of these endpoints, with a runtime directory below `root`."""
+    settings = settings or Settings()
+    settings = replace(settings, servers=tuple(endpoint.config for endpoint in endpoints))
+    with RuntimeDirectory.create(settings.digest, root) as directory:
+        yield Quarterdeck(settings, directory, cast("ServerFleetImpl", DeckFleet(*endpoints)))

@@ -46,10 +46,6 @@ class CallPath(Protocol):
         """Give up and tell the server; False when the call has ended already."""
         ...
 
-    def abandon(self, fault: FaultRecord) -> None:
-        """The server is gone: end every call in flight with `fault`."""
-        ...
-
 
 class ErrorObject(msgspec.Struct):
     """A JSON-RPC error reply, the parts that matter."""
@@ -113,13 +109,6 @@ class ShortCalls:
             params["_meta"] = msgspec.Raw(b"{%s}" % self._stamp)
         self._write(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}\n' % msgspec.json.encode(params))
         return True
-
-    def abandon(self, fault: FaultRecord) -> None:
-        """See `CallPath`."""
-        pending, self._pending = self._pending, {}
-        self._by_short_id.clear()
-        for entry in pending.values():
-            entry.done(Ended(fault))
 
     def owner_of(self, token: int | str | None) -> int | None:
         """The request that a progress token or reply id belongs to, None for a foreign one."""

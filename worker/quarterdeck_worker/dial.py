@@ -1,14 +1,16 @@
 """Reach a remote server: streamable HTTP, or the legacy SSE transport before it, with the user's headers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import anyio
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
+from quarterdeck_worker.greeting import is_modern
 
 RemoteConfig = SseServerConfig | StreamableHttpServerConfig
 
@@ -24,11 +26,24 @@ class Telltale:
 
     def __init__(self) -> None:
         self.status: int | None = None
+        self.fatal: Container[int] = ()
+        self.rejected = anyio.Event()
 
     async def listen(self, response: httpx2.Response) -> None:
-        """Remember the last bad status."""
+        """Remember the last bad status; `rejected` is set once a message is refused with a fatal one."""
         if response.status_code >= 400:
             self.status = response.status_code
+            if response.status_code in self.fatal and response.request.method == "POST":
+                self.rejected.set()
+
+    def expect(self, era: str, *, legacy: bool) -> None:
+        """From here on, know what says that this connection is of no use any more: each transport has its own words."""
+        if legacy:
+            self.fatal = range(400, 600)  # the SDK's writer ends with the first of them, and says nothing
+        elif is_modern(era):
+            self.fatal = (401,)
+        else:
+            self.fatal = (401, 404)  # 404: the server knows no such session (2025-11-25, "Session Management")
 
     @property
     def wants_credentials(self) -> bool:

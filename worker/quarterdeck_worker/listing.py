@@ -1,10 +1,16 @@
-"""Ask a server for all of its tools, page by page, whole and bounded."""
+"""Ask a server for all of its tools, page by page, whole and bounded.
+
+The SDK's session refuses a page for one bad tool, so `PageDispatcher` takes the tools off a page before the session
+sees it; which of them can be shown is the supervisor's to say.
+"""
 
 import json
-from typing import Final
+from contextvars import ContextVar
+from typing import Any, Final
 
 import mcp_types as types
 from mcp.client.session import ClientSession
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import ValidationError
 
 from quarterdeck_worker.sdk_calls import RAW_RESULT
@@ -39,18 +45,14 @@ async def list_tools(session: ClientSession) -> bytes:
     cursor: str | None = None
     seen: set[str] = set()
     for _ in range(MAX_PAGES):
-        page = await _page(session, cursor)
-        rows = page.get("tools")
-        if not isinstance(rows, list):
-            raise ListingError("bad_output", "the list of tools is no list")
+        rows, following = await _page(session, cursor)
         for row in rows:
             text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
             size += len(text)
             tools.append(text)
         if len(tools) > MAX_TOOLS or size > MAX_LIST_BYTES:
             raise ListingError("too_many_tools", f"more than {MAX_TOOLS:,} tools, or {MAX_LIST_BYTES:,} bytes of them")
-        following = page.get("nextCursor")
-        if not isinstance(following, str):
+        if following is None:
             return ("[" + ",".join(tools) + "]").encode(errors="replace")
         if following in seen:
             raise ListingError("too_many_pages", "the list of tools comes back to a page that it had")
@@ -59,13 +61,31 @@ async def list_tools(session: ClientSession) -> bytes:
     raise ListingError("too_many_pages", f"the list of tools has more than {MAX_PAGES} pages")
 
 
-async def _page(session: ClientSession, cursor: str | None) -> dict[str, object]:
+class PageDispatcher(JSONRPCDispatcher[Any]):
+    """The SDK's own, but for one thing; see the module."""
+
+    async def send_raw_request(self, method: str, *args: Any, **more: Any) -> dict[str, Any]:
+        """See `JSONRPCDispatcher`."""
+        page = await super().send_raw_request(method, *args, **more)
+        taken = _taken.get(None)
+        rows = page.get("tools")
+        if taken is None or method != "tools/list" or not isinstance(rows, list):
+            return page
+        taken += rows
+        return page | {"tools": []}
+
+
+async def _page(session: ClientSession, cursor: str | None) -> tuple[list[object], str | None]:
+    """The tool objects of one page, and the cursor of the next."""
     params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+    rows: list[object] = []
+    _taken.set(rows)
     try:
-        page: dict[str, object] = await session.send_request(types.ListToolsRequest(params=params), RAW_RESULT)
+        page = await session.send_request(types.ListToolsRequest(params=params), RAW_RESULT)
     except (ValidationError, RecursionError) as error:
         raise ListingError("bad_output", f"the list of tools is not what MCP says: {first_line(error)}") from error
-    return page
+    # A session that somebody else made has another dispatcher, and leaves the tools in their place.
+    return [*rows, *page["tools"]], page.get("nextCursor")
 
 
 def first_line(error: Exception) -> str:
@@ -74,3 +94,7 @@ def first_line(error: Exception) -> str:
         problem = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
     return str(error).partition("\n")[0]
+
+
+_taken: Final[ContextVar[list[object]]] = ContextVar("_taken")
+"""Where the tools of the page go that this very task asks for."""

@@ -23,9 +23,15 @@ RAW_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, object])
 LOCAL_ERRORS = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
 """Codes that the SDK makes up here; a server that sends them says nothing we can tell apart."""
 
+PING_S = 5.0
+"""How long a server that broke off may take to say that it is there."""
+
 
 class SdkCalls:
-    """See `CallPath`.  Tasks live in the given group; ending it ends them."""
+    """See `CallPath`.  Tasks live in the given group; ending it ends them.
+
+    `lost` is set when the connection was found to be gone.
+    """
 
     def __init__(
         self, session: ClientSession, tasks: anyio.abc.TaskGroup, newsroom: Newsroom, *, max_bytes: int
@@ -35,6 +41,7 @@ class SdkCalls:
         self._newsroom = newsroom
         self._max_bytes = max_bytes
         self._running: dict[int, tuple[anyio.CancelScope, Callable[[Ended], None]]] = {}
+        self.lost = anyio.Event()
 
     def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
         """See `CallPath`."""
@@ -49,13 +56,6 @@ class SdkCalls:
             return False
         running[0].cancel()
         return True
-
-    def abandon(self, fault: FaultRecord) -> None:
-        """See `CallPath`."""
-        running, self._running = self._running, {}
-        for scope, done in running.values():
-            scope.cancel()
-            done(Ended(fault))
 
     async def _run(self, call: Call, arguments: bytes, scope: anyio.CancelScope) -> None:
         with scope:
@@ -83,14 +83,26 @@ class SdkCalls:
             body = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
             return split_result(body, max_bytes=self._max_bytes)
         except MCPError as error:
-            if error.error.code in LOCAL_ERRORS:
-                return FaultRecord(
-                    FaultKind.TOOL_ERROR,
-                    f"the connection broke before the answer: {error.error.message}",
-                    code="server_lost",
-                    delivery=Delivery.UNKNOWN,
-                )
-            data = b"" if error.error.data is None else json.dumps(error.error.data, default=str).encode()
-            return refusal(error.error.code, error.error.message, data)
+            if error.error.code == types.CONNECTION_CLOSED:
+                self._tasks.start_soon(self._look_again)
+            return judge(error)
         except (ValidationError, BodyError, ValueError, RecursionError) as error:
             return bad_output(str(error))
+
+    async def _look_again(self) -> None:
+        """One broken stream may be an accident.  A transport that is gone says so when it is used again."""
+        with anyio.move_on_after(PING_S):
+            try:
+                await self._session.send_request(types.PingRequest(), RAW_RESULT)
+            except MCPError as error:
+                if error.error.code == types.CONNECTION_CLOSED:
+                    self.lost.set()
+
+
+def judge(error: MCPError) -> FaultRecord:
+    """What the SDK's one error means: the server refused, or there is no server any more."""
+    if error.error.code in LOCAL_ERRORS:
+        message = f"the connection broke before the answer: {error.error.message}"
+        return FaultRecord(FaultKind.TOOL_ERROR, message, code="server_lost", delivery=Delivery.UNKNOWN)
+    data = b"" if error.error.data is None else json.dumps(error.error.data, default=str).encode()
+    return refusal(error.error.code, error.error.message, data)

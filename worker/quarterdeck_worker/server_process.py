@@ -15,6 +15,7 @@ from quarterdeck_sandbox.stderr import Redactor, StderrKeeper
 from quarterdeck_worker.news import Newsroom
 from quarterdeck_worker.pipe import READ_BYTES
 from quarterdeck_worker.stdio import StdioLines
+from quarterdeck_worker.waiting import first_of
 
 LAST_WORDS_S: Final = 0.2
 """How long the pipes of a dead server are still read: what it wrote before it died counts."""
@@ -47,30 +48,32 @@ class ServerProcess:
         """The server's process id."""
         return self._process.pid
 
+    @property
+    def has_exited(self) -> bool:
+        """Whether it is known how it ended."""
+        return self._process.returncode is not None
+
     def can_take(self) -> bool:
         """Whether it reads fast enough to be sent more."""
         return self.lines.pipe.can_write
 
     async def lost(self) -> FaultRecord:
         """Wait until the server is gone, or as good as gone, and say why."""
-        async with anyio.create_task_group() as tasks:
-
-            async def first(wait: object) -> None:
-                await wait()  # type: ignore[operator]
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(first, self._process.wait)
-            tasks.start_soon(first, self.lines.ended.wait)
+        await first_of(self._process.wait, self.lines.ended.wait)
         if self.lines.overflow is not None:
             return self._record("result_too_large", f"a line on stdout exceeds {self.lines.overflow.max_bytes:,} bytes")
         if not self.lines.ended.is_set():
             with anyio.move_on_after(LAST_WORDS_S):
                 await self.lines.ended.wait()
-        else:
+        await self.settle()
+        return self._record("exited" if self.has_exited else "server_lost", self.describe_end())
+
+    async def settle(self) -> None:
+        """Give a server that hung up a moment to exit, so that its end can be told."""
+        if self.lines.ended.is_set() and self.lines.overflow is None:
             with anyio.move_on_after(EXIT_AFTER_EOF_S):
                 await self._process.wait()
         self._read_stderr()
-        return self._record("exited", self.describe_end())
 
     async def close(self) -> None:
         """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
@@ -107,12 +110,6 @@ class ServerProcess:
         if code >= 0:
             return f"the server exited with status {code}"
         return f"the server was killed by {signal_name(-code)}"
-
-    async def settle(self, within_s: float) -> None:
-        """Wait a moment for the exit status of a server that just hung up."""
-        with anyio.move_on_after(within_s):
-            await self._process.wait()
-        self._read_stderr()
 
     def _record(self, code: str, message: str) -> FaultRecord:
         return FaultRecord(FaultKind.TRANSPORT, message, code=code, delivery=Delivery.UNKNOWN, dossier=self.dossier())

@@ -7,8 +7,9 @@ found here.
 
 import importlib.metadata
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
 
 import anyio
 import mcp_types as types
@@ -27,10 +28,11 @@ from quarterdeck_worker.calls import CallPath, ShortCalls
 from quarterdeck_worker.dial import RemoteConfig, Telltale, dial
 from quarterdeck_worker.end_notice import EndNotice
 from quarterdeck_worker.greeting import greet, is_modern, request_envelope
-from quarterdeck_worker.listing import list_tools
+from quarterdeck_worker.listing import PageDispatcher, list_tools
 from quarterdeck_worker.news import Newsroom, log_text
 from quarterdeck_worker.sdk_calls import SdkCalls
 from quarterdeck_worker.server_process import ServerProcess
+from quarterdeck_worker.waiting import first_of
 
 CLIENT: Final = types.Implementation(name="quarterdeck", version=importlib.metadata.version("quarterdeck"))
 """Who we say we are to servers."""
@@ -39,13 +41,6 @@ SERVER_CONFIG: Final[TypeAdapter[Any]] = TypeAdapter(ServerConfig)
 
 RELISTEN_S: Final = 1.0
 """Before a lost subscription is asked for again."""
-
-EXIT_STATUS_S: Final = 1.0
-"""How long a server that hung up during its greeting may take to have an exit status."""
-
-
-_T = TypeVar("_T")
-
 
 class Launcher(Protocol):
     """The seam that a sandbox fills: start a plan, confined or not."""
@@ -84,12 +79,14 @@ class Life:
     Attributes:
         newsroom: where its news go.
         on_open: called once, when it has been greeted.
+        on_lost: called once, when it is gone after that, before what is left of it is cleared away.
         stop: set it to end the life in good order.
         diagnose: what is known so far, for a deadline that passes outside.
     """
 
     newsroom: Newsroom
     on_open: Callable[[OpenServer], None]
+    on_lost: Callable[[FaultRecord], None]
     stop: anyio.Event = field(default_factory=anyio.Event)
     diagnose: Callable[[], Dossier | None] = lambda: None
 
@@ -113,7 +110,7 @@ async def adopt_session(session: ClientSession, life: Life, max_bytes: int) -> N
     """Live on a session that somebody else connected, and will close; returns after `life.stop`."""
     info = session.server_info
     card = ServerCard(era=session.protocol_version or "", name=info.name if info else "")
-    await _serve_sdk(session, card, life, max_bytes=max_bytes, until_lost=anyio.sleep_forever)
+    await _serve_sdk(session, card, life, max_bytes, _session_gone)
 
 
 async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, launcher: Launcher) -> None:
@@ -126,7 +123,7 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
     life.diagnose = server.dossier
     greeted = False
     try:
-        async with server.lines.streams() as (read, write), ClientSession(read, write, client_info=CLIENT) as session:
+        async with server.lines.streams() as (read, write), _sdk_session(read, write, life.newsroom) as session:
             card = msgspec.structs.replace(await greet(session, order.era), pid=server.pid)
             greeted = True
             calls = server.lines.short = ShortCalls(
@@ -134,17 +131,14 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
                 envelope=request_envelope(card.era, CLIENT),
                 max_bytes=config.max_result_bytes,
             )
-            lost = await _serve(OpenServer(card, calls, session, server.can_take), life, until_lost=server.lost)
-            if lost is not None:
-                calls.abandon(replace(lost, kind=FaultKind.TOOL_ERROR))
-                raise ServerFault(lost)
+            await _serve(OpenServer(card, calls, session, server.can_take), life, until_lost=server.lost)
     except (MCPError, RuntimeError, ExceptionGroup) as error:
         cause = _root(error)
         if isinstance(cause, ServerFault):
             raise cause from None
         if greeted:
             raise ServerFault(_broken(cause)) from error
-        await server.settle(EXIT_STATUS_S)
+        await server.settle()
         raise ServerFault(_not_greeted(cause, server)) from error
     finally:
         with anyio.CancelScope(shield=True):
@@ -165,14 +159,16 @@ async def _run_remote(config: RemoteConfig, order: OpenOrder, life: Life) -> Non
                 async with _sdk_session(watched, write, life.newsroom) as session:
                     card = await greet(session, order.era)
                     greeted = True
+                    telltale.expect(card.era, legacy=legacy)
+                    gone = partial(_refused_or_closed, config.url, telltale)
                     await _serve_sdk(
-                        session, card, life, max_bytes=config.max_result_bytes, until_lost=watched.ended.wait
+                        session, card, life, config.max_result_bytes, gone, telltale.rejected.wait, watched.ended.wait
                     )
-                    if not life.stop.is_set():
-                        raise ConnectionError("the server closed the connection")
                     return
         except Exception as error:
             cause = _root(error)
+            if isinstance(cause, ServerFault):
+                raise cause from None
             if greeted:
                 raise ServerFault(_broken(cause)) from error
             if legacy is ways[-1] or not telltale.is_another_transport:
@@ -183,23 +179,28 @@ async def _serve_sdk(
     session: ClientSession,
     card: ServerCard,
     life: Life,
-    *,
     max_bytes: int,
-    until_lost: Callable[[], Awaitable[object]],
+    describe: Callable[[], FaultRecord],
+    *signs_of_loss: Callable[[], Awaitable[object]],
 ) -> None:
     async with anyio.create_task_group() as tasks:
         calls = SdkCalls(session, tasks, life.newsroom, max_bytes=max_bytes)
-        try:
-            await _serve(OpenServer(card, calls, session), life, until_lost=until_lost)
-        finally:
-            gone = FaultRecord(FaultKind.TOOL_ERROR, "the connection to the server is gone", "server_lost")
-            calls.abandon(gone)
-            tasks.cancel_scope.cancel()
+
+        async def lost() -> FaultRecord:
+            await first_of(calls.lost.wait, *signs_of_loss)
+            return describe()
+
+        await _serve(OpenServer(card, calls, session), life, until_lost=lost)
+        tasks.cancel_scope.cancel()
 
 
-async def _serve(server: OpenServer, life: Life, *, until_lost: Callable[[], Awaitable[_T]]) -> _T | None:
-    """Be open until told to stop (None) or until the server is lost (what `until_lost` says of it)."""
-    lost: _T | None = None
+async def _serve(server: OpenServer, life: Life, *, until_lost: Callable[[], Awaitable[FaultRecord]]) -> None:
+    """Be open until told to stop.
+
+    Raises:
+        ServerFault: the server was lost, as `until_lost` says; `life.on_lost` has been told.
+    """
+    lost: FaultRecord | None = None
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
@@ -216,7 +217,9 @@ async def _serve(server: OpenServer, life: Life, *, until_lost: Callable[[], Awa
         if server.card.announces_tools and is_modern(server.card.era):
             tasks.start_soon(_subscribe, server.session, life.newsroom)
         life.on_open(server)
-    return lost
+    if lost is not None:
+        life.on_lost(lost)
+        raise ServerFault(lost)
 
 
 async def _subscribe(session: ClientSession, newsroom: Newsroom) -> None:
@@ -244,20 +247,25 @@ def _sdk_session(read: Any, write: Any, newsroom: Newsroom) -> ClientSession:
             newsroom.tools_changed()
 
     return ClientSession(
-        read, write, client_info=CLIENT, logging_callback=on_log, message_handler=on_message, log_level="info"
+        dispatcher=PageDispatcher(read, write),
+        client_info=CLIENT,
+        logging_callback=on_log,
+        message_handler=on_message,
+        log_level="info",
     )
 
 
 def _not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
-    dossier = server.dossier()
-    ended = dossier.exit_status is not None or dossier.signal is not None
-    if ended:
-        code, message = "exited_at_handshake", f"{server.describe_end()} before it answered the handshake"
-    elif server.lines.overflow is not None:
+    if server.lines.overflow is not None:
         code, message = "bad_output", str(server.lines.overflow)
+    elif server.lines.ended.is_set():
+        code = "exited_at_handshake" if server.has_exited else "handshake_failed"
+        message = f"{server.describe_end()} before it answered the handshake"
     else:
         code, message = "handshake_failed", f"the handshake failed: {cause}"
-    return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, RemoteCause.of(cause), dossier)
+    return FaultRecord(
+        FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, RemoteCause.of(cause), server.dossier()
+    )
 
 
 def _unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRecord:
@@ -270,6 +278,22 @@ def _unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRec
     else:
         code, message = "connect_failed", f"{url}: {cause or type(cause).__name__}"
     return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, RemoteCause.of(cause))
+
+
+def _refused_or_closed(url: str, telltale: Telltale) -> FaultRecord:
+    if not telltale.rejected.is_set():
+        return _lost(f"{url} closed the connection")
+    if telltale.wants_credentials:
+        return _lost(f"{url} answered {telltale.status}: our credentials are not good any more", "auth_needed")
+    return _lost(f"{url} answered {telltale.status}: the session is over, as after a restart of the server")
+
+
+def _session_gone() -> FaultRecord:
+    return _lost("the session's connection is closed")
+
+
+def _lost(message: str, code: str = "server_lost") -> FaultRecord:
+    return FaultRecord(FaultKind.TRANSPORT, message, code)
 
 
 def _broken(cause: BaseException) -> FaultRecord:

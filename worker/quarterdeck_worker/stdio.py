@@ -27,6 +27,9 @@ MAX_INBOX: Final = 256
 PASSED_ON: Final = frozenset({"notifications/cancelled", "notifications/subscriptions/acknowledged"})
 """Notifications that the SDK's session keeps account of; every other one is ours or nobody's."""
 
+UNKNOWN_METHOD: Final = {"code": types.METHOD_NOT_FOUND, "message": "this client promised nothing of the kind"}
+"""The answer to every request of a server but `ping`."""
+
 
 class StdioLines:
     """The two streams that the SDK's session runs on, over a `ServerPipe`."""
@@ -35,6 +38,7 @@ class StdioLines:
         self._newsroom = newsroom
         self._inbox: deque[SessionMessage] = deque()
         self._filled = anyio.Event()
+        self._asked: set[types.RequestId] = set()
         self.short: ShortCalls | None = None
         self.ended = anyio.Event()
         self.overflow: LineTooLongError | None = None
@@ -70,12 +74,19 @@ class StdioLines:
         elif message.id is msgspec.UNSET:
             self._notification(str(message.method), message, line)
         else:
-            self._pass_on(line)
+            self._answer(str(message.method), message.id)
+
+    def _answer(self, method: str, request_id: int | str | None) -> None:
+        """Answer a server's request at once: a flood of them must not stand before its own answers."""
+        if self.pipe.can_write:
+            outcome: dict[str, object] = {"result": {}} if method == "ping" else {"error": UNKNOWN_METHOD}
+            self.pipe.write(msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, **outcome}) + b"\n")
 
     def _reply(self, key: int | str | None, message: Message, line: bytes) -> None:
         if self.short is not None and isinstance(key, int) and self.short.is_ours(key):
             self.short.answered(key, message)
-        elif key is not None:
+        elif key in self._asked:
+            self._asked.discard(key)
             self._pass_on(line)
 
     def _notification(self, method: str, message: Message, line: bytes) -> None:
@@ -133,5 +144,7 @@ class StdioLines:
 
     async def _write(self, to_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async for item in to_server:
+            if isinstance(item.message, types.JSONRPCRequest):
+                self._asked.add(item.message.id)
             line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             self.pipe.write(line.encode() + b"\n")

@@ -5,7 +5,8 @@ code in its own process for a session that somebody else made.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, assert_never
+from dataclasses import replace
+from typing import Final, Protocol, assert_never
 
 import anyio
 import anyio.abc
@@ -29,13 +30,20 @@ from quarterdeck_protocol.frames import (
     Reply,
 )
 from quarterdeck_protocol.link import Arrived, Expired, Greeted, LinkEvent, Overdue, Settled, Silent, Violated
-from quarterdeck_worker.calls import Ended, refusal
+from quarterdeck_worker.calls import Ended
 from quarterdeck_worker.listing import ListingError
 from quarterdeck_worker.news import Newsroom
+from quarterdeck_worker.sdk_calls import judge
 from quarterdeck_worker.session import Life, OpenServer, ServerFault
 
 LiveServer = Callable[[OpenOrder, Life], Awaitable[None]]
 """`run_server`, or its in-process twin."""
+
+NOT_CONNECTED: Final = FaultRecord(
+    FaultKind.NOT_CONNECTED, "the server is not ready", "not_connected", Delivery.NOT_SENT
+)
+
+CLOSED: Final = FaultRecord(FaultKind.NOT_CONNECTED, "the server was closed meanwhile", "closed")
 
 
 class LinkEnd(Protocol):
@@ -100,10 +108,11 @@ class Worker:
 
     def _call(self, call: Call, arguments: bytes) -> None:
         self._requests[call.request_id] = call
-        if self._server is None:
-            self._fail(call.request_id, _not_connected())
+        server = self._server
+        if server is None:
+            self._fail(call.request_id, NOT_CONNECTED)
             return
-        if not self._server.can_take():
+        if not server.can_take():
             record = FaultRecord(
                 FaultKind.TOOL_ERROR, "the server does not read what it is sent", "busy", Delivery.NOT_SENT
             )
@@ -115,11 +124,10 @@ class Worker:
                 self._fail(call.request_id, ended.outcome)
             else:
                 result = ended.outcome
-                assert self._server is not None
-                answer = Answer(call.request_id, self._server.card.era, result.result_type, result.is_error)
+                answer = Answer(call.request_id, server.card.era, result.result_type, result.is_error)
                 self._answer(answer, result.body)
 
-        self._server.calls.begin(call, arguments, done)
+        server.calls.begin(call, arguments, done)
 
     def _give_up(self, request_id: int, reason: str, record: FaultRecord) -> None:
         """Stop a request of any kind, and answer it with `record`."""
@@ -162,34 +170,36 @@ class Worker:
             self._server = server
             self._answer(Answer(request.request_id, server.card.era), msgspec.json.encode(server.card))
 
-        self._life = Life(newsroom, on_open)
-        lost: FaultRecord | None = None
+        self._life = Life(newsroom, on_open, self._lose)
         with self._life_scope:
             try:
                 await self._live(order, self._life)
             except ServerFault as fault:
-                lost = fault.record
+                self._lose(fault.record)
             except Exception as error:
-                lost = FaultRecord(
-                    FaultKind.TRANSPORT, f"the worker failed: {error!r}", "worker_lost", cause=RemoteCause.of(error)
-                )
-        was_open, self._server = self._server is not None, None
-        for scope in self._scopes.values():
-            scope.cancel()
-        for left in list(self._requests.values()):
-            self._fail_left(left, lost, self._life)
-        if lost is not None and was_open:
-            end.post(Lost(lost))
+                message = f"the worker failed: {error!r}"
+                self._lose(FaultRecord(FaultKind.TRANSPORT, message, "worker_lost", cause=RemoteCause.of(error)))
+        self._server = None
+        self._fail_all(CLOSED)
+        for close in list(self._requests.values()):
+            self._answer(Answer(close.request_id), msgspec.json.encode(self._life.diagnose() or Dossier()))
         self.finished.set()
 
-    def _fail_left(self, request: Open | List | Call | Close, lost: FaultRecord | None, life: Life) -> None:
-        match request:
-            case Close():
-                self._answer(Answer(request.request_id), msgspec.json.encode(life.diagnose() or Dossier()))
-            case Open() if lost is not None:
-                self._fail(request.request_id, lost)
-            case _:
-                self._fail(request.request_id, _not_connected())
+    def _lose(self, fault: FaultRecord) -> None:
+        """The server is gone: everybody is told at once, however long its burial takes."""
+        was_open, self._server = self._server is not None, None
+        self._fail_all(fault)
+        if was_open:
+            self._link_end().post(Lost(fault))
+
+    def _fail_all(self, fault: FaultRecord) -> None:
+        """End everything that is asked of the server; only a `Close` still gets its answer."""
+        for scope in self._scopes.values():
+            scope.cancel()
+        at_call = replace(fault, kind=FaultKind.TOOL_ERROR)
+        for request in list(self._requests.values()):
+            if not isinstance(request, Close):
+                self._fail(request.request_id, fault if isinstance(request, Open) else at_call)
 
     def _close(self, request: Close) -> None:
         self._requests[request.request_id] = request
@@ -204,19 +214,20 @@ class Worker:
     async def _list(self, request: List) -> None:
         scope = self._scopes[request.request_id] = anyio.CancelScope()
         with scope:
-            if self._server is None:
-                self._fail(request.request_id, _not_connected())
+            if (server := self._server) is None:
+                self._fail(request.request_id, NOT_CONNECTED)
                 return
             assert self._life is not None
             self._life.newsroom.listing()
             try:
-                tools = await self._server.list_tools()
-                self._answer(Answer(request.request_id, self._server.card.era if self._server else ""), tools)
+                tools = await server.list_tools()
+                self._answer(Answer(request.request_id, server.card.era), tools)
             except ListingError as error:
-                self._fail(request.request_id, FaultRecord(FaultKind.PROTOCOL, str(error), error.code))
+                record = FaultRecord(FaultKind.PROTOCOL, str(error), error.code, Delivery.ANSWERED)
+                self._fail(request.request_id, record)
             except MCPError as error:
-                text = refusal(error.error.code, error.error.message).message
-                self._fail(request.request_id, FaultRecord(FaultKind.PROTOCOL, text, "reply_error"))
+                record = replace(judge(error), kind=FaultKind.PROTOCOL)
+                self._fail(request.request_id, record)
             finally:
                 del self._scopes[request.request_id]
 
@@ -240,10 +251,6 @@ class Worker:
     def _link_end(self) -> LinkEnd:
         assert self._end is not None
         return self._end
-
-
-def _not_connected() -> FaultRecord:
-    return FaultRecord(FaultKind.NOT_CONNECTED, "the server is not ready", "not_connected", Delivery.NOT_SENT)
 
 
 def _timeout(code: str, message: str, dossier: Dossier | None = None) -> FaultRecord:

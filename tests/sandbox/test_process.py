@@ -1,0 +1,312 @@
+"""Starting a server's process and ending it, politely, firmly and for certain."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+from support.leftovers import eventually_async, is_running
+
+from quarterdeck_sandbox import process as process_module
+from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.process import ConfinedProcess, start
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0
+
+GRACE_S = 0.05
+"""Each step of a stop that has to be waited out."""
+
+POLITE = "echo ready; read line; exit 7"
+DEAF = "echo ready; exec tail -f /dev/null"
+STUBBORN = "trap '' TERM; echo ready; while :; do /bin/sleep 1000; done"
+
+
+@pytest.fixture(autouse=True)
+def swept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What sweeping away all descendants would have hit: the test runner's, so here it is only noted."""
+    graces: list[float] = []
+
+    async def note(grace_s: float) -> None:
+        graces.append(grace_s)
+
+    monkeypatch.setattr(process_module, "kill_descendants", note)
+    return graces
+
+
+def shell(script: str, *args: str) -> LaunchPlan:
+    """A server that is a shell script."""
+    return LaunchPlan("/bin/sh", ("sh", "-c", script, *args), {"PATH": "/usr/bin:/bin"}, "/")
+
+
+@asynccontextmanager
+async def running(script: str) -> AsyncIterator[ConfinedProcess]:
+    """A started script; it is gone at the end."""
+    with anyio.fail_after(PATIENCE_S):
+        process = await start(shell(script))
+        try:
+            yield process
+        finally:
+            await process.stop(GRACE_S)
+            process.close_fds()
+    assert not is_running(process.pid)
+
+
+async def line(process: ConfinedProcess) -> bytes:
+    """The next words on its stdout."""
+    await anyio.wait_readable(process.stdout_fd)
+    return os.read(process.stdout_fd, 1000)
+
+
+async def test_a_started_process_has_its_pipes_environment_and_place(tmp_path: Path) -> None:
+    """A server would not hear us, or run somewhere else."""
+    plan = LaunchPlan(
+        "/bin/sh", ("own", "-c", 'read a; echo "$0 $a $X $PWD"; echo oops >&2'), {"X": "1"}, str(tmp_path)
+    )
+    with anyio.fail_after(PATIENCE_S):
+        process = await start(plan)
+        os.write(process.stdin_fd, b"hello\n")
+        assert await line(process) == f"own hello 1 {tmp_path}\n".encode()
+        assert await process.wait() == 0
+        assert os.read(process.stderr_fd, 1000) == b"oops\n"
+        await process.stop(GRACE_S)
+        process.close_fds()
+
+
+async def test_a_server_holds_no_descriptor_but_its_three_pipes() -> None:
+    """A server could read what we have open, or keep our sockets alive."""
+    async with running("ls /proc/self/fd; read line") as process:
+        fds = (await line(process)).split()
+    # The fourth is the directory that `ls` itself reads.
+    assert len(fds) <= 4
+
+
+async def test_a_server_leads_a_session_of_its_own() -> None:
+    """A key typed in our terminal would interrupt every server."""
+    async with running(POLITE) as process:
+        await line(process)
+        assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
+
+
+async def test_the_end_of_a_process_is_told_with_its_usage() -> None:
+    """A dossier would be empty."""
+    async with running("exit 3") as process:
+        assert process.returncode is None
+        assert await process.wait() == 3
+        assert process.returncode == 3
+        assert (process.peak_rss_bytes or 0) > 100_000
+        assert process.cpu_s is not None
+        uptime = process.uptime_s
+        assert uptime > 0
+        assert process.uptime_s == uptime
+
+
+async def test_a_death_by_signal_is_told_as_one() -> None:
+    """A crash would look like an ordinary exit."""
+    async with running("kill -SEGV $$") as process:
+        assert await process.wait() == -signal.SIGSEGV
+
+
+async def test_two_may_wait_for_the_same_end() -> None:
+    """The second would wait for ever, or be told another status."""
+    async with running(POLITE) as process, anyio.create_task_group() as tasks:
+        ends: list[int] = []
+
+        async def wait() -> None:
+            ends.append(await process.wait())
+
+        tasks.start_soon(wait)
+        tasks.start_soon(wait)
+        await line(process)
+        process.close_stdin()
+        await eventually_async(lambda: len(ends) == 2)
+        assert ends == [7, 7]
+
+
+async def test_a_wait_that_is_given_up_leaves_the_process_alone() -> None:
+    """A deadline that passes would end the server, or leak a descriptor each time."""
+    async with running(POLITE) as process:
+        await line(process)
+        before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+        for _ in range(3):
+            with anyio.move_on_after(0):
+                await process.wait()
+        assert is_running(process.pid)
+        if sys.platform == "linux":
+            assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_without_descriptors_for_processes_the_end_is_noticed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On other systems a death would stay unseen."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    async with running(POLITE) as process:
+        await line(process)
+        process.close_stdin()
+        assert await process.wait() == 7
+
+
+# Stopping
+
+
+async def test_a_polite_server_is_only_asked(swept: list[float]) -> None:
+    """Every server would be killed in the middle of its clean end."""
+    async with running("echo ready; read line; echo bye >&2; exit 7") as process:
+        await line(process)
+        await process.stop(PATIENCE_S)
+        assert process.returncode == 7
+        assert os.read(process.stderr_fd, 100) == b"bye\n"
+        assert process.stdin_fd == -1
+        assert swept == [PATIENCE_S]
+
+
+async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end() -> None:
+    """A server that does not watch its stdin would stay."""
+    async with running(DEAF) as process:
+        await line(process)
+        await process.stop(GRACE_S)
+        assert process.returncode == -signal.SIGTERM
+
+
+async def test_a_server_that_ignores_that_too_is_killed_with_its_children() -> None:
+    """A stubborn server would hold the whole shutdown, its children would stay."""
+    async with running(STUBBORN) as process:
+        await line(process)
+        await eventually_async(lambda: psutil.Process(process.pid).children())
+        children = psutil.Process(process.pid).children()
+        await process.stop(GRACE_S)
+        assert process.returncode == -signal.SIGKILL
+        await eventually_async(lambda: not any(is_running(child.pid) for child in children))
+
+
+async def test_the_children_of_a_server_that_went_politely_are_killed() -> None:
+    """A server's helper would outlive it."""
+    async with running("/bin/sleep 1000 & echo $!; read line; exit 0") as process:
+        child = int(await line(process))
+        await process.stop(PATIENCE_S)
+        assert process.returncode == 0
+        await eventually_async(lambda: not is_running(child))
+
+
+async def test_a_stop_cannot_be_interrupted() -> None:
+    """A caller that gives up would leave the server running."""
+    async with running(DEAF) as process:
+        await line(process)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await process.stop(GRACE_S)
+        assert process.returncode == -signal.SIGTERM
+
+
+async def test_stopping_twice_and_releasing_twice_is_harmless() -> None:
+    """Whoever closes second would signal, or close, what is somebody else's by then."""
+    async with running(POLITE) as process:
+        await line(process)
+        await process.stop(PATIENCE_S)
+        await process.stop(PATIENCE_S)
+        process.close_fds()
+        process.close_fds()
+        assert (process.stdin_fd, process.stdout_fd, process.stderr_fd) == (-1, -1, -1)
+
+
+# What cannot be started
+
+
+def script(path: Path, text: str, mode: int = 0o755) -> str:
+    """An executable text."""
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def holdings() -> tuple[int, set[int]]:
+    """Our open descriptors, our children."""
+    ourselves = psutil.Process()
+    return ourselves.num_fds(), {child.pid for child in ourselves.children()}
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda path: script(path, "#!/no/such/interpreter\n"), "command_not_found"),
+        (lambda path: script(path, "not a program\n"), "not_executable"),
+        (str, "command_not_found"),
+        (lambda path: str(path.parent), "not_executable"),
+    ],
+    ids=["interpreter", "no program", "gone", "directory"],
+)
+async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
+    make: Any, code: str, tmp_path: Path
+) -> None:
+    """A user would be told that the server exited at once, without a reason."""
+    program = make(tmp_path / "program")
+    before = holdings()
+    with anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
+        await start(LaunchPlan(program, (program,), {}, "/"))
+    assert caught.value.code == code
+    assert program in str(caught.value)
+    assert holdings() == before
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        LaunchPlan("/bin/sh", ("sh", "nul\0"), {}, "/"),
+        LaunchPlan("/bin/sh", ("sh",), {"A=B": "1"}, "/"),
+        LaunchPlan("/bin/sh", ("sh",), {"A": "nul\0"}, "/"),
+        LaunchPlan("/bin/sh", ("sh", "x" * 3_000_000), {}, "/"),
+        LaunchPlan("/bin/sh", ("sh",), {}, "/no/such/place"),
+    ],
+    ids=["nul in argument", "bad name", "nul in value", "too large", "place is gone"],
+)
+async def test_what_no_system_can_start_is_an_error_in_words(plan: LaunchPlan) -> None:
+    """A configuration's oddity would be a traceback."""
+    before = holdings()
+    with pytest.raises(LaunchError, match="/bin/sh") as caught:
+        await start(plan)
+    assert caught.value.code == "spawn_failed"
+    assert holdings() == before
+
+
+async def test_giving_up_a_start_leaves_nothing() -> None:
+    """A connection that is cancelled early would leave its server."""
+    before = holdings()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await start(shell(DEAF))
+    assert scope.cancelled_caught
+    assert holdings() == before
+
+
+# Whole trees
+
+
+def scene(name: str) -> dict[str, Any]:
+    """The outcome of a scene of `lab.py`."""
+    lab = Path(__file__).with_name("lab.py")
+    done = subprocess.run([sys.executable, str(lab), name], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("stop_a_server_with_a_daemon", {"returncode": 0, "alive": []}),
+        ("stop_a_server_that_left_its_daemon", {"returncode": 3, "before": 1, "alive": []}),
+        ("spare_one", {"kept": True, "alive": [], "left": []}),
+    ],
+)
+def test_daemons_that_left_their_group_are_found_and_ended(name: str, outcome: dict[str, Any]) -> None:
+    """A hostile server could leave a process that nobody knows of."""
+    assert scene(name) == outcome

@@ -1,0 +1,49 @@
+"""Entering a module of ours in an interpreter that trusts nothing around it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+BOOT = Path(__file__).resolve().parents[2] / "worker" / "quarterdeck_worker" / "boot.py"
+
+MODULE = """
+import json, sys
+print(json.dumps({"argv": sys.argv, "path": sys.path, "name": __name__, "isolated": sys.flags.isolated}))
+"""
+
+
+def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tmp_path: Path) -> None:
+    """A file in the user's directory could take the place of a module of ours."""
+    ours, evil = tmp_path / "ours", tmp_path / "evil"
+    for folder in (ours, evil):
+        folder.mkdir()
+    (ours / "entered.py").write_text(MODULE)
+    (evil / "json.py").write_text("raise SystemExit('a foreign module was imported')")
+    folders = os.pathsep.join((str(ours), str(tmp_path / "more")))
+    done = subprocess.run(
+        [sys.executable, "-I", str(BOOT), folders, "entered", "7", "x y"],
+        capture_output=True,
+        check=True,
+        cwd=evil,
+        env={"PYTHONPATH": str(evil)},
+    )
+    seen = json.loads(done.stdout)
+    assert seen["argv"][1:] == ["7", "x y"]
+    assert seen["argv"][0].endswith("entered.py")
+    assert seen["name"] == "__main__"
+    assert seen["isolated"] == 1
+    assert seen["path"][-2:] == [str(ours), str(tmp_path / "more")]
+    assert not {"", ".", str(evil)} & set(seen["path"])
+
+
+def test_a_folder_that_is_known_already_is_not_named_twice(tmp_path: Path) -> None:
+    """Every import would search the same place again and again."""
+    (tmp_path / "entered.py").write_text(MODULE)
+    folders = os.pathsep.join([str(tmp_path)] * 3 + [str(Path(json.__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-I", str(BOOT), folders, "entered"], capture_output=True, check=True, cwd=tmp_path
+    )
+    path = json.loads(done.stdout)["path"]
+    assert path.count(str(Path(json.__file__).parents[1])) == 1

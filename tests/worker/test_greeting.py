@@ -1,0 +1,148 @@
+"""Finding a common era: with servers of each, with silent ones, and with ones that share none."""
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.shared.exceptions import MCPError
+from support.scripted import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, scripted_session
+
+from quarterdeck_protocol.frames import ServerCard
+from quarterdeck_worker import greeting
+from quarterdeck_worker.greeting import MAX_TEXT_CHARS, greet, is_modern, request_envelope
+
+pytestmark = pytest.mark.anyio
+
+LEGACY_CARD = ServerCard(LEGACY, None, "scripted", "1", "be kind", announces_tools=True)
+MODERN_CARD = ServerCard(MODERN, None, "scripted", "2")
+
+
+def unsupported(*versions: str) -> JsonObject:
+    """What a server says to a revision that it does not speak."""
+    return {"error": {"code": -32022, "message": "no", "data": {"supported": list(versions), "requested": "x"}}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "card", "methods"),
+    [
+        ({"server/discover": DISCOVERED}, MODERN_CARD, ["server/discover"]),
+        ({"initialize": INITIALIZED}, LEGACY_CARD, ["server/discover", "initialize", "notifications/initialized"]),
+        (
+            {"server/discover": unsupported(LEGACY), "initialize": INITIALIZED},
+            LEGACY_CARD,
+            ["server/discover", "initialize", "notifications/initialized"],
+        ),
+        (
+            {"server/discover": {"result": {"nonsense": 1}}, "initialize": INITIALIZED},
+            LEGACY_CARD,
+            ["server/discover", "initialize", "notifications/initialized"],
+        ),
+        (
+            {"server/discover": {"error": {"code": -32022, "message": "no", "data": 7}}, "initialize": INITIALIZED},
+            LEGACY_CARD,
+            ["server/discover", "initialize", "notifications/initialized"],
+        ),
+    ],
+    ids=["modern", "legacy", "names an older one", "nonsense", "refuses without a list"],
+)
+async def test_an_unknown_server_is_greeted_in_its_own_era(
+    answers: dict[str, Answer], card: ServerCard, methods: list[str]
+) -> None:
+    """Half of all servers would not connect."""
+    async with scripted_session(answers) as (session, server):
+        assert await greet(session, "") == card
+        await server.until(methods[-1])
+        assert server.methods == methods
+
+
+@pytest.mark.parametrize(("era", "methods"), [(LEGACY, ["initialize"]), (MODERN, ["server/discover"])])
+async def test_a_known_server_is_not_probed(era: str, methods: list[str]) -> None:
+    """Every restart would pay for the probe again."""
+    async with scripted_session({"server/discover": DISCOVERED, "initialize": INITIALIZED}) as (session, server):
+        card = await greet(session, era)
+        assert card.era == era
+        assert server.methods[:1] == methods
+
+
+async def test_a_server_that_never_answers_the_probe_is_greeted_the_old_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old servers that ignore what they do not know would never connect."""
+    monkeypatch.setattr(greeting, "PROBE_S", 0.0)
+    async with scripted_session({"server/discover": None, "initialize": INITIALIZED}) as (session, _):
+        assert await greet(session, "") == LEGACY_CARD
+
+
+async def test_a_modern_server_that_was_too_slow_for_the_probe_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A modern server on a busy machine would be called broken."""
+    monkeypatch.setattr(greeting, "PROBE_S", 0.0)
+    async with scripted_session({"initialize": unsupported(MODERN)}) as (session, server):
+        server.answers["server/discover"] = lambda _: DISCOVERED if "initialize" in server.methods else None
+        assert await greet(session, "") == MODERN_CARD
+
+
+async def test_a_server_remembered_as_legacy_that_was_upgraded_is_found_again() -> None:
+    """A server's upgrade would need our restart."""
+    async with scripted_session({"initialize": unsupported(MODERN), "server/discover": DISCOVERED}) as (session, _):
+        assert await greet(session, LEGACY) == MODERN_CARD
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"server/discover": unsupported("2099-01-01")},
+        {},
+        {"initialize": {"error": {"code": -32000, "message": "not today"}}},
+    ],
+    ids=["a later era", "neither", "refuses the handshake"],
+)
+async def test_a_server_that_refuses_both_ways_is_an_error(answers: dict[str, Answer]) -> None:
+    """A server that we cannot speak to would look ready."""
+    async with scripted_session(answers) as (session, _):
+        with pytest.raises(MCPError):
+            await greet(session, "")
+
+
+async def test_a_server_with_an_unheard_of_old_revision_is_an_error() -> None:
+    """We would speak a revision that we do not know."""
+    answer = {"result": {**INITIALIZED["result"], "protocolVersion": "1999-01-01"}}
+    async with scripted_session({"initialize": answer}) as (session, _):
+        with pytest.raises(RuntimeError, match="1999"):
+            await greet(session, "")
+
+
+async def test_giving_up_during_the_probe_is_no_answer() -> None:
+    """A closed endpoint would greet on."""
+    async with scripted_session({"server/discover": None, "initialize": INITIALIZED}) as (session, server):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(greet, session, "")
+                await server.until("server/discover")
+                scope.cancel()
+        assert "initialize" not in server.methods
+
+
+async def test_what_a_server_says_of_itself_is_cut() -> None:
+    """A megabyte of instructions would travel in every list of servers."""
+    said = {
+        **INITIALIZED["result"],
+        "serverInfo": {"name": "n" * 1_000, "version": "v" * 1_000},
+        "instructions": "i" * (MAX_TEXT_CHARS + 1),
+        "capabilities": {},
+    }
+    async with scripted_session({"initialize": {"result": said}}) as (session, _):
+        card = await greet(session, LEGACY)
+        assert (len(card.name), len(card.version), len(card.instructions)) == (200, 200, MAX_TEXT_CHARS)
+        assert not card.announces_tools
+
+
+async def test_the_envelope_is_the_eras() -> None:
+    """Modern servers would refuse calls, older ones would see keys that they do not know."""
+    client = types.Implementation(name="us", version="1")
+    assert request_envelope(LEGACY, client) == {}
+    assert request_envelope("", client) == {}
+    assert request_envelope(MODERN, client) == {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "us", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/logLevel": "info",
+    }
+    assert is_modern(MODERN)
+    assert not is_modern(LEGACY)

@@ -95,10 +95,18 @@ class Settings:
             for value in (config.env if isinstance(config, StdioServerConfig) else config.headers).values()
         )
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every server, the ones that cannot be started last."""
+        return (*(config.id for config in self.servers), *(row.id for row in self.broken))
+
     def only(self, server: str) -> Self:
-        """The same with this server alone; unchanged when there is none of this id."""
-        servers = tuple(config for config in self.servers if config.id == server)
-        return replace(self, servers=servers) if servers else self
+        """The same with one server alone."""
+        return replace(
+            self,
+            servers=tuple(config for config in self.servers if config.id == server),
+            broken=tuple(row for row in self.broken if row.id == server),
+        )
 
 
 class Quarterdeck:

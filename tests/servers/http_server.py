@@ -20,6 +20,7 @@ import uvicorn
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
+from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
@@ -129,6 +130,13 @@ class TokenCheck:
             await self.app(scope, receive, send)
 
 
+async def legacy_only(context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Know nothing of the modern era, as most servers in the field."""
+    if context.method == "server/discover":
+        raise MCPError(types.METHOD_NOT_FOUND, "Method not found")
+    return await call_next(context)
+
+
 def application(server: Server[Any], transport: str) -> ASGIApp:
     """The server's ASGI application for a transport."""
     if transport == "streamable":
@@ -145,11 +153,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--require-token", metavar="T", help="answer 401 to requests without this bearer token")
     parser.add_argument("--die-on-call", action="store_true", help="exit at the first tools/call")
+    parser.add_argument("--legacy", action="store_true", help="speak the legacy era alone")
     options = parser.parse_args()
     on_call = die if options.die_on_call else call_tool
-    app = application(
-        Server("http", version="1.0.0", on_list_tools=list_tools, on_call_tool=on_call), options.transport
-    )
+    server = Server("http", version="1.0.0", on_list_tools=list_tools, on_call_tool=on_call)
+    if options.legacy:
+        server.middleware.append(legacy_only)
+    app = application(server, options.transport)
     if options.require_token:
         app = TokenCheck(app, options.require_token)
     # Listening before it is announced: a client that connects at once waits instead of being refused.

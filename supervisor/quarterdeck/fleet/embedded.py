@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 import anyio
 from mcp.client.session import ClientSession
@@ -21,6 +22,9 @@ from quarterdeck_protocol.link import Link, Side
 from quarterdeck_worker.driver import LinkDriver
 from quarterdeck_worker.session import Life, ServerFault, adopt_session
 from quarterdeck_worker.worker import Worker
+
+EXIT_S: Final = 10.0
+"""How long somebody else's session may take to close; the SDK's own takes up to seven seconds over stdio."""
 
 SessionFactory = Callable[[], AbstractAsyncContextManager[ClientSession]]
 """Yields an initialised or adopted session; entered once."""
@@ -57,6 +61,7 @@ class EmbeddedSeat:
                 raise ValueError(f"{name} means nothing to a session made in this process: leave it out")
         self._config = config
         self._factory = session_factory
+        self._handle: WorkerHandle | None = None
         self._owner: asyncio.Task[None] | None = None
 
     async def take(self, listener: Listener) -> WorkerHandle:
@@ -64,7 +69,7 @@ class EmbeddedSeat:
         loop = asyncio.get_running_loop()
         to_worker, to_supervisor = MemoryWay(), MemoryWay()
         token = secrets.token_bytes(32)
-        handle = WorkerHandle(self._config.id, listener)
+        handle = self._handle = WorkerHandle(self._config.id, listener)
         ours = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=loop.time())
         driver = LinkDriver(ours, to_worker, handle.on_event)
         to_supervisor.receive = driver.receive
@@ -88,9 +93,10 @@ class EmbeddedSeat:
 
     async def leave(self) -> None:
         """See `Seat`."""
-        if self._owner is not None:
+        if self._owner is not None and self._handle is not None:
             self._owner.cancel()
-            await asyncio.wait([self._owner])
+            await asyncio.wait([self._owner], timeout=EXIT_S)
+            self._handle.driver.close()
 
     async def _work(self, token: bytes, to_worker: MemoryWay, to_supervisor: MemoryWay) -> None:
         loop = asyncio.get_running_loop()

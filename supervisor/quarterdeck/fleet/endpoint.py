@@ -14,7 +14,7 @@ import msgspec
 
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.seats import Seat, WorkerSeat
-from quarterdeck.fleet.short_call import EndpointCall
+from quarterdeck.fleet.short_call import EndpointCall, RefusedCall
 from quarterdeck.fleet.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
@@ -33,6 +33,9 @@ CLOSE_S = 3 * CLOSE_GRACE_S + 1.0
 
 REFRESH_S = 1.0
 """Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
+
+SHORTEST_S = 0.001
+"""The deadline of a call whose caller has no time left; the link takes none that has passed."""
 
 DECODE_IN_THREAD_BYTES = 256 * 1024
 """Larger results are decoded beside the loop."""
@@ -210,22 +213,14 @@ class ServerEndpointImpl:
         handle = self._handle
         if self._phase is not EndpointPhase.READY or handle is None or not self._config.tools.admits(tool):
             return None
-        limit = self._config.call_timeout_s
-        frame = Call(
-            handle.next_id(),
-            limit if timeout_s is None or timeout_s > limit else timeout_s,
-            tool,
-            on_progress is not None,
-            meta,
-        )
+        frame = Call(handle.next_id(), self._limit(timeout_s), tool, on_progress is not None, meta)
 
         def on_reply(reply: Reply, body: bytes) -> None:
             deliver(self._settle(handle, reply, body))
 
         refusal = handle.ask(frame, arguments, on_reply, on_progress)
         if refusal is not None:
-            fault = _refused(refusal)
-            asyncio.get_running_loop().call_soon(deliver, fault)
+            return RefusedCall(asyncio.get_running_loop().call_soon(deliver, _refused(refusal)))
         return EndpointCall(handle, frame.request_id)
 
     async def call(
@@ -280,6 +275,11 @@ class ServerEndpointImpl:
                 delivery=Delivery.NOT_SENT,
             ) from error
         return await self.call(name, arguments)
+
+    def _limit(self, wish_s: float | None) -> float:
+        """The shorter of the caller's wish and ours; a wish that is past ends at once, after all has gone its way."""
+        limit = self._config.call_timeout_s
+        return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
 
     def _settle(self, handle: WorkerHandle, reply: Reply, body: bytes) -> Settled:
         if isinstance(reply, Failed):
@@ -340,7 +340,11 @@ class ServerEndpointImpl:
                 self._tell()
             case EndpointPhase.CONNECTING:
                 self._step(Step.CLOSE)
+                # Here and not in the task: cancelled before its first step, it never runs.
+                assert self._outcome is not None
+                self._outcome.set_result(self._not_connected())
                 self._tasks["connect"].cancel()
+                self._tell()
             case EndpointPhase.READY:
                 self._step(Step.CLOSE)
                 self._tell()
@@ -458,6 +462,13 @@ def _refused(refusal: Refusal) -> ProtocolFault:
     if refusal is Refusal.BUSY:
         return ProtocolFault(
             FaultKind.TOOL_ERROR, "too many calls wait already", code="busy", delivery=Delivery.NOT_SENT
+        )
+    if refusal is Refusal.UNSENDABLE:
+        return ProtocolFault(
+            FaultKind.TOOL_ERROR,
+            "no message can carry this call: it is too large, or some of its text is no Unicode",
+            code="bad_arguments",
+            delivery=Delivery.NOT_SENT,
         )
     return ProtocolFault(
         FaultKind.NOT_CONNECTED, "the worker is gone", code="not_connected", delivery=Delivery.NOT_SENT

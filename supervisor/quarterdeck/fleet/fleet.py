@@ -34,7 +34,7 @@ from quarterdeck.fleet.events import (
 )
 from quarterdeck.fleet.member import Member
 from quarterdeck.fleet.runtime import Runtime
-from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
@@ -45,12 +45,14 @@ _log = logging.getLogger("quarterdeck.fleet")
 class ServerFleetImpl:
     """The one implementation of `ServerFleet`."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_endpoint: Callable[[ServerConfig], ServerEndpointImpl] = create_server_endpoint) -> None:
+        self._make_endpoint = make_endpoint
         self._core = FleetCore(random.random)
         self._config: BridgeConfig | None = None
         self._runtime: Runtime | None = None
         self._endpoints: dict[str, ServerEndpointImpl] = {}
         self._settled = asyncio.Event()
+        self._starting = asyncio.Lock()
         self._starts = 0
         self._events: deque[Event] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,14 +68,20 @@ class ServerFleetImpl:
 
     async def begin_start(self, config: BridgeConfig) -> None:
         """`start`, without waiting for the servers."""
+        async with self._starting:
+            await self._begin(config)
+
+    async def _begin(self, config: BridgeConfig) -> None:
         self._config = config
+        if self._core.is_torn_down:
+            # Nothing of the old fleet may report to the new one, which counts its generations anew.
+            await self.tear_down()
+            self._core = FleetCore(random.random)
+            self._starts = 0
         if self._runtime is None:
             self._runtime = await Runtime.acquire()
             if config.servers:
                 self._runtime.warm_up()
-        if self._core.is_torn_down:
-            self._core = FleetCore(random.random)
-            self._starts = 0
         # Whoever still waits for the start before is told that it is over; its own `Settled` means nothing any more.
         self._settled.set()
         self._settled = asyncio.Event()
@@ -169,7 +177,7 @@ class ServerFleetImpl:
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
             case Mint(server, generation, config):
-                endpoint = self._endpoints[server] = create_server_endpoint(config)
+                endpoint = self._endpoints[server] = self._make_endpoint(config)
                 self._start(self._live(endpoint, generation))
             case Close(server, generation):
                 self._start(self._close(self._endpoints[server], generation))
@@ -212,6 +220,7 @@ class ServerFleetImpl:
                 self._handle(ToolsChanged(server, generation))
 
         endpoint.watch(on_change)
+        on_change()
 
     async def _close(self, endpoint: ServerEndpointImpl, generation: int) -> None:
         await endpoint.close()

@@ -80,6 +80,7 @@ class ZygotePlacement:
             await self._loop.sock_sendall(self._control, msgspec.json.encode(order) + b"\n")
             return await birth
         except OSError:
+            birth.cancel()
             self._lose()
             raise
         finally:

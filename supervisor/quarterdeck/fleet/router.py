@@ -64,7 +64,12 @@ class Router:
         self._socket.handshake_ivl = HANDSHAKE_MS
         # The links' credit bounds what is under way; a high-water mark would drop or block in the middle of it.
         self._socket.sndhwm = self._socket.rcvhwm = 0
-        self._socket.bind(self.address)
+        try:
+            self._socket.bind(self.address)
+        except zmq.ZMQError:
+            self._socket.close()
+            self._context.term()
+            raise
         self._expected: dict[bytes, PeerWay] = {}
         self._bound: dict[bytes, PeerWay] = {}
         self._pump = Pump(self._socket, self._on_message)
@@ -103,7 +108,8 @@ class Router:
             way = self._admit(routing_id, parts[1:])
             if way is None:
                 self.strangers += 1
-                _log.warning("a peer without a valid token wrote to the link's socket; it was not answered")
+                if self.strangers == 1:  # one that floods shall not flood the log too
+                    _log.warning("a peer without a valid token wrote to the link's socket; it was not answered")
                 return
         message = parts[1:]
         way.delivered_bytes += sum(map(len, message))

@@ -49,6 +49,7 @@ class Runtime:
         self._placement: Placement | None = None
         self._workers: dict[int, tuple[WorkerHandle, PeerWay]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._guard: asyncio.Task[None] | None = None
         self.eras: dict[str, str] = {}
 
     @classmethod
@@ -65,8 +66,7 @@ class Runtime:
         async with _locks.setdefault(loop, asyncio.Lock()):
             runtime = _runtimes.get(loop)
             if runtime is None:
-                directory = await asyncio.to_thread(_make_directory, digest or configuration_digest(()))
-                runtime = _runtimes[loop] = cls(directory)
+                runtime = _runtimes[loop] = cls(await _make_directory(digest or configuration_digest(())))
             runtime._users += 1
             return runtime
 
@@ -80,8 +80,8 @@ class Runtime:
             del _runtimes[loop]
             if self._placement is not None:
                 await self._placement.close()
-            for task in self._tasks:
-                task.cancel()
+            if self._guard is not None:
+                self._guard.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._router.close()
             await asyncio.to_thread(self.directory.close)
@@ -144,8 +144,8 @@ class Runtime:
                 self._placement = FreshPlacement()
             else:
                 self._placement = ZygotePlacement(self._zygote_lost)
-        if not self._tasks:
-            self._start(self._stand_guard())
+        if self._guard is None:
+            self._guard = self._start(self._stand_guard())
         return self._placement
 
     def _zygote_lost(self) -> None:
@@ -173,15 +173,25 @@ class Runtime:
             for generation in guard.look(ourselves.memory_info().rss, samples, time.monotonic()):
                 self._workers[generation][0].violated("it floods the socket with a message that does not end")
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
-def _make_directory(digest: str) -> RuntimeDirectory:
-    sweep_stale()
-    return RuntimeDirectory.create(digest)
+async def _make_directory(digest: str) -> RuntimeDirectory:
+    def make() -> RuntimeDirectory:
+        sweep_stale()
+        return RuntimeDirectory.create(digest)
+
+    making = asyncio.ensure_future(asyncio.to_thread(make))
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        # A thread cannot be called off: what it makes for nobody is removed.
+        making.add_done_callback(lambda made: made.result().close())
+        raise
 
 
 def _killer(pid: int) -> Callable[[], None]:

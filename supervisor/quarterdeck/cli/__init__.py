@@ -1,0 +1,19 @@
+"""The command line: `quarterdeck serve`, `tools`, `call`, `ps`, `logs`, `restart`, `token`, `demo`.
+
+Importing this loads nothing: each command pays for what it uses.
+"""
+
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """The program."""
+    if sys.platform == "win32":
+        sys.stderr.write(
+            "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
+        )
+        sys.exit(2)
+    from .program import run
+
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""`quarterdeck demo`: the main job on real processes, told as it happens."""
+
+import textwrap
+from typing import TYPE_CHECKING, Final, assert_never
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import Cell, console, print_json, print_line, print_table
+from quarterdeck.cli.running import run
+from quarterdeck.cli.servers import describe_dossier
+from quarterdeck.cli.text import printable
+
+if TYPE_CHECKING:
+    from quarterdeck.demo.events import Told
+
+INDENT: Final = "    "
+
+WIDEST: Final = 110
+"""Columns that a sentence may fill and still be read with ease."""
+
+INTRODUCTION: Final = (
+    "Quarterdeck runs MCP servers that you do not trust, each behind its own worker process, and\n"
+    "publishes their tools as one MCP server.  Here are three: one behaves, one hangs, one crashes."
+)
+
+
+def demo(json: options.Json = False) -> None:
+    """Mount a server that behaves, one that hangs and one that crashes; kill one; see what becomes of the others."""
+    if not json:
+        print_line(INTRODUCTION)
+    from quarterdeck.demo.stage import StageError
+    from quarterdeck.demo.story import tell_story
+
+    try:
+        is_kept = run(lambda: tell_story(print_json if json else _Teller().tell))
+    except StageError as error:
+        raise CommandError(ExitCode.NO_ANSWER, str(error)) from None
+    if not is_kept:
+        raise typer.Exit(ExitCode.TOOL_ERROR)
+
+
+class _Teller:
+    """Tells the events to a person."""
+
+    def __init__(self) -> None:
+        self._scenes = 0
+
+    def tell(self, event: "Told") -> None:
+        from quarterdeck.demo.events import Death, End, Fact, Promise, Quote, Scene, Table
+
+        match event:
+            case Scene(title):
+                self._scenes += 1
+                print_line()
+                print_line(f"{self._scenes:2}  {title}", "bold")
+            case Fact(text):
+                print_line(INDENT + printable(text))
+            case Quote(text):
+                _quote(printable(text).splitlines())
+            case Death(server, dossier):
+                print_line(f"{INDENT}the dossier of {printable(server)}'s death:")
+                _quote(describe_dossier(dossier))
+            case Table(headers, rows):
+                print_table(headers, [[Cell(printable(text)) for text in row] for row in rows], indent=INDENT)
+            case Promise(text, True):
+                print_line(f"{INDENT}✓ {text}", "green")
+            case Promise(text, _):
+                print_line(f"{INDENT}✗ {text}", "bold red")
+            case End(kept, broken, took_s):
+                print_line()
+                verdict = f"{kept} of {kept + broken} promises were kept, in {took_s:.1f} s."
+                print_line(verdict, "bold green" if not broken else "bold red")
+            case _:
+                assert_never(event)
+
+
+def _quote(lines: list[str]) -> None:
+    width = max(40, min(console().width, WIDEST) - len(INDENT) - 2)
+    for line in lines:
+        for part in textwrap.wrap(line, width, break_long_words=False):
+            print_line(f"{INDENT}│ {part}", "dim")

@@ -1,0 +1,44 @@
+"""How a command ends: its exit codes, and the error that carries one."""
+
+from enum import IntEnum
+from typing import Final
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    OK = 0
+    TOOL_ERROR = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    NOT_READY = 4
+    FAULT = 5
+    NO_ANSWER = 6
+    INTERNAL = 70
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANINGS: Final = {
+    ExitCode.OK: "done; for serve: its client left, or SIGTERM came",
+    ExitCode.TOOL_ERROR: "the tool answered with isError; for demo: a promise was not kept",
+    ExitCode.USAGE: "the command line or the configuration is wrong",
+    ExitCode.NOT_FOUND: "there is no such server or tool",
+    ExitCode.NOT_READY: "the server is not ready, or could not be started",
+    ExitCode.FAULT: "the call ended without a result: refused, lost or out of time",
+    ExitCode.NO_ANSWER: "the running serve did not answer, or could not serve",
+    ExitCode.INTERNAL: "a bug of ours",
+    ExitCode.INTERRUPTED: "interrupted (SIGINT)",
+    ExitCode.TERMINATED: "terminated (SIGTERM), serve excepted",
+}
+"""The table of `--help` and of the documentation."""
+
+
+class CommandError(Exception):
+    """The command cannot go on: what happened, what to do about it, and the exit code."""
+
+    def __init__(self, code: ExitCode, message: str, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.remedy = remedy

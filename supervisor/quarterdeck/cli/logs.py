@@ -1,0 +1,126 @@
+"""`quarterdeck logs`: what a server wrote on its standard error.
+
+The file is read where it lies; no `serve` need run, and nothing is started.
+"""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.asking import Source, check_server, load, source
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.text import printable
+from quarterdeck.config.paths import configuration_digest, server_paths
+from quarterdeck.config.runtime_directory import find_serving
+
+POLL_S: Final = 0.2
+"""How often a followed file is looked at: a person does not notice, a laptop neither."""
+
+CHUNK_BYTES: Final = 64 * 1024
+
+MAX_LINE_BYTES: Final = 1024 * 1024
+"""A longer line is shown in pieces."""
+
+
+def logs(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    config: options.Config = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
+    json: options.Json = False,
+) -> None:
+    """Show what a server wrote on its standard error (kept between runs, size-capped)."""
+    path = _log_path(source(config), server)
+    if not path.exists() and not follow:
+        print_line(f"{printable(server)} has written nothing yet", stderr=True)
+        return
+    for line in read_lines(path, lines, follow=follow):
+        text = line.decode("utf-8", "replace")
+        if json:
+            print_json({"server": server, "line": text})
+        elif sys.stdout.isatty():
+            print_line(printable(text))
+        else:
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+
+
+def _log_path(whom: Source, server: str) -> Path:
+    """Where the log is, once it is sure that there is such a server."""
+    from quarterdeck.control.client import NoAnswerError, NobodyThereError, ask
+    from quarterdeck.control.protocol import LogFile, LogPath, Refused
+
+    digest = configuration_digest(whom.config)
+    directory = find_serving(digest)
+    if directory is not None:
+        try:
+            answer = ask(directory, LogPath(server))
+        except (NobodyThereError, NoAnswerError):
+            answer = None
+        # It may have another state directory than we have.
+        if isinstance(answer, LogFile):
+            return Path(answer.path)
+        if isinstance(answer, Refused):
+            raise CommandError(ExitCode.NOT_FOUND, answer.message)
+    check_server(load(whom), server)
+    return server_paths(digest, server).log
+
+
+def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[bytes]:
+    """The last `count` lines of a log, its older half included, then those that come, if wanted: then without end.
+
+    A file that is replaced while it is followed is read to its end first.
+    """
+    file = _open(path)
+    try:
+        with _open(path.with_name(path.name + ".1")) as older:
+            past = deque(chain(_lines(older), _lines(file)), maxlen=count)
+        yield from past
+        while follow:
+            yield from _lines(file)
+            if _is_replaced(path, file):
+                yield from _lines(file)
+                file.close()
+                file = _open(path)
+            else:
+                time.sleep(POLL_S)
+    finally:
+        file.close()
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The whole lines from here to the end; an unfinished one is left for the next time."""
+    while line := file.readline(MAX_LINE_BYTES):
+        if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
+            file.seek(-len(line), os.SEEK_CUR)
+            return
+        yield line.rstrip(b"\r\n")
+
+
+def _open(path: Path) -> BinaryIO:
+    """The file, or an empty one where there is none."""
+    try:
+        return path.open("rb", buffering=CHUNK_BYTES)
+    except FileNotFoundError:
+        return open(os.devnull, "rb")
+    except OSError as error:
+        raise CommandError(ExitCode.USAGE, f"{path}: {error.strerror or error}") from error
+
+
+def _is_replaced(path: Path, file: BinaryIO) -> bool:
+    """Whether there is another file at `path` than `file`."""
+    try:
+        now = path.stat()
+    except OSError:
+        return False
+    mine = os.fstat(file.fileno())
+    return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)

@@ -1,0 +1,93 @@
+"""The command line as typer sees it, and the one place where errors become a line and an exit code."""
+
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from quarterdeck.cli import demo, logs, serve, servers, token, tools
+from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
+from quarterdeck.cli.output import print_line
+from quarterdeck.cli.running import InterruptedBySignal
+from quarterdeck.cli.text import printable
+
+EPILOG: Final = "\n\n".join(["Exit codes:", *(f"{code:3d}  {meaning}" for code, meaning in MEANINGS.items())])
+
+
+def make_program() -> typer.Typer:
+    """The whole command line."""
+    program = typer.Typer(
+        name="quarterdeck",
+        help="Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    program.callback()(_root)
+    program.command("serve")(serve.serve)
+    program.command("tools")(tools.tools)
+    program.command("call")(tools.call)
+    program.command("ps")(servers.ps)
+    program.command("logs")(logs.logs)
+    program.command("restart")(servers.restart)
+    program.add_typer(token.group, name="token")
+    program.command("demo")(demo.demo)
+    return program
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code.  Whatever goes wrong is said in a line or two, on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        # A server's text may hold what the locale cannot say.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        make_program()(args=list(arguments), prog_name="quarterdeck")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.INTERNAL
+    except CommandError as error:
+        _complain(error.message, error.remedy)
+        return error.code
+    except InterruptedBySignal as end:
+        return ExitCode.INTERRUPTED if end.number == signal.SIGINT else ExitCode.TERMINATED
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        logging.getLogger("quarterdeck").debug("an unforeseen error", exc_info=True)
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        _complain(
+            f"an unforeseen error: {type(cause).__name__}: {cause}",
+            "this is a bug of ours: please report it, with what --log-level debug shows",
+        )
+        return ExitCode.INTERNAL
+    return ExitCode.OK
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from quarterdeck.identity import CLIENT_VERSION
+
+        typer.echo(f"quarterdeck {CLIENT_VERSION}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_version),
+    ] = False,
+) -> None:
+    """Nothing: the commands do the work."""
+
+
+def _complain(message: str, remedy: str | None) -> None:
+    print_line(f"quarterdeck: {printable(message)}", "red", stderr=True)
+    if remedy:
+        print_line(f"  {printable(remedy)}", stderr=True)

@@ -1,0 +1,159 @@
+"""`quarterdeck serve`: the servers of a configuration as one MCP server.
+
+Over stdio, stdout belongs to the protocol from the first byte on, and the end of stdin is the end of it all.
+"""
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.asking import load, open_deck, source
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.output import print_json
+from quarterdeck.cli.running import InterruptedBySignal, run
+from quarterdeck.cli.token import read_token, token_path
+
+if TYPE_CHECKING:
+    from quarterdeck.app import Settings
+    from quarterdeck.host.provider import ProviderHostImpl
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:8808"
+"""Where `--http` listens unless told otherwise; fixed, for clients are configured with it."""
+
+MAX_PORT: Final = 65_535
+
+_log = logging.getLogger("quarterdeck.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWish:
+    """How the HTTP face was asked for."""
+
+    bind: str
+    port: int
+    token: str | None
+    allow_remote: bool
+    hosts: tuple[str, ...]
+    announce: bool
+
+
+def serve(
+    config: options.Config = None,
+    http: Annotated[
+        bool,
+        typer.Option("--http", help=f"Serve streamable HTTP, at HOST:PORT or {DEFAULT_ADDRESS}, in place of stdio."),
+    ] = False,
+    address: Annotated[
+        str | None, typer.Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
+    ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="With --http: ask for no bearer token; on loopback only.")
+    ] = False,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."
+        ),
+    ] = None,
+    portable_schemas: Annotated[
+        bool, typer.Option("--portable-schemas", help="Publish plain input schemas in place of the servers' own.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
+    log_level: options.Level = LogLevel.INFO,
+    log_format: options.Format = LogFormat.AUTO,
+) -> None:
+    """Publish the tools of every server as one MCP server, on stdio or over HTTP."""
+    whom = source(config, log_level=log_level, log_format=log_format)
+    if not http and (address or no_token or allow_remote or allow_host or json):
+        raise CommandError(ExitCode.USAGE, "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http")
+    settings = load(whom)
+    wish = None
+    if http:
+        bind, port = parse_address(address or DEFAULT_ADDRESS)
+        token = None if no_token else read_token(token_path())
+        if token is not None:
+            set_up_logging(log_level, log_format, (*settings.secrets, token))
+        wish = HttpWish(bind, port, token, allow_remote, tuple(allow_host or ()), json)
+    elif sys.stdin.isatty():
+        _log.info("serving on stdin and stdout: an MCP client is meant to start this, not a person")
+    try:
+        run(lambda: _serve(settings, wish, portable_schemas=portable_schemas))
+    except InterruptedBySignal as end:
+        if end.number != signal.SIGTERM:
+            raise
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host and the port of `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`.
+
+    Raises:
+        CommandError: it is none of them.
+    """
+    default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
+    if text.startswith("["):
+        host, closed, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") or default_port
+        is_formed = bool(closed) and (not rest or rest.startswith(":"))
+    elif text.isdigit():
+        host, port, is_formed = default_host, text, True
+    else:
+        host, _, port = text.partition(":")
+        host, port, is_formed = host or default_host, port or default_port, ":" not in port
+    if not is_formed or not host or not (port.isascii() and port.isdigit()) or int(port) > MAX_PORT:
+        raise CommandError(ExitCode.USAGE, f"{text!r} is no HOST:PORT", f"for example {DEFAULT_ADDRESS}, or [::1]:8808")
+    return host, int(port)
+
+
+async def _serve(settings: "Settings", http: HttpWish | None, *, portable_schemas: bool) -> None:
+    from quarterdeck.cli.watching import changes_logged
+    from quarterdeck.control.server import open_control
+    from quarterdeck_protocol.faults import ProtocolFault
+
+    try:
+        async with open_deck(settings) as deck, open_control(deck):
+            _log.info("serving %d servers (pid %d)", len(deck.status()), os.getpid())
+            with changes_logged(deck):
+                # Beside the zygote, which imports the same: the first list of tools needs both.
+                face = "stdio" if http is None else "http"
+                await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}")
+                host = deck.create_host(portable_schemas=portable_schemas)
+                await (_serve_stdio(host) if http is None else _serve_http(host, http))
+    except ProtocolFault as fault:
+        code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
+        raise CommandError(code, fault.message, fault.remedy) from None
+
+
+async def _serve_stdio(host: "ProviderHostImpl") -> None:
+    from quarterdeck.host.stdio import serve_stdio
+
+    await serve_stdio(host)
+    _log.info("the client has left")
+
+
+async def _serve_http(host: "ProviderHostImpl", wish: HttpWish) -> None:
+    from quarterdeck.host.http import PATH, HttpOptions, serve_http
+
+    def tell(address: str, port: int) -> None:
+        url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
+        if wish.announce:
+            print_json({"url": url})
+        _log.info("listening on %s", url)
+        if wish.token is None:
+            _log.warning("no token is asked for: every process of this machine, of any user, can call every tool")
+
+    address = HttpOptions(
+        bind=wish.bind, port=wish.port, token=wish.token, allow_remote=wish.allow_remote, hosts=wish.hosts
+    )
+    await serve_http(host, address, started=tell)

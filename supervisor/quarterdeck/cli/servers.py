@@ -1,0 +1,124 @@
+"""`quarterdeck ps` and `quarterdeck restart`: how the servers are, and starting one anew."""
+
+import signal
+from typing import Annotated, Final
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.asking import ask, source
+from quarterdeck.cli.exits import ExitCode
+from quarterdeck.cli.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.text import duration, printable, size
+from quarterdeck.control.protocol import DossierView, FaultView, Ps, Restart, Restarted, ServerList, ServerView
+
+HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA")
+
+STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
+
+TAIL_LINES: Final = 5
+"""What is shown of a dead server's last words; `logs` shows the rest."""
+
+
+def ps(
+    config: options.Config = None,
+    own: options.Own = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.ERROR,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """Show every server: phase, tools, process, memory, uptime, restarts, and what is wrong with it."""
+    answer = ask(source(config, own=own, log_level=log_level, log_format=log_format), Ps())
+    assert isinstance(answer, ServerList)
+    if json:
+        print_json({"servers": answer.servers})
+    else:
+        print_servers(answer.servers)
+
+
+def restart(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    config: options.Config = None,
+    own: options.Own = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """Start one server anew, whatever its phase; its past crashes are forgotten."""
+    answer = ask(source(config, own=own, log_level=log_level, log_format=log_format), Restart(server), only=server)
+    assert isinstance(answer, Restarted)
+    if json:
+        print_json({"server": answer.server})
+    else:
+        print_servers([answer.server])
+    if answer.server.phase != "ready":
+        raise typer.Exit(ExitCode.NOT_READY)
+
+
+def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
+    """The table of servers, then the faults with their remedies."""
+    print_table(HEADERS, [server_row(server) for server in servers])
+    for server in servers:
+        if server.fault is not None:
+            print_line()
+            print_fault(server.fault, of=server.id)
+
+
+def server_row(server: ServerView) -> list[Cell]:
+    """One line of the table."""
+    return [
+        Cell(printable(server.id)),
+        Cell(server.phase, STYLES.get(server.phase, "")),
+        Cell(str(server.tools)),
+        Cell(_or_dash(server.pid)),
+        Cell(size(server.memory_bytes) if server.memory_bytes is not None else "-"),
+        Cell(duration(server.uptime_s) if server.uptime_s is not None else "-"),
+        Cell(str(server.restarts)),
+        Cell(_or_dash(server.era)),
+    ]
+
+
+def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
+    """What happened, what to do, and how the process died when one did."""
+    label = f"{fault.kind}, {fault.code}" if fault.code else fault.kind
+    owner = f"{printable(of)}: " if of is not None else ""
+    print_line(f"{owner}{printable(fault.message)} ({label})", "red", stderr=stderr)
+    if fault.remedy is not None:
+        print_line(f"  {fault.remedy}", stderr=stderr)
+    if fault.delivery == "unknown" and of is None:
+        print_line("  whether the call had an effect is not known", stderr=stderr)
+    if fault.dossier is not None:
+        for line in describe_dossier(fault.dossier):
+            print_line(f"  {line}", "dim", stderr=stderr)
+
+
+def describe_dossier(dossier: DossierView) -> list[str]:
+    """A death in a few lines: how it ended, what it had used, its last words."""
+    facts = []
+    if dossier.exit_status is not None:
+        facts.append(f"exit status {dossier.exit_status}")
+    if dossier.signal is not None:
+        facts.append(f"killed by {signal_name(dossier.signal)}")
+    if dossier.limit is not None:
+        facts.append(f"limit hit: {printable(dossier.limit)}")
+    if dossier.uptime_s is not None:
+        facts.append(f"up {duration(dossier.uptime_s)}")
+    if dossier.peak_rss_bytes is not None:
+        facts.append(f"peak memory {size(dossier.peak_rss_bytes)}")
+    if dossier.cpu_s is not None:
+        facts.append(f"{dossier.cpu_s:.2f} s of CPU")
+    words = [line for line in printable(dossier.stderr_tail).splitlines() if line.strip()][-TAIL_LINES:]
+    return [", ".join(facts), *map(printable, dossier.hints), *(f"stderr: {line}" for line in words)]
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`, or the number where there is no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,53 @@
+"""`quarterdeck token`: what HTTP clients have to show."""
+
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import print_json
+
+TOKEN_NAME: Final = "http-token"  # noqa: S105 - a file's name
+
+group: Final = typer.Typer(help="The bearer token of serve --http.", no_args_is_help=True)
+
+
+@group.callback()
+def _group() -> None:
+    """The bearer token of serve --http."""
+
+
+@group.command("show")
+def show(json: options.Json = False) -> None:
+    """Print the token; it is made when there is none yet."""
+    path = token_path()
+    token = read_token(path)
+    if json:
+        print_json({"token": token, "path": str(path)})
+    else:
+        typer.echo(token)
+
+
+def token_path() -> Path:
+    """The file that keeps the token, readable by its owner only."""
+    from quarterdeck.config.paths import state_dir
+
+    return state_dir() / TOKEN_NAME
+
+
+def read_token(path: Path) -> str:
+    """The token in `path`, made when there is none.
+
+    Raises:
+        CommandError: the file or its directory cannot be used.
+    """
+    from quarterdeck.config.paths import UnsafePathError, make_private_dir
+    from quarterdeck.host.auth import TokenFileError, load_or_create_token
+
+    try:
+        make_private_dir(path.parent)
+        return load_or_create_token(path)
+    except (TokenFileError, UnsafePathError, OSError) as error:
+        raise CommandError(ExitCode.USAGE, str(error)) from error

@@ -1,0 +1,117 @@
+"""`quarterdeck tools` and `quarterdeck call`: what can be called, and calling it."""
+
+import sys
+from typing import Annotated, Final, NoReturn
+
+import msgspec
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.asking import ask, source
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.servers import print_fault
+from quarterdeck.cli.text import one_line, printable, size
+from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ToolList, Tools
+from quarterdeck_protocol.refs import server_of_qualified
+
+NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
+"""Kinds of faults that say that the server is not there."""
+
+
+def tools(
+    config: options.Config = None,
+    own: options.Own = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """List the tools of every server that is ready."""
+    answer = ask(source(config, own=own, log_level=log_level, log_format=log_format), Tools())
+    assert isinstance(answer, ToolList)
+    if json:
+        print_json({"tools": answer.tools, "absent": answer.absent})
+        return
+    rows = [[Cell(printable(tool.name), "cyan"), Cell(one_line(tool.description))] for tool in answer.tools]
+    print_table(["TOOL", "DESCRIPTION"], rows)
+    for server in answer.absent:
+        why = f": {printable(server.fault.message)}" if server.fault is not None else ""
+        print_line(f"{printable(server.id)} is {server.phase} and offers nothing{why}", "yellow", stderr=True)
+
+
+def call(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool: server__tool.", show_default=False)],
+    arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
+    config: options.Config = None,
+    own: options.Own = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """Call one tool and print what it answers; with --json the server's own result, whole."""
+    whom = source(config, own=own, log_level=log_level, log_format=log_format)
+    request = Call(name, msgspec.Raw(_read_arguments(arguments)))
+    answer = ask(whom, request, only=server_of_qualified(name))
+    if isinstance(answer, Fault):
+        _fail(answer.fault, json=json)
+    assert isinstance(answer, Result)
+    if json:
+        print_json(answer.body)
+    else:
+        _print_result(bytes(answer.body))
+    if answer.is_error:
+        if not json:
+            print_line(f"{printable(name)} says that this is an error", "red", stderr=True)
+        raise typer.Exit(ExitCode.TOOL_ERROR)
+
+
+def _read_arguments(text: str) -> bytes:
+    given = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+    try:
+        given.decode()
+        msgspec.json.decode(given, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError(
+            ExitCode.USAGE, f"the arguments are no JSON object: {error}", """for example: '{"text": "hello"}'"""
+        ) from None
+    return given.strip()
+
+
+def _fail(fault: FaultView, *, json: bool) -> NoReturn:
+    if json:
+        print_json({"fault": fault})
+    else:
+        print_fault(fault, stderr=True)
+    raise typer.Exit(ExitCode.NOT_READY if fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
+
+
+def _print_result(body: bytes) -> None:
+    """The content block by block; without any, the structured content."""
+    result = msgspec.json.decode(body, type=dict[str, object])
+    content = result.get("content")
+    for block in content if isinstance(content, list) else []:
+        print_line(describe_block(block))
+    if not content and "structuredContent" in result:
+        print_line(_pretty(result["structuredContent"]))
+
+
+def describe_block(block: object) -> str:
+    """One content block for people: texts as they are, the rest by what it is."""
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return printable(text)
+        case {"type": "image" | "audio" as kind, "mimeType": str(mime), "data": str(data)}:
+            return f"[{kind} {printable(mime)}, {size(len(data) * 3 // 4)}: --json shows it]"
+        case {"type": "resource_link", "uri": str(uri)}:
+            return f"[link to {printable(uri)}]"
+        case {"type": "resource", "resource": {"text": str(text)}}:
+            return printable(text)
+        case {"type": "resource", "resource": {"uri": str(uri)}}:
+            return f"[resource {printable(uri)}: --json shows it]"
+        case _:
+            return _pretty(block)
+
+
+def _pretty(value: object) -> str:
+    return printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -1,0 +1,41 @@
+"""Log what becomes of servers while a `serve` runs: ready, dead, started again, left alone."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from quarterdeck.app import Quarterdeck
+from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+
+_log = logging.getLogger("quarterdeck.serve")
+
+
+@contextmanager
+def changes_logged(deck: Quarterdeck) -> Iterator[None]:
+    """Log each change of any server's phase inside the block, and once how the broken ones are."""
+    seen: dict[str, tuple[EndpointPhase, ProtocolFault | None]] = {}
+
+    def look() -> None:
+        for server, status in deck.status().items():
+            now = (status.phase, status.fault)
+            if seen.get(server) != now:
+                seen[server] = now
+                _tell(status)
+
+    look()
+    unwatch = deck.fleet.watch(look)
+    try:
+        yield
+    finally:
+        unwatch()
+
+
+def _tell(status: EndpointStatus) -> None:
+    if status.phase is EndpointPhase.READY:
+        times = f", for the {status.restarts + 1}. time" if status.restarts else ""
+        _log.info("%s is ready with %d tools (pid %s)%s", status.server, status.tool_count, status.pid, times)
+    elif status.phase is EndpointPhase.FAULTED and status.fault is not None:
+        fault = status.fault
+        _log.warning("%s is faulted: %s (%s): %s", status.server, fault.message, fault.code or fault.kind, fault.remedy)

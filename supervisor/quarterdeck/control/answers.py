@@ -1,0 +1,211 @@
+"""Answer a request from a running product: for the control socket, and for commands that run one of their own."""
+
+import asyncio
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Final, assert_never
+
+import msgspec
+
+from quarterdeck.app import Quarterdeck
+from quarterdeck.control.memory import tree_memory
+from quarterdeck.control.protocol import (
+    Answer,
+    Call,
+    DossierView,
+    Fault,
+    FaultView,
+    LogFile,
+    LogPath,
+    Ps,
+    Refused,
+    Request,
+    Restart,
+    Restarted,
+    Result,
+    ServerList,
+    ServerView,
+    ToolList,
+    Tools,
+    ToolView,
+)
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck_protocol.configs import CLOSE_GRACE_S
+from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
+from quarterdeck_protocol.refs import QUALIFIER
+
+RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
+"""Beyond its connect deadline, what a restart may take: the old server's end, and a turn among the others."""
+
+BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
+
+
+async def answer(deck: Quarterdeck, request: Request) -> Answer:
+    """What `deck` answers; cancelling it cancels a call under way."""
+    match request:
+        case Ps():
+            return ServerList(await view_servers(deck, deck.status().values()))
+        case Tools():
+            return await _list_tools(deck)
+        case Call(name, arguments):
+            return await _call(deck, name, bytes(arguments))
+        case Restart(server):
+            return await _restart(deck, server)
+        case LogPath(server):
+            if server not in deck.status():
+                return _no_server(deck, server)
+            return LogFile(str(deck.log_path(server)))
+        case _:
+            assert_never(request)
+
+
+async def view_servers(deck: Quarterdeck, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
+    """The statuses as they are shown, with their memory."""
+    statuses = tuple(statuses)
+    memory = await asyncio.to_thread(tree_memory, [status.pid for status in statuses if status.pid is not None])
+    return tuple(_view_server(deck, status, memory) for status in statuses)
+
+
+def view_fault(fault: ProtocolFault) -> FaultView:
+    """A fault as it is shown."""
+    return FaultView(
+        kind=fault.kind,
+        code=fault.code,
+        message=fault.message,
+        remedy=fault.remedy,
+        delivery=fault.delivery,
+        dossier=_view_dossier(fault.dossier) if fault.dossier is not None else None,
+    )
+
+
+def _view_dossier(dossier: Dossier) -> DossierView:
+    return DossierView(
+        exit_status=dossier.exit_status,
+        signal=dossier.signal,
+        limit=dossier.limit,
+        stderr_tail=dossier.stderr_tail,
+        peak_rss_bytes=dossier.peak_rss_bytes,
+        cpu_s=dossier.cpu_s,
+        uptime_s=dossier.uptime_s,
+        hints=dossier.hints,
+    )
+
+
+def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
+    config = deck.config(status.server)
+    return ServerView(
+        id=status.server,
+        phase=status.phase,
+        transport=config.transport if config is not None else None,
+        tools=status.tool_count,
+        pid=status.pid,
+        worker_pid=status.worker_pid,
+        memory_bytes=memory.get(status.pid) if status.pid is not None else None,
+        uptime_s=status.uptime_s,
+        restarts=status.restarts,
+        era=status.era,
+        fault=view_fault(status.fault) if status.fault is not None else None,
+    )
+
+
+async def _list_tools(deck: Quarterdeck) -> ToolList:
+    await deck.settled()
+    tools = tuple(
+        ToolView(
+            tool.descriptor.name,
+            tool.ref.server,
+            tool.descriptor.description,
+            msgspec.Raw(tool.descriptor.definition or b"null"),
+        )
+        for endpoint in deck.fleet.endpoints()
+        if is_usable_phase(endpoint.phase)
+        for tool in endpoint.tools()
+    )
+    absent = [status for status in deck.status().values() if not is_usable_phase(status.phase)]
+    return ToolList(tools, await view_servers(deck, absent))
+
+
+async def _call(deck: Quarterdeck, name: str, arguments: bytes) -> Answer:
+    server, found, tool = name.partition(QUALIFIER)
+    if not found or server not in deck.status():
+        return _no_tool(deck, name)
+    await _until(deck, lambda: deck.status()[server].phase not in BEFORE_READY, deck.settings.settle_s)
+    status, endpoint = deck.status()[server], deck.fleet.endpoint(server)
+    if endpoint is None or not is_usable_phase(endpoint.phase):
+        return Fault(view_fault(_not_ready(status)))
+    if tool not in {offered.ref.name for offered in endpoint.tools()}:
+        return _no_tool(deck, name)
+    return await _invoke(endpoint, tool, arguments)
+
+
+async def _invoke(endpoint: ServerEndpointImpl, tool: str, arguments: bytes) -> Answer:
+    try:
+        result = await endpoint.call(tool, arguments)
+    except ProtocolFault as fault:
+        return Fault(view_fault(fault))
+    return Result(msgspec.Raw(result.body), result.is_error)
+
+
+def _not_ready(status: EndpointStatus) -> ProtocolFault:
+    """The server's own fault says more than that it is not ready."""
+    why = status.fault
+    return ProtocolFault(
+        FaultKind.NOT_CONNECTED,
+        f"{status.server} is {status.phase}" + (f": {why.message}" if why is not None else ""),
+        code=why.code if why is not None else "not_connected",
+        delivery=Delivery.NOT_SENT,
+        dossier=why.dossier if why is not None else None,
+    )
+
+
+async def _restart(deck: Quarterdeck, server: str) -> Answer:
+    config, before = deck.config(server), deck.status().get(server)
+    if before is None:
+        return _no_server(deck, server)
+    if config is None:
+        return Restarted((await view_servers(deck, [before]))[0])
+    await deck.fleet.restart(server)
+    within_s = config.connect_timeout_s + RESTART_SLACK_S
+    await _until(deck, lambda: _has_restarted(before, deck.status()[server]), within_s)
+    return Restarted((await view_servers(deck, [deck.status()[server]]))[0])
+
+
+def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
+    is_another = now.restarts > before.restarts or before.phase is EndpointPhase.IDLE
+    return is_another and now.phase not in BEFORE_READY
+
+
+async def _until(deck: Quarterdeck, is_so: Callable[[], bool], within_s: float) -> None:
+    """Wait until it is so, looking after each change of the fleet; the caller sees whether the time was enough."""
+    changed = asyncio.Event()
+    unwatch = deck.fleet.watch(changed.set)
+    try:
+        async with asyncio.timeout(within_s):
+            while not is_so():
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        pass
+    finally:
+        unwatch()
+
+
+def _no_server(deck: Quarterdeck, server: str) -> Refused:
+    names = list(deck.status())
+    return Refused("no_such_server", f"there is no server {server!r}{_hint(server, names, 'servers')}")
+
+
+def _no_tool(deck: Quarterdeck, name: str) -> Refused:
+    names = [descriptor.name for descriptor in deck.box.descriptors()]
+    same = [known for known in names if known.endswith(f"{QUALIFIER}{name}")]
+    hint = f": is {same[0]!r} meant?" if same else _hint(name, names, "tools")
+    return Refused("no_such_tool", f"there is no tool {name!r}{hint}")
+
+
+def _hint(name: str, known: list[str], what: str) -> str:
+    near = difflib.get_close_matches(name[:128], known, n=1)
+    if near:
+        return f": is {near[0]!r} meant?"
+    return f": the {what} are {', '.join(known[:8])}{' …' if len(known) > 8 else ''}" if known else ""

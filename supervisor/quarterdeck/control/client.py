@@ -1,0 +1,70 @@
+"""Ask a running `serve`: blocking, and light enough for a command that answers at once."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.control.protocol import (
+    MAX_REQUEST_BYTES,
+    SOCKET_NAME,
+    Answer,
+    BadLineError,
+    Call,
+    Request,
+    Restart,
+    decode_answer,
+    encode,
+)
+
+CONNECT_S: Final = 5.0
+"""To be accepted by a local process that is alive."""
+
+ANSWER_S: Final = 30.0
+"""For what is no call and no restart; those end by deadlines of their own."""
+
+
+class TooLargeError(ValueError):
+    """The request is longer than a serve reads; the text says so."""
+
+
+class NobodyThereError(ConnectionError):
+    """No process listens: it has just ended, or it is ending."""
+
+
+class NoAnswerError(ConnectionError):
+    """A process listens but does not answer as it should; the text says how."""
+
+
+def ask(directory: Path, request: Request) -> Answer:
+    """The answer of the process whose runtime directory this is.
+
+    Raises:
+        TooLargeError: the request is longer than `MAX_REQUEST_BYTES`.
+        NobodyThereError: no request was sent.
+        NoAnswerError: the request may have been carried out.
+    """
+    line = encode(request)
+    if len(line) > MAX_REQUEST_BYTES:
+        raise TooLargeError(f"the request has {len(line):,} bytes: at most {MAX_REQUEST_BYTES:,} can be sent")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(CONNECT_S)
+        try:
+            connection.connect(os.fsencode(directory / SOCKET_NAME))
+        except OSError as error:
+            raise NobodyThereError(f"{directory}: {error.strerror or error}") from error
+        connection.settimeout(None if isinstance(request, Call | Restart) else ANSWER_S)
+        try:
+            connection.sendall(line)
+            with connection.makefile("rb") as answers:
+                reply = answers.readline()
+        except TimeoutError:
+            raise NoAnswerError(f"the serve that was asked does not answer within {ANSWER_S:g} s") from None
+        except OSError as error:
+            raise NoAnswerError(f"the serve that was asked broke off: {error.strerror or error}") from error
+    if not reply.endswith(b"\n"):
+        raise NoAnswerError("the serve that was asked ended before it answered")
+    try:
+        return decode_answer(reply)
+    except BadLineError as error:
+        raise NoAnswerError(f"the serve that was asked is of another version: {error}") from error

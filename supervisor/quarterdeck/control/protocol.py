@@ -1,0 +1,190 @@
+"""What is said on the control socket: one request line in, one answer line out, both JSON.
+
+Requests and answers are closed unions of tagged structs; a line that is none of them is refused.  Pure.
+"""
+
+from typing import Final
+
+import msgspec
+
+SOCKET_NAME: Final = "control.sock"
+
+MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
+"""One line to us: room for a file in a tool's arguments, as on the HTTP face."""
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="type"):
+    """Any line."""
+
+
+class Ps(Message, frozen=True, tag="ps"):
+    """How is every server?"""
+
+
+class Tools(Message, frozen=True, tag="tools"):
+    """What can be called?  Waits for servers that still connect, as the first list of an MCP client does."""
+
+
+class Call(Message, frozen=True, tag="call"):
+    """Call the tool of this qualified name; `arguments` is one JSON object, untouched on its way to the server."""
+
+    name: str
+    arguments: msgspec.Raw
+
+
+class Restart(Message, frozen=True, tag="restart"):
+    """Start this server anew, and say how it is once it is ready or has failed."""
+
+    server: str
+
+
+class LogPath(Message, frozen=True, tag="log_path"):
+    """Where is this server's standard error kept?"""
+
+    server: str
+
+
+Request = Ps | Tools | Call | Restart | LogPath
+
+
+class DossierView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a process died; see `Dossier`."""
+
+    exit_status: int | None = None
+    signal: int | None = None
+    limit: str | None = None
+    stderr_tail: str = ""
+    peak_rss_bytes: int | None = None
+    cpu_s: float | None = None
+    uptime_s: float | None = None
+    hints: tuple[str, ...] = ()
+
+
+class FaultView(msgspec.Struct, frozen=True):
+    """A fault with its remedy; see `ProtocolFault`."""
+
+    kind: str
+    code: str | None
+    message: str
+    remedy: str | None
+    delivery: str
+    dossier: DossierView | None = None
+
+
+class ServerView(msgspec.Struct, frozen=True):
+    """One server at one moment; see `EndpointStatus`.
+
+    Attributes:
+        transport: None for a row that cannot be used.
+        memory_bytes: resident memory of the server's whole process tree, None when it has none here.
+    """
+
+    id: str
+    phase: str
+    transport: str | None
+    tools: int
+    pid: int | None
+    worker_pid: int | None
+    memory_bytes: int | None
+    uptime_s: float | None
+    restarts: int
+    era: str | None
+    fault: FaultView | None
+
+
+class ToolView(msgspec.Struct, frozen=True):
+    """One callable tool; `definition` is the server's own, whole."""
+
+    name: str
+    server: str
+    description: str
+    definition: msgspec.Raw
+
+
+class ServerList(Message, frozen=True, tag="servers"):
+    """The answer to `Ps`, in configuration order."""
+
+    servers: tuple[ServerView, ...]
+
+
+class ToolList(Message, frozen=True, tag="tools"):
+    """The answer to `Tools`; `absent` are the servers that offer nothing because they are not ready."""
+
+    tools: tuple[ToolView, ...]
+    absent: tuple[ServerView, ...]
+
+
+class Result(Message, frozen=True, tag="result"):
+    """The server answered the call; `body` is its result as it wrote it."""
+
+    body: msgspec.Raw
+    is_error: bool
+
+
+class Fault(Message, frozen=True, tag="fault"):
+    """The call has no result."""
+
+    fault: FaultView
+
+
+class Restarted(Message, frozen=True, tag="restarted"):
+    """The answer to `Restart`: ready, or faulted with the reason."""
+
+    server: ServerView
+
+
+class LogFile(Message, frozen=True, tag="log_file"):
+    """The answer to `LogPath`; the file may not exist yet."""
+
+    path: str
+
+
+class Refused(Message, frozen=True, tag="refused"):
+    """The request cannot be served; `code` is one of `REFUSALS`."""
+
+    code: str
+    message: str
+
+
+Answer = ServerList | ToolList | Result | Fault | Restarted | LogFile | Refused
+
+REFUSALS: Final = frozenset({"bad_request", "busy", "internal", "no_such_server", "no_such_tool"})
+
+
+class BadLineError(ValueError):
+    """A line that is no message of ours."""
+
+
+def encode(message: Request | Answer) -> bytes:
+    """The message as one line, its newline included."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> Request:
+    """The request of one line.
+
+    Raises:
+        BadLineError: it is none.
+    """
+    try:
+        request: Request = _requests.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadLineError(f"no request: {error}") from None
+    return request
+
+
+def decode_answer(line: bytes) -> Answer:
+    """The answer of one line.
+
+    Raises:
+        BadLineError: it is none.
+    """
+    try:
+        answer: Answer = _answers.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadLineError(f"no answer: {error}") from None
+    return answer
+
+
+_requests: Final = msgspec.json.Decoder(Request)
+_answers: Final = msgspec.json.Decoder(Answer)

@@ -1,0 +1,144 @@
+"""Answer on the control socket while a `serve` runs.
+
+One connection carries one request and its answer.  The socket's directory is ours alone (0700), the socket too (0600),
+and where the system tells whose process calls, another user's is turned away.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from quarterdeck.app import Quarterdeck
+from quarterdeck.control.answers import answer
+from quarterdeck.control.protocol import (
+    MAX_REQUEST_BYTES,
+    SOCKET_NAME,
+    Answer,
+    BadLineError,
+    Refused,
+    decode_request,
+    encode,
+)
+from quarterdeck.identity import CLIENT_VERSION
+
+MAX_CLIENTS: Final = 32
+"""Commands at one time; more are refused."""
+
+REQUEST_S: Final = 5.0
+"""From connecting to a whole request: commands send it at once."""
+
+SEND_S: Final = 30.0
+"""To take an answer, which may be a large result."""
+
+_log = logging.getLogger("quarterdeck.control")
+
+
+@asynccontextmanager
+async def open_control(deck: Quarterdeck) -> AsyncIterator[None]:
+    """Answer commands about `deck`, and let them find it; requests under way are dropped at the end.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+    async with await anyio.create_unix_listener(deck.directory.socket_path(SOCKET_NAME), mode=0o600) as listener:
+        # No task group around the body: it would wrap the body's own errors.
+        serving = asyncio.create_task(listener.serve(_Desk(deck).attend))
+        try:
+            deck.directory.announce(deck.settings.config_paths, CLIENT_VERSION)
+            yield
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+class _Desk:
+    """Where clients come to."""
+
+    def __init__(self, deck: Quarterdeck) -> None:
+        self._deck = deck
+        self._clients = 0
+
+    async def attend(self, stream: SocketStream) -> None:
+        self._clients += 1
+        try:
+            async with stream:
+                reply = await self._reply(stream)
+                if reply is not None:
+                    with anyio.move_on_after(SEND_S):
+                        await stream.send(encode(reply))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError):
+            pass  # the client has left
+        except Exception:
+            _log.exception("a command could not be answered")
+        finally:
+            self._clients -= 1
+
+    async def _reply(self, stream: SocketStream) -> Answer | None:
+        """The answer to the client's one request; None when it has left."""
+        if (refusal := self._refusal(stream)) is not None:
+            await _skip_line(stream)
+            return refusal
+        try:
+            with anyio.fail_after(REQUEST_S):
+                line = await BufferedByteReceiveStream(stream).receive_until(b"\n", MAX_REQUEST_BYTES)
+            request = decode_request(line)
+        except (anyio.IncompleteRead, anyio.EndOfStream):
+            return None
+        except TimeoutError:
+            return Refused("bad_request", f"no request came within {REQUEST_S:g} s")
+        except anyio.DelimiterNotFound:
+            return Refused("bad_request", f"the request is longer than {MAX_REQUEST_BYTES:,} bytes")
+        except BadLineError as error:
+            return Refused("bad_request", f"{error} (this serve is quarterdeck {CLIENT_VERSION})")
+        reply: Answer | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch_out, stream, tasks.cancel_scope)
+            try:
+                reply = await answer(self._deck, request)
+            except Exception:
+                _log.exception("a command could not be answered")
+                reply = Refused("internal", "the request failed in an unforeseen way: see the log of serve")
+            tasks.cancel_scope.cancel()
+        return reply
+
+    def _refusal(self, stream: SocketStream) -> Refused | None:
+        """Why this client is not even listened to."""
+        if not _is_ours(stream.extra(SocketAttribute.raw_socket)):  # noqa: S610 - no Django
+            return Refused("bad_request", "this socket belongs to another user")
+        if self._clients > MAX_CLIENTS:
+            return Refused("busy", f"more than {MAX_CLIENTS} commands are being answered: try again")
+        return None
+
+
+async def _skip_line(stream: SocketStream) -> None:
+    """Let a client finish its request unheard: a socket that is closed on unread bytes takes our answer with it."""
+    with anyio.move_on_after(REQUEST_S):
+        while b"\n" not in await stream.receive():
+            pass
+
+
+async def _watch_out(stream: SocketStream, scope: anyio.CancelScope) -> None:
+    """Give up what is under way when the client leaves, or says more than one request."""
+    try:
+        await stream.receive(1)
+    except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+    scope.cancel()
+
+
+def _is_ours(peer: socket.socket) -> bool:
+    """Whether the caller is of our user; where the system does not tell, the directory's mode has to do."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    credentials = struct.Struct("3i")
+    _, uid, _ = credentials.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return bool(uid == os.geteuid())

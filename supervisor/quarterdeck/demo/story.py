@@ -1,0 +1,175 @@
+"""The demonstration as a story: what is done, what comes of it, and which promises that keeps."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+import psutil
+
+from quarterdeck.control.protocol import ServerView
+from quarterdeck.demo.events import Death, End, Fact, Promise, Quote, Scene, Table, Told
+from quarterdeck.demo.neighbour import busy_neighbour
+from quarterdeck.demo.stage import HANG_S, PATIENCE_S, SERVERS, Reply, Stage, StageError, open_stage
+from quarterdeck.demo.wire import CRASH_STATUS
+
+Tell = Callable[[Told], None]
+
+NOTICEABLE_S: Final = 1.0
+"""A neighbour whose call took this long was held up: the others wait longer than that for theirs."""
+
+
+async def tell_story(tell: Tell) -> bool:
+    """Run the demonstration, telling each event as it happens; whether every promise was kept."""
+    began = time.perf_counter()
+    story = _Story(tell)
+    async with open_stage() as stage:
+        await story.play(stage, time.perf_counter() - began)
+        processes = stage.processes()
+    await story.close(processes)
+    tell(End(story.kept, story.broken, time.perf_counter() - began))
+    return story.broken == 0
+
+
+class _Story:
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self.kept = 0
+        self.broken = 0
+
+    async def play(self, stage: Stage, connected_s: float) -> None:
+        await self._mount(stage, connected_s)
+        await self._list(stage)
+        await self._call(stage)
+        pid = (await stage.servers())["tidy"].pid
+        async with busy_neighbour(stage) as tally:
+            await self._hang(stage)
+            await self._crash(stage)
+            await self._kill(stage)
+        self._tell(Scene("All the while, somebody kept calling the well-behaved server"))
+        tidy = (await stage.servers())["tidy"]
+        self._tell(Fact(f"tidy__add answered {tally.answered} times, at the slowest in {_ms(tally.slowest_s)}"))
+        is_calm = tally.answered > 0 and tally.failed == 0 and tally.slowest_s < NOTICEABLE_S
+        self._promise("it never noticed: no call failed or was held up", is_kept=is_calm)
+        self._promise("it is the same process as before", is_kept=tidy.pid == pid and tidy.restarts == 0)
+
+    async def close(self, processes: list[psutil.Process]) -> None:
+        self._tell(Scene("The client leaves"))
+        _, alive = await asyncio.to_thread(psutil.wait_procs, processes, PATIENCE_S)
+        left = [process for process in alive if not _is_gone(process)]
+        self._tell(Fact(f"{len(processes)} processes were running: serve, zygote, workers, servers"))
+        self._promise("none of them is left", is_kept=not left)
+
+    async def _mount(self, stage: Stage, connected_s: float) -> None:
+        self._tell(Scene("Three servers that nobody should trust, as one MCP server"))
+        self._tell(Fact(f"a stock MCP client started `quarterdeck serve` and was connected after {connected_s:.1f} s"))
+        await stage.tools()
+        servers = await stage.servers()
+        rows = tuple(
+            (server.id, what, server.phase, str(server.tools), str(server.pid), str(server.worker_pid))
+            for server, what in zip(servers.values(), ("behaves well", "hangs", "crashes"), strict=True)
+        )
+        self._tell(Table(("SERVER", "IT", "PHASE", "TOOLS", "PID", "WORKER"), rows))
+        workers = {server.worker_pid for server in servers.values() if server.phase == "ready"}
+        self._promise(
+            "each is ready, behind a worker process of its own", is_kept=len(workers - {None}) == len(SERVERS)
+        )
+
+    async def _list(self, stage: Stage) -> None:
+        self._tell(Scene("The deck: all their tools, as the client sees them"))
+        tools = await stage.tools()
+        self._tell(Table(("TOOL", "DESCRIPTION"), tools))
+        is_whole = {name.partition("__")[0] for name, _ in tools} == set(SERVERS)
+        self._promise("every tool is there, called server__tool", is_kept=is_whole)
+
+    async def _call(self, stage: Stage) -> None:
+        self._tell(Scene("Calling them"))
+        sums = self._show("tidy__add(2, 40)", await stage.call("tidy__add", a=2, b=40))
+        words = self._show("tidy__count_words(…)", await stage.call("tidy__count_words", text="all hands on deck"))
+        share = self._show("fragile__divide(84, 2)", await stage.call("fragile__divide", a=84, b=2))
+        self._promise("the answers are right", is_kept=(sums.text, words.text, share.text) == ("42", "4", "42"))
+
+    async def _hang(self, stage: Stage) -> None:
+        self._tell(Scene("A server hangs"))
+        reply = self._show("stuck__think(…)", await stage.call("stuck__think", question="why?"))
+        is_timely = reply.is_error and f"{HANG_S:g} s" in reply.text and reply.took_s < HANG_S + NOTICEABLE_S
+        self._promise(f"the call ended at its deadline of {HANG_S:g} s, with a fault that says so", is_kept=is_timely)
+
+    async def _crash(self, stage: Stage) -> None:
+        self._tell(Scene("A server crashes"))
+        before = (await stage.servers())["fragile"]
+        reply = self._show("fragile__divide(1, 0)", await stage.call("fragile__divide", a=1, b=0))
+        dead = await stage.until("fragile", lambda server: server.fault is not None)
+        self._show_dossier(dead)
+        dossier = dead.fault.dossier if dead.fault is not None else None
+        is_told = (
+            dossier is not None and dossier.exit_status == CRASH_STATUS and "ZeroDivisionError" in dossier.stderr_tail
+        )
+        self._promise("the caller was told, and its last words are kept", is_kept=reply.is_error and is_told)
+        await self._return(stage, before)
+        again = self._show("fragile__divide(9, 3)", await stage.call("fragile__divide", a=9, b=3))
+        self._promise("it answers again", is_kept=again.text == "3")
+
+    async def _kill(self, stage: Stage) -> None:
+        self._tell(Scene("kill -9, in the middle of a call"))
+        before = (await stage.servers())["stuck"]
+        arrived = asyncio.Event()
+        call = asyncio.create_task(stage.call("stuck__think", arrived.set, question="why me?"))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await arrived.wait()
+        except TimeoutError:
+            raise StageError("a call did not reach its server") from None
+        assert before.pid is not None
+        killed_at = time.perf_counter()
+        os.kill(before.pid, signal.SIGKILL)
+        self._tell(Fact(f"kill -9 {before.pid}, while stuck__think(…) was under way"))
+        reply = await call
+        told_s = time.perf_counter() - killed_at
+        self._tell(Fact(f"its caller was told {_ms(told_s)} later:"))
+        self._tell(Quote(reply.text))
+        dead = await stage.until("stuck", lambda server: server.fault is not None)
+        self._show_dossier(dead)
+        dossier = dead.fault.dossier if dead.fault is not None else None
+        is_known = dossier is not None and dossier.signal == signal.SIGKILL
+        self._promise("the call failed at once, and the dossier names the signal", is_kept=reply.is_error and is_known)
+        await self._return(stage, before)
+        again = self._show("stuck__ping()", await stage.call("stuck__ping"))
+        self._promise("it answers again", is_kept=again.text == "pong")
+
+    async def _return(self, stage: Stage, before: ServerView) -> None:
+        began = time.perf_counter()
+        now = await stage.until(before.id, lambda server: server.phase == "ready" and server.pid != before.pid)
+        took_s = time.perf_counter() - began
+        self._tell(Fact(f"restarted: process {before.pid} became {now.pid}, ready {_ms(took_s)} later"))
+        self._promise("it was started again", is_kept=now.phase == "ready" and now.restarts == before.restarts + 1)
+
+    def _show(self, call: str, reply: Reply) -> Reply:
+        if reply.is_error:
+            self._tell(Fact(f"{call} failed after {_ms(reply.took_s)}:"))
+            self._tell(Quote(reply.text))
+        else:
+            self._tell(Fact(f"{call} = {reply.text}   ({_ms(reply.took_s)})"))
+        return reply
+
+    def _show_dossier(self, server: ServerView) -> None:
+        if server.fault is not None and server.fault.dossier is not None:
+            self._tell(Death(server.id, server.fault.dossier))
+
+    def _promise(self, text: str, *, is_kept: bool) -> None:
+        self.kept += is_kept
+        self.broken += not is_kept
+        self._tell(Promise(text, is_kept))
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

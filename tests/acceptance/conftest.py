@@ -1,0 +1,64 @@
+"""What the acceptance tests share: directories of their own, a neighbour that must not notice, nothing left behind."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from support.leftovers import descendants, eventually_async, running_with
+from support.real import BACKSTOP_S, pretend
+
+from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
+
+NEIGHBOUR_CALL_S = 10.0
+"""What a neighbour's call may take on a busy machine; a server that disturbs it makes it wait for ever."""
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for a module's tests, so that they share a runtime and its zygote."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_directories() -> Iterator[Path]:
+    """State and runtime directories that nobody else has; short, because a socket's path is."""
+    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as name, pytest.MonkeyPatch.context() as patch:
+        root = Path(name)
+        patch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
+        patch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
+        yield root
+
+
+@pytest.fixture(scope="module")
+async def neighbour(own_directories: Path, anyio_backend: str) -> AsyncIterator[ServerEndpointImpl]:
+    """A well-behaved server that is open for as long as the module's tests run."""
+    endpoint = create_server_endpoint(pretend("echo", server_id="neighbour", call_timeout_s=NEIGHBOUR_CALL_S))
+    await endpoint.open()
+    yield endpoint
+    await endpoint.close()
+
+
+@pytest.fixture
+async def undisturbed(neighbour: ServerEndpointImpl, tmp_path: Path) -> AsyncIterator[ServerEndpointImpl]:
+    """Require that the neighbour answers all through the test, and that no process of the test is left."""
+    before = set(descendants())
+    done = asyncio.Event()
+
+    async def chat() -> int:
+        calls = 0
+        while not done.is_set():
+            result = await neighbour.invoke("add", {"a": calls, "b": 1})
+            calls += 1
+            assert result.structured_content == {"sum": calls}
+            await asyncio.sleep(0.01)
+        return calls
+
+    chatting = asyncio.create_task(chat())
+    yield neighbour
+    done.set()
+    async with asyncio.timeout(BACKSTOP_S):
+        assert await chatting > 0
+    await eventually_async(lambda: not set(descendants()) - before, what=f"the end of all but {before}")
+    assert not running_with(str(tmp_path))

@@ -1,0 +1,232 @@
+"""The commands, with a running `serve` and without."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands import (
+    DEADLINE_S,
+    command,
+    quarterdeck,
+    quarterdeck_json,
+    row,
+    serving,
+    write_config,
+)
+from support.leftovers import assert_gone, descendants, eventually, no_leftovers
+from support.raw_client import RawStdioClient
+
+
+@pytest.fixture(scope="module")
+def config(own_directories: Path) -> Path:
+    return write_config(
+        own_directories / "mcp.json",
+        echo=row("echo", "--stderr", "hello from echo", env={"KEY": "hunter2-hunter2"}),
+        gone=row("hostile", "exits_at_once"),
+        unset={"command": "${NOT_SET_QD}"},
+    )
+
+
+@pytest.fixture(scope="module")
+def serve(config: Path) -> Iterator[RawStdioClient]:
+    """One serve for the module's tests; commands disturb it no more than they should."""
+    with no_leftovers(DEADLINE_S), serving(config) as client:
+        client.initialize()
+        client.list_tools()
+        yield client
+
+
+def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStdioClient) -> None:
+    """`ps` would start servers of its own and show those."""
+    below = descendants(serve.process.pid)
+    echo, gone, unset = quarterdeck_json("ps", "--config", str(config))["servers"]
+    assert (echo["id"], echo["phase"], echo["transport"]) == ("echo", "ready", "stdio")
+    assert {echo["pid"], echo["worker_pid"]} <= below.keys()
+    assert echo["tools"] > 10
+    assert echo["memory_bytes"] > 1_000_000
+    assert echo["uptime_s"] > 0
+    assert (gone["phase"], gone["fault"]["code"]) == ("faulted", "exited_at_handshake")
+    assert gone["fault"]["dossier"]["exit_status"] == 3
+    assert (unset["phase"], unset["fault"]["code"]) == ("faulted", "unset_variable")
+    assert "NOT_SET_QD" in unset["fault"]["message"]
+    shown = quarterdeck("ps", "--config", str(config))
+    assert shown.returncode == 0
+    assert "exit status 3" in shown.stdout
+    assert gone["fault"]["remedy"] in shown.stdout
+    assert "hunter2" not in shown.stdout
+
+
+def test_tools_are_those_of_the_running_serve(config: Path, serve: RawStdioClient) -> None:
+    """The list would differ from what clients see."""
+    listed = quarterdeck_json("tools", "--config", str(config))
+    assert [tool["name"] for tool in listed["tools"]] == [tool["name"] for tool in serve.list_tools()]
+    assert [server["id"] for server in listed["absent"]] == ["gone", "unset"]
+
+
+def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) -> None:
+    """A tool could not be tried without writing a client."""
+    said = quarterdeck("call", "echo__echo", '{"text": "hello"}', "--config", str(config))
+    assert (said.returncode, said.stdout, said.stderr) == (0, "hello\n", "")
+    piped = quarterdeck("call", "echo__echo", "-", "--config", str(config), stdin='{"text": "piped"}')
+    assert piped.stdout == "piped\n"
+    pid = int(quarterdeck("call", "echo__pid", "--config", str(config)).stdout.split()[0])
+    assert pid in descendants(serve.process.pid)
+    whole = quarterdeck_json("call", "echo__add", '{"a": 2, "b": 3}', "--config", str(config))
+    assert whole["structuredContent"] == {"sum": 5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("call", "echo__iserror"), 1, "says that this is an error"),
+        (("call", "echo__fail", '{"code": -32000, "message": "no way"}'), 5, "no way"),
+        (("call", "echo__ecko"), 3, "is 'echo__echo' meant?"),
+        (("call", "nobody__echo"), 3, "there is no tool"),
+        (("call", "gone__echo"), 4, "gone is faulted"),
+        (("call", "unset__echo"), 4, "NOT_SET_QD"),
+        (("call", "echo__echo", "[1]"), 2, "no JSON object"),
+        (("restart", "nobody"), 3, "there is no server"),
+        (("logs", "nobody"), 3, "there is no server"),
+    ],
+)
+def test_each_failure_has_its_exit_code_and_says_what_to_do(
+    config: Path, serve: RawStdioClient, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """A script could not tell one from the other."""
+    ended = quarterdeck(*arguments, "--config", str(config))
+    assert ended.returncode == code
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_restart_gives_the_server_a_new_process(config: Path, serve: RawStdioClient) -> None:
+    """A server that misbehaves could only be mended by ending the whole session."""
+    before = quarterdeck_json("ps", "--config", str(config))["servers"][0]
+    after = quarterdeck_json("restart", "echo", "--config", str(config))["server"]
+    assert after["phase"] == "ready"
+    assert after["pid"] != before["pid"]
+    assert after["restarts"] == before["restarts"] + 1
+    assert serve.call("echo__echo", text="again")["content"][0]["text"] == "again"
+    assert quarterdeck("restart", "gone", "--config", str(config)).returncode == 4
+
+
+def test_logs_show_what_the_server_wrote(config: Path, serve: RawStdioClient) -> None:
+    """A server's own words about its failure would be lost."""
+    shown = quarterdeck("logs", "echo", "-n", "1", "--config", str(config))
+    assert (shown.returncode, shown.stdout) == (0, "hello from echo\n")
+    lines = quarterdeck("logs", "echo", "-n", "1", "--json", "--config", str(config)).stdout
+    assert json.loads(lines) == {"server": "echo", "line": "hello from echo"}
+
+
+def test_logs_can_be_followed(config: Path, serve: RawStdioClient) -> None:
+    """Watching a server would mean to ask again and again."""
+    argv = command("logs", "echo", "-f", "-n", "0", "--config", str(config))
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        restarts = 0
+        os.set_blocking(follower.stdout.fileno(), False)
+
+        def has_seen() -> bool:
+            nonlocal restarts
+            assert follower.stdout is not None
+            if line := follower.stdout.readline():
+                assert line == "hello from echo\n"
+                return True
+            if restarts < 20:
+                # It may not have reached the end of the file yet when the first one writes.
+                restarts += 1
+                serve_restart = quarterdeck("restart", "echo", "--config", str(config))
+                assert serve_restart.returncode == 0
+            return False
+
+        eventually(has_seen, DEADLINE_S, "a followed line")
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(DEADLINE_S) == 130
+
+
+def test_an_interrupted_call_tells_the_server(config: Path, serve: RawStdioClient) -> None:
+    """Ctrl-C would leave the tool at work."""
+    seen = quarterdeck("logs", "echo", "--config", str(config)).stdout.count("cancelled")
+    argv = command("call", "echo__hang", "--config", str(config))
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as caller:
+        # It hangs in the call once it waits for the socket's answer; before that it may be interrupted as well.
+        eventually(lambda: _is_asking(caller.pid), DEADLINE_S, "a call under way")
+        caller.send_signal(signal.SIGINT)
+        assert caller.wait(DEADLINE_S) == 130
+
+    def is_told() -> bool:
+        return quarterdeck("logs", "echo", "--config", str(config)).stdout.count("cancelled") > seen
+
+    eventually(is_told, DEADLINE_S, "the server's word that it was cancelled")
+
+
+def _is_asking(pid: int) -> bool:
+    import psutil
+
+    try:
+        return any(link.status != psutil.CONN_LISTEN for link in psutil.Process(pid).net_connections("unix"))
+    except psutil.Error:
+        return False
+
+
+def test_own_servers_are_started_and_stopped_beside_the_serve(config: Path, serve: RawStdioClient) -> None:
+    """`--own` would touch the running ones, or leave its own behind."""
+    before = descendants(serve.process.pid).keys()
+    with no_leftovers(DEADLINE_S):
+        listed = quarterdeck_json("ps", "--own", "--config", str(config))["servers"]
+        said = quarterdeck("call", "echo__echo", '{"text": "own"}', "--own", "--config", str(config))
+    assert [server["phase"] for server in listed] == ["ready", "faulted", "faulted"]
+    assert listed[0]["pid"] not in before
+    assert said.stdout == "own\n"
+    assert_gone([listed[0]["pid"], listed[0]["worker_pid"]])
+    assert descendants(serve.process.pid).keys() == before
+
+
+def test_commands_work_without_any_serve(tmp_path: Path) -> None:
+    """A new user would have to start a serve first."""
+    config = write_config(tmp_path / "mcp.json", echo=row("echo"), gone=row("hostile", "exits_at_once"))
+    with no_leftovers(DEADLINE_S):
+        said = quarterdeck("call", "echo__echo", '{"text": "alone"}', "--config", str(config))
+        assert (said.returncode, said.stdout) == (0, "alone\n")
+        assert quarterdeck("restart", "echo", "--config", str(config)).returncode == 0
+        assert quarterdeck("call", "gone__echo", "--config", str(config)).returncode == 4
+        assert quarterdeck("logs", "echo", "--config", str(config)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot be read"),
+        ("", "the file is empty"),
+        ("{", "line 1"),
+        ('{"mcpServer": {}}', "mcpServers"),
+    ],
+)
+@pytest.mark.parametrize("name", ["serve", "tools", "ps"])
+def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, said: str, name: str) -> None:
+    """A typing error would start nothing and say nothing, or end in a traceback."""
+    path = tmp_path / "mcp.json"
+    if text is not None:
+        path.write_text(text)
+    ended = quarterdeck(name, "--config", str(path))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"quarterdeck: {path}: " in ended.stderr
+    assert said in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_ended_by_a_signal_stops_its_own_servers(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C at the wrong moment would leave servers running."""
+    config = write_config(tmp_path / "mcp.json", echo=row("echo"))
+    with no_leftovers(DEADLINE_S):
+        argv = command("call", "echo__hang", "--own", "--config", str(config))
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as caller:
+            eventually(lambda: any("echo.py" in line for line in descendants(caller.pid).values()), DEADLINE_S)
+            caller.send_signal(number)
+            _, err = caller.communicate(timeout=DEADLINE_S)
+        assert caller.returncode == 128 + number
+        assert "Traceback" not in err

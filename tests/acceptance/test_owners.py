@@ -1,0 +1,106 @@
+"""No process outlives its owner: the zygote dies, or the whole supervisor does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+from support.leftovers import assert_gone, eventually_async, is_running, no_leftovers
+from support.programs import server_argv
+from support.real import BACKSTOP_S, opened, pretend, say
+
+from quarterdeck.interop import BridgeConfig, start_server_fleet
+from quarterdeck_protocol.configs import RestartPolicy
+
+SUPERVISOR = """
+import asyncio, json, sys
+from quarterdeck.interop import BridgeConfig, StdioServerConfig, start_server_fleet
+
+async def main():
+    rows = json.loads(sys.argv[1])
+    servers = tuple(StdioServerConfig(id=name, command=argv[0], args=tuple(argv[1:])) for name, argv in rows.items())
+    fleet = await start_server_fleet(BridgeConfig(servers=servers))
+    print(json.dumps({name: [status.pid, status.worker_pid] for name, status in fleet.status().items()}), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    with no_leftovers():
+        yield
+
+
+def zygote_of(pid: int) -> int:
+    """The zygote of the supervisor `pid`; its workers, which are forks, have the same command line."""
+    (zygote,) = (child for child in psutil.Process(pid).children() if "quarterdeck_worker.zygote" in child.cmdline())
+    return zygote.pid
+
+
+@pytest.mark.anyio
+async def test_a_killed_zygote_takes_its_workers_along_and_all_are_started_again() -> None:
+    """Every server is gone at once; none may stay gone."""
+    soon = RestartPolicy(backoff_s=0.05)
+    servers = tuple(pretend("echo", server_id=f"echo-{n}", restart=soon) for n in range(3))
+    fleet = await start_server_fleet(BridgeConfig(servers=servers))
+    try:
+        pids = [pid for status in fleet.status().values() for pid in (status.pid, status.worker_pid) if pid]
+        assert len(pids) == 6
+        zygote = zygote_of(os.getpid())
+        os.kill(zygote, signal.SIGKILL)
+        await eventually_async(lambda: not any(map(is_running, pids)))
+        await eventually_async(
+            lambda: all(status.phase == "ready" and status.restarts == 1 for status in fleet.status().values()),
+            within_s=BACKSTOP_S,
+            what="three restarts",
+        )
+        for endpoint in fleet.endpoints():
+            await say(endpoint)
+        assert zygote_of(os.getpid()) != zygote
+    finally:
+        with anyio.fail_after(BACKSTOP_S):
+            await fleet.tear_down()
+
+
+@pytest.mark.anyio
+async def test_an_endpoint_opens_after_the_zygote_was_killed_idle() -> None:
+    """The loss of a process that nobody uses must cost nobody a fault."""
+    async with opened(pretend("echo")):
+        zygote = zygote_of(os.getpid())
+        os.kill(zygote, signal.SIGKILL)
+        await eventually_async(lambda: not is_running(zygote))
+        async with opened(pretend("echo", server_id="later")) as later:
+            await say(later)
+
+
+@pytest.mark.anyio
+async def test_a_killed_supervisor_leaves_nothing(tmp_path: Path, own_directories: Path) -> None:
+    """No server, no daemon of a server, no worker, no zygote; and its sockets and locks go at the next start."""
+    pid_file = tmp_path / "pids"
+    rows = {
+        "echo": server_argv("echo"),
+        "stubborn": server_argv("hostile", "ignores_term"),
+        "daemon": server_argv("hostile", "daemonise", "--pid-file", str(pid_file)),
+        "flood": server_argv("hostile", "notification_flood"),
+    }
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, json.dumps(rows)], stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        pids = [pid for pair in json.loads(supervisor.stdout.readline()).values() for pid in pair]
+        pids += [zygote_of(supervisor.pid), *map(int, pid_file.read_text().split())]
+        assert len(pids) == 10
+        assert all(map(is_running, pids))
+        supervisor.kill()
+    assert_gone(pids)
+    (stale,) = (own_directories / "run").iterdir()
+    async with opened(pretend("echo")):
+        (fresh,) = (own_directories / "run").iterdir()
+        assert fresh != stale
+    assert not list((own_directories / "run").iterdir())

@@ -1,0 +1,92 @@
+"""Real servers of both protocol eras: what comes through us is what a direct connection gives."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.direct import open_direct, without_envelope
+from support.real import BACKSTOP_S, opened, stdio_config
+from support.real_servers import install
+
+from quarterdeck.interop import StdioServerConfig
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+
+
+@dataclass(frozen=True)
+class Real:
+    """A real server, the era it speaks, and one call of it whose answer does not change.
+
+    `arguments` and `extra` take the test's own folder.
+    """
+
+    name: str
+    era: str
+    tool: str
+    arguments: Callable[[Path], dict[str, Any]]
+    extra: Callable[[Path], list[str]] = lambda _: []
+
+
+REAL = (
+    Real("everything", LEGACY, "echo", lambda _: {"message": "hello"}),
+    Real("filesystem", LEGACY, "read_text_file", lambda d: {"path": str(d / "note.txt")}, lambda d: [str(d)]),
+    Real("memory", LEGACY, "read_graph", lambda _: {}),
+    Real(
+        "sequential-thinking",
+        LEGACY,
+        "sequentialthinking",
+        lambda _: {"thought": "one", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1},
+    ),
+    Real(
+        "time", MODERN, "convert_time", lambda _: {"source_timezone": "UTC", "time": "12:00", "target_timezone": "UTC"}
+    ),
+    Real("git", MODERN, "git_log", lambda d: {"repo_path": str(d / "repo"), "max_count": 1}),
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a note and a repository, for servers to look at."""
+    (tmp_path / "note.txt").write_text("a note\n")
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    git = ["git", "-C", str(repo), "-c", "user.name=T", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    return tmp_path
+
+
+def _configure(real: Real, place: Path, tmp_path_factory: pytest.TempPathFactory) -> StdioServerConfig:
+    # The parent of an xdist worker's own folder is the run's.
+    shared = tmp_path_factory.getbasetemp().parent / "real-servers"
+    found = install(real.name, shared)
+    if found.missing:
+        pytest.skip(found.missing)
+    return stdio_config(real.name, [*found.argv, *real.extra(place)])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("real", REAL, ids=lambda real: real.name)
+async def test_definitions_and_results_are_those_of_a_direct_connection(
+    real: Real, place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A tool that works directly, but not through us, or that looks different, is a tool that we broke."""
+    config = _configure(real, place, tmp_path_factory)
+    arguments = real.arguments(place)
+    async with opened(config) as endpoint:
+        with anyio.fail_after(BACKSTOP_S):
+            tools = await endpoint.list_tools()
+            result = await endpoint.invoke(real.tool, arguments)
+            env = {"HOME": str(place)}
+            async with open_direct(config.command, config.args, env) as direct:
+                expected_tools = await direct.list_tools()
+                expected = without_envelope(await direct.call(real.tool, arguments))
+                assert endpoint.status().era == real.era == direct.version
+    assert [json.loads(tool.descriptor.definition or b"") for tool in tools] == expected_tools
+    assert json.loads(result.body) == expected
+    assert not result.is_error

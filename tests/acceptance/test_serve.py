@@ -1,0 +1,241 @@
+"""`quarterdeck serve` with real servers behind it and real clients before it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from support.commands import DEADLINE_S, command, quarterdeck_json, row, serving, stderr_of, write_config
+from support.leftovers import assert_gone, descendants, eventually, no_leftovers
+from support.line_child import PeerClosedError
+from support.raw_client import RawStdioClient
+
+from quarterdeck.config.paths import runtime_dir
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Iterator[Path]:
+    """Two servers of the two eras; nothing of them is left at the end."""
+    path = write_config(tmp_path / "mcp.json", old=row("echo"), new=row("modern"))
+    with no_leftovers(DEADLINE_S):
+        yield path
+
+
+def greet(client: RawStdioClient, era: str) -> dict[str, Any]:
+    return client.initialize() if era == "legacy" else client.discover()
+
+
+def runtime_directories() -> list[Path]:
+    root = runtime_dir()
+    return [path for path in root.iterdir() if path.name.startswith("qd-")] if root.is_dir() else []
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_raw_client_of_either_era_gets_both_servers(config: Path, era: str) -> None:
+    """Half of the clients, or half of the servers, could not be used."""
+    with serving(config) as client:
+        greet(client, era)
+        names = {tool["name"] for tool in client.list_tools()}
+        assert {"old__echo", "new__echo"} <= names
+        for server in ("old", "new"):
+            result = client.call(f"{server}__echo", text=f"hello {server}")
+            assert result["content"] == [{"type": "text", "text": f"hello {server}"}]
+        assert client.call("old__iserror")["isError"] is True
+        assert client.call("nobody__echo")["isError"] is True
+        assert client.junk == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_stock_client_gets_both_servers(config: Path, mode: str) -> None:
+    """The Python SDK's users could not use it."""
+    program, *args = command("serve", "--config", str(config))
+    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ))
+    with anyio.fail_after(DEADLINE_S), open(os.devnull, "w") as null:
+        async with Client(stdio_client(parameters, errlog=null), mode=mode, cache=None) as client:
+            listed = await client.list_tools()
+            assert {"old__add", "new__add"} <= {tool.name for tool in listed.tools}
+            result = await client.call_tool("old__add", {"a": 2, "b": 3})
+            assert result.structured_content == {"sum": 5}
+
+
+@pytest.mark.parametrize("mode", ["never_answers", "exits_at_once"])
+def test_initialize_is_answered_whatever_the_servers_do(tmp_path: Path, mode: str) -> None:
+    """A client would give up on all servers because of one."""
+    config = write_config(tmp_path / "mcp.json", bad=row("hostile", mode), good=row("echo"), missing={"command": "no"})
+    with no_leftovers(DEADLINE_S), serving(config) as client:
+        assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
+        assert client.call("good__echo", text="calm")["content"][0]["text"] == "calm"
+        names = {tool["name"] for tool in client.list_tools()}
+        assert {name.partition("__")[0] for name in names} == {"good"}
+
+
+def test_portable_schemas_are_published_on_demand(config: Path) -> None:
+    """Clients that know no `anyOf` could not use some tools."""
+    with serving(config) as client:
+        client.initialize()
+        own = client.list_tools()
+    with serving(config, "--portable-schemas") as client:
+        client.initialize()
+        portable = client.list_tools()
+    assert [tool["name"] for tool in own] == [tool["name"] for tool in portable]
+    assert own != portable
+
+
+def test_the_end_of_stdin_is_the_end_of_it_all(config: Path) -> None:
+    """Each start of a client would leave processes behind."""
+    with serving(config) as client:
+        client.initialize()
+        client.list_tools()
+        below = descendants(client.process.pid)
+        assert below
+        client.close_stdin()
+        assert client.process.wait(DEADLINE_S) == 0
+    assert_gone(below)
+    assert runtime_directories() == []
+
+
+def test_a_client_that_leaves_before_it_says_a_word_is_no_error(config: Path) -> None:
+    """A client that only probes the command would log a failure."""
+    ended = subprocess.run(
+        command("serve", "--config", str(config)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_in_order(config: Path, number: signal.Signals, code: int) -> None:
+    """A service manager would see a failure, or leave processes and directories."""
+    with serving(config) as client:
+        client.initialize()
+        client.list_tools()
+        below = descendants(client.process.pid)
+        client.process.send_signal(number)
+        assert client.process.wait(DEADLINE_S) == code
+        with pytest.raises(PeerClosedError):
+            client.read_line()
+        assert "Traceback" not in stderr_of(client)
+    assert_gone(below)
+    assert runtime_directories() == []
+
+
+def test_a_closed_terminal_does_not_end_it(config: Path) -> None:
+    """A client that was started from a terminal would lose its servers with it."""
+    with serving(config) as client:
+        client.process.send_signal(signal.SIGHUP)
+        client.initialize()
+        assert client.call("old__echo", text="still")["content"][0]["text"] == "still"
+
+
+def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) -> None:
+    """Servers would run on without an owner, and directories would pile up."""
+    with serving(config) as client:
+        client.initialize()
+        client.list_tools()
+        below = descendants(client.process.pid)
+        client.process.kill()
+        client.process.wait()
+    assert_gone(below)
+    (dead,) = runtime_directories()
+    with serving(config) as client:
+        client.initialize()
+        assert not dead.exists()
+        assert len(runtime_directories()) == 1
+    assert runtime_directories() == []
+
+
+def test_stdout_belongs_to_the_protocol_and_stderr_to_structured_logs(tmp_path: Path) -> None:
+    """One stray line would break the client's connection."""
+    config = write_config(
+        tmp_path / "mcp.json",
+        noisy=row("echo", "--stderr", "I talk", env={"PASSWORD": "hunter2-hunter2"}),
+        odd={"command": "${NOT_SET_QD}"},
+        missing={"command": "hunter2-hunter2"},
+    )
+    with no_leftovers(DEADLINE_S), serving(config, "--log-level", "debug") as client:
+        client.initialize()
+        client.list_tools()
+        client.close_stdin()
+        client.process.wait(DEADLINE_S)
+        lines = [json.loads(line) for line in stderr_of(client).splitlines()]
+        assert client.junk == []
+    assert all({"event", "level", "logger", "timestamp"} <= line.keys() for line in lines)
+    told = " ".join(line["event"] for line in lines)
+    assert "NOT_SET_QD" in told
+    assert "noisy is ready" in told
+    assert "missing is faulted" in told
+    assert "hunter2" not in told
+
+
+@pytest.fixture
+def http_serve(config: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A serve over HTTP on a free port, and its URL."""
+    argv = command("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["url"], process
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_S)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_http_clients_need_the_token_and_get_the_tools(
+    http_serve: tuple[str, subprocess.Popen[str]], mode: str
+) -> None:
+    """Every local web page could call the tools, or no client at all."""
+    url, _ = http_serve
+    token = await asyncio.to_thread(quarterdeck_json, "token", "show")
+    with anyio.fail_after(DEADLINE_S):
+        async with httpx2.AsyncClient() as stranger:
+            assert (await stranger.post(url, json={})).status_code == 401
+        async with (
+            create_mcp_http_client(headers={"Authorization": f"Bearer {token['token']}"}) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
+        ):
+            listed = await client.list_tools()
+            assert {"old__echo", "new__echo"} <= {tool.name for tool in listed.tools}
+            result = await client.call_tool("new__echo", {"text": "over http"})
+            assert getattr(result.content[0], "text", None) == "over http"
+
+
+def test_http_ends_with_a_signal_and_not_with_its_stdin(http_serve: tuple[str, subprocess.Popen[str]]) -> None:
+    """A service manager could not stop it in order."""
+    _, process = http_serve
+    below = descendants(process.pid)
+    process.terminate()
+    assert process.wait(DEADLINE_S) == 0
+    assert_gone(below)
+    eventually(lambda: runtime_directories() == [])
+
+
+@pytest.mark.parametrize("arguments", [["0.0.0.0:0"], ["0.0.0.0:0", "--no-token", "--allow-remote"]])
+def test_http_refuses_to_be_reachable_by_mistake(config: Path, arguments: list[str]) -> None:
+    """The whole network could call the tools."""
+    ended = subprocess.run(
+        command("serve", "--config", str(config), "--http", *arguments),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "refusing to listen on 0.0.0.0" in ended.stderr
+    assert "loopback" in ended.stderr

@@ -1,0 +1,87 @@
+"""Both sides of a comparison, over the same echo server in the same era: the plain SDK client, and our toolbox."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from support.programs import server_argv
+from support.raw_client import LEGACY_VERSION
+from support.real import pretend
+
+from quarterdeck.bridge import LiveBox, mount_protocol_bridge
+from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerConfig, ServerEndpointImpl
+from quarterdeck_protocol.tools import CancelToken, Settled, ToolCall, WireResult
+
+from .rounds import Call
+
+TEXT: Final = "x" * 100
+"""What is echoed: the size of a small question."""
+
+ECHO: Final = "echo"
+ECHO_NAME: Final = f"{ECHO}{QUALIFIER}{ECHO}"
+"""The echo server's tool by its own name and by its name on the deck."""
+
+
+@asynccontextmanager
+async def plain_client() -> AsyncIterator[Client]:
+    """The SDK's client connected to an echo server, its tools listed: it would list them at the first call."""
+    command, *args = server_argv(ECHO)
+    async with Client(stdio_client(StdioServerParameters(command=command, args=args)), mode="legacy") as client:
+        assert client.protocol_version == LEGACY_VERSION
+        await client.list_tools()
+        yield client
+
+
+def sdk_call(client: Client) -> Call:
+    """A call of the plain client."""
+
+    async def call() -> None:
+        await client.call_tool(ECHO, {"text": TEXT})
+
+    return call
+
+
+@asynccontextmanager
+async def mounted(*servers: ServerConfig) -> AsyncIterator[LiveBox]:
+    """A toolbox over these servers, or over one echo server."""
+    bridge = await mount_protocol_bridge(BridgeConfig(servers=servers or (pretend(ECHO),)))
+    try:
+        yield bridge.box
+    finally:
+        await bridge.fleet.tear_down()
+
+
+def endpoint_call(endpoint: ServerEndpointImpl) -> Call:
+    """A call of an endpoint's echo."""
+    arguments = b'{"text":"%s"}' % TEXT.encode()
+
+    async def call() -> None:
+        await endpoint.call(ECHO, arguments)
+
+    return call
+
+
+def short_call(box: LiveBox) -> Call:
+    """A call on the toolbox's short way: JSON in, JSON out."""
+    arguments = b'{"text":"%s"}' % TEXT.encode()
+    loop = asyncio.get_running_loop()
+
+    async def call() -> None:
+        settled: asyncio.Future[Settled] = loop.create_future()
+        assert box.begin(ECHO_NAME, arguments, settled.set_result) is not None
+        assert isinstance(await settled, WireResult)
+
+    return call
+
+
+def toolbox_call(box: LiveBox) -> Call:
+    """A call as the deck makes it: values in, values out."""
+
+    async def call() -> None:
+        outcome = await box.runner.run(ToolCall("bench", ECHO_NAME, {"text": TEXT}), CancelToken())
+        assert not outcome.is_error, outcome
+
+    return call

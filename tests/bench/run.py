@@ -1,0 +1,121 @@
+"""Measure, and print one table: `python tests/bench/run.py [--quick] [--only NAME] [--json FILE]`.
+
+Every figure is a ratio within this run, or has an absolute target; a shared machine changes the milliseconds, so
+read the ratios.  The table is Markdown.  Nothing is left behind; a missed target is a verdict, not a failure.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.leftovers import no_leftovers
+
+from bench import calls, faults, large, serve, workers
+from bench.finding import Finding, NotMeasuredError
+from bench.rounds import Effort
+
+BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
+    "calls": calls.measure,
+    "serve": serve.measure,
+    "workers": workers.measure,
+    "faults": faults.measure,
+    "large": large.measure,
+}
+
+FULL: Final = Effort(rounds=31, repeats=5)
+QUICK: Final = Effort(rounds=7, repeats=2)
+
+COLUMNS: Final = ("measure", "ours", "reference", "ratio", "required", "goal", "verdict", "note")
+
+LEFT_ALIGNED: Final = ("measure", "verdict", "note")
+
+WIDTH: Final = 220
+"""Wide enough that no line of the table is broken."""
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    options = _parse(sys.argv[1:])
+    console = Console(width=WIDTH)
+    findings: list[Finding] = []
+    console.print(_machine())
+    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as root, no_leftovers():
+        os.environ["QUARTERDECK_STATE_DIR"] = f"{root}/state"
+        os.environ["QUARTERDECK_RUNTIME_DIR"] = f"{root}/run"
+        for name in options.only or BENCHES:
+            Console(stderr=True).print(f"[dim]{name} …[/dim]")
+            try:
+                findings += asyncio.run(_run(name, QUICK if options.quick else FULL))
+            except NotMeasuredError as reason:
+                console.print(f"{name}: not measured: {reason}")
+    console.print(_table(findings))
+    if options.json:
+        _write(options.json, findings)
+
+
+async def _run(name: str, effort: Effort) -> list[Finding]:
+    return await BENCHES[name](effort)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it works")
+    parser.add_argument("--only", action="append", choices=BENCHES, metavar="NAME", help="one bench; may be repeated")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    return parser.parse_args(arguments)
+
+
+def _machine() -> str:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "pyzmq", "msgspec"))
+    load = os.getloadavg()[0]
+    return f"{os.cpu_count()} cores, load {load:.1f} at the start; Python {platform.python_version()}, {packages}"
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table(box=box.MARKDOWN)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in LEFT_ALIGNED else "right", no_wrap=True)
+    for finding in findings:
+        target, unit = finding.target, finding.target_unit
+        table.add_row(
+            finding.measure,
+            _quantity(finding.ours, finding.unit),
+            _quantity(finding.reference, finding.unit),
+            _quantity(finding.ratio, unit),
+            f"{target.sign} {_quantity(target.required, unit)}",
+            "" if target.goal is None else f"{target.sign} {_quantity(target.goal, unit)}",
+            finding.verdict,
+            finding.note,
+        )
+    return table
+
+
+def _quantity(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    digits = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{digits}{unit}" if unit == "×" else f"{digits} {unit}"
+
+
+def _write(path: Path, findings: Sequence[Finding]) -> None:
+    rows = [asdict(finding) | {"verdict": finding.verdict} for finding in findings]
+    path.write_text(json.dumps({"machine": _machine(), "findings": rows}, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

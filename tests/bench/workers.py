@@ -1,0 +1,144 @@
+"""What a worker costs: its start through the zygote against fresh interpreters, and its private memory."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from statistics import median
+from typing import Final
+
+import psutil
+from support.real import opened, pretend
+
+from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.runtime import SPAWN_VARIABLE, Runtime
+from quarterdeck_protocol.faults import FaultRecord
+from quarterdeck_protocol.frames import Log
+
+from .finding import Finding, Target
+from .peers import endpoint_call
+from .rounds import Effort
+
+START: Final = Target(required=100.0, more_is_better=True)
+IDLE_MIB: Final = Target(required=8.0)
+USED_MIB: Final = Target(required=11.0)
+
+IMPORT: Final = "import os, quarterdeck_worker.main; os._exit(0)"
+
+STARTS_A_ROUND: Final = 8
+"""Forks for one fresh interpreter, which takes a hundred times as long."""
+
+WORKERS_WEIGHED: Final = 3
+
+CALLS_BEFORE_WEIGHING: Final = 100
+
+MIB: Final = 1024 * 1024
+
+
+class _Deaf:
+    """An owner of workers who wants to hear nothing."""
+
+    def on_tools_changed(self) -> None:
+        """See `Listener`."""
+
+    def on_log(self, line: Log) -> None:
+        """See `Listener`."""
+
+    def on_lost(self, fault: FaultRecord) -> None:
+        """See `Listener`."""
+
+
+async def measure(effort: Effort) -> list[Finding]:
+    """Starts, then weights."""
+    return [*await _starts(effort.repeats), *await _weights()]
+
+
+async def _starts(repeats: int) -> list[Finding]:
+    ours, imports, greetings = [], [], []
+    runtime = await Runtime.acquire()
+    try:
+        await _start_ms(runtime)  # the zygote's own start, once a run
+        for _ in range(repeats):
+            ours.append(median([await _start_ms(runtime) for _ in range(STARTS_A_ROUND)]))
+            imports.append(await asyncio.to_thread(_import_ms))
+            greetings.append(await asyncio.to_thread(_fresh_start_ms))
+    finally:
+        await runtime.release()
+    return [
+        _faster("worker start, against an interpreter's import of the same", ours, imports),
+        _faster("worker start, against a fresh worker's", ours, greetings),
+    ]
+
+
+def _faster(measure: str, ours: list[float], reference: list[float]) -> Finding:
+    ratio = median(other / mine for mine, other in zip(ours, reference, strict=True))
+    return Finding(measure, "ms", START, median(ours), median(reference), ratio)
+
+
+async def _start_ms(runtime: Runtime) -> float:
+    """From the request to the worker's proven greeting."""
+    started = time.perf_counter()
+    handle = await runtime.hire("bench", _Deaf())
+    taken_ms = (time.perf_counter() - started) * 1000
+    await handle.dismiss(0)
+    return taken_ms
+
+
+def _import_ms() -> float:
+    """An interpreter that only imports what a worker needs, and leaves at once: unloading it all is not counted."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-I", "-c", IMPORT], check=True, stdin=subprocess.DEVNULL)
+    return (time.perf_counter() - started) * 1000
+
+
+def _fresh_start_ms() -> float:
+    """A worker in an interpreter of its own, on an event loop, and so a runtime, of its own."""
+
+    async def start() -> float:
+        runtime = await Runtime.acquire()
+        try:
+            return await _start_ms(runtime)
+        finally:
+            await runtime.release()
+
+    os.environ[SPAWN_VARIABLE] = "fresh"
+    try:
+        return asyncio.run(start())
+    finally:
+        del os.environ[SPAWN_VARIABLE]
+
+
+async def _weights() -> list[Finding]:
+    idle, opened_mib, used = [], [], []
+    runtime = await Runtime.acquire()
+    try:
+        for _ in range(WORKERS_WEIGHED):
+            handle = await runtime.hire("bench", _Deaf())
+            idle.append(_private_mib(_pid(handle)))
+            await handle.dismiss(0)
+            async with opened(pretend("echo")) as endpoint:
+                await endpoint.list_tools()
+                worker = endpoint.status().worker_pid
+                opened_mib.append(_private_mib(worker))
+                call = endpoint_call(endpoint)
+                for _ in range(CALLS_BEFORE_WEIGHING):
+                    await call()
+                used.append(_private_mib(worker))
+    finally:
+        await runtime.release()
+    return [
+        Finding("private memory of a worker, idle", "MiB", IDLE_MIB, median(idle)),
+        Finding("private memory, its server open and listed", "MiB", USED_MIB, median(opened_mib)),
+        Finding(f"private memory, after {CALLS_BEFORE_WEIGHING} calls", "MiB", USED_MIB, median(used)),
+    ]
+
+
+def _pid(handle: WorkerHandle) -> int:
+    assert handle.pid is not None
+    return handle.pid
+
+
+def _private_mib(pid: int | None) -> float:
+    """Pages that only this process has (USS): what one more worker costs."""
+    return float(psutil.Process(pid).memory_full_info().uss) / MIB

@@ -1,0 +1,140 @@
+"""Whom a command asks: a running serve, or servers of its own."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli import asking
+from quarterdeck.cli.asking import Source, ask, check_server, source
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.config.paths import configuration_digest
+from quarterdeck.config.runtime_directory import RuntimeDirectory
+from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
+from quarterdeck.control.protocol import Answer, Ps, Refused, Request, Restart, ServerList
+
+NOTHING = ServerList(())
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration without servers, and directories of its own."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {}}))
+    return path
+
+
+@pytest.fixture
+def serving(config: Path) -> Iterator[RuntimeDirectory]:
+    """A serve of the configuration, as far as others can see."""
+    with RuntimeDirectory.create(configuration_digest([config])) as directory:
+        directory.announce([config], "1")
+        yield directory
+
+
+def say(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception) -> list[Path]:
+    asked = []
+
+    def ask_serving(directory: Path, request: Request) -> Answer:
+        asked.append(directory)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(asking, "ask_serving", ask_serving)
+    return asked
+
+
+def test_the_serve_of_the_same_configuration_is_asked(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ps` would show servers that it started itself."""
+    asked = say(monkeypatch, NOTHING)
+    assert ask(Source((config,)), Ps()) is NOTHING
+    assert asked == [serving.path]
+
+
+def test_the_serve_of_another_configuration_is_left_alone(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command would show, or restart, servers of another project."""
+    asked = say(monkeypatch, NOTHING)
+    other = config.with_name("other.json")
+    other.write_text(config.read_text())
+    assert ask(Source((other,)), Ps()) == NOTHING
+    assert asked == []
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_servers_of_its_own_are_started_when_asked_for_or_when_nobody_serves(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """`--own` would be ignored, or a serve that just ended would be an error."""
+    asked = say(monkeypatch, NobodyThereError("gone"))
+    assert ask(Source((config,), own=own), Ps()) == NOTHING
+    assert asked == ([] if own else [serving.path])
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (Refused("no_such_server", "there is none"), ExitCode.NOT_FOUND),
+        (Refused("no_such_tool", "there is none"), ExitCode.NOT_FOUND),
+        (Refused("busy", "later"), ExitCode.NO_ANSWER),
+        (NoAnswerError("it hangs"), ExitCode.NO_ANSWER),
+        (TooLargeError("too large"), ExitCode.USAGE),
+    ],
+)
+def test_what_cannot_be_served_is_an_error_with_its_code(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception, code: ExitCode
+) -> None:
+    """A call could be made twice: once by a serve that did not answer, once by servers of our own."""
+    say(monkeypatch, answer)
+    with pytest.raises(CommandError) as refused:
+        ask(Source((config,)), Ps())
+    assert refused.value.code == code
+
+
+def test_a_server_that_the_configuration_does_not_name_is_not_started_for(config: Path) -> None:
+    """A typing error would start every server to find out."""
+    with pytest.raises(CommandError, match="there is no server 'fs': the configuration names none") as refused:
+        ask(Source((config,)), Restart("fs"), only="fs")
+    assert refused.value.code == ExitCode.NOT_FOUND
+
+
+def test_the_servers_that_there_are_are_named(config: Path) -> None:
+    """The user would have to open the file."""
+    config.write_text(json.dumps({"mcpServers": {"a": {"command": "true"}, "b": {"command": "${NOT_SET_QD}"}}}))
+    with pytest.raises(CommandError, match="the servers are a, b"):
+        check_server(asking.load(Source((config,))), "c")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"mcpServer": {}}'])
+def test_a_configuration_that_cannot_be_used_is_a_usage_error(config: Path, text: str) -> None:
+    """A user would see a traceback of the JSON parser."""
+    config.write_text(text)
+    with pytest.raises(CommandError, match=r"mcp\.json") as refused:
+        ask(Source((config,)), Ps())
+    assert refused.value.code == ExitCode.USAGE
+
+
+def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets would be where others can connect, or the user would see a traceback."""
+    # Short: a root that is too long for a socket's path is replaced by one of ours.
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        Path(root).chmod(0o777)
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
+        with pytest.raises(CommandError, match="chmod 700") as refused:
+            ask(Source((config,)), Ps())
+    assert refused.value.code == ExitCode.USAGE
+
+
+def test_no_configuration_is_a_usage_error() -> None:
+    """Something arbitrary would be started."""
+    with pytest.raises(CommandError, match="no configuration is named"):
+        source([])
+    assert source([Path("a"), Path("b")], own=True).config == (Path("a"), Path("b"))

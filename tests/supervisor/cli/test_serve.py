@@ -1,0 +1,33 @@
+"""Where `serve --http` listens."""
+
+import pytest
+
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.serve import parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9000", ("127.0.0.1", 9000)),
+        ("localhost:0", ("localhost", 0)),
+        ("localhost", ("localhost", 8808)),
+        ("9000", ("127.0.0.1", 9000)),
+        (":9000", ("127.0.0.1", 9000)),
+        ("localhost:", ("localhost", 8808)),
+        ("[::1]:9000", ("::1", 9000)),
+        ("[::1]", ("::1", 8808)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65_535)),
+    ],
+)
+def test_an_address_may_be_given_in_part(text: str, address: tuple[str, int]) -> None:
+    """Users would have to look up what the rest is."""
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["::1", "::1:80", "a:b", "a:70000", "a:-1", "[::1", "[::1]80", "a:٣"])
+def test_anything_else_is_a_usage_error(text: str) -> None:
+    """It would listen somewhere else than meant, or end in a traceback."""
+    with pytest.raises(CommandError, match=r"is no HOST:PORT") as refused:
+        parse_address(text)
+    assert refused.value.code == ExitCode.USAGE

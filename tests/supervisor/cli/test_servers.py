@@ -1,0 +1,74 @@
+"""`ps` and `restart`: the table of servers, faults and deaths."""
+
+import json
+
+import pytest
+
+from quarterdeck.cli import servers
+from quarterdeck.cli.program import run
+from quarterdeck.cli.servers import describe_dossier, signal_name
+from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, ServerList, ServerView
+
+READY = ServerView("fs", "ready", "stdio", 12, 4711, 4710, 13_000_000, 192.0, 1, "2025-11-25", None)
+DEATH = DossierView(exit_status=3, uptime_s=42, peak_rss_bytes=13_000_000, cpu_s=0.5, stderr_tail="\n".join("abcdefg"))
+FAULT = FaultView("transport", "exited", "it exited\x07", "see its logs", "unknown", DEATH)
+DEAD = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 5, None, FAULT)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+    monkeypatch.setattr(servers, "ask", lambda *args, **kwargs: answer)
+    monkeypatch.setenv("QUARTERDECK_CONFIG", "mcp.json")
+
+
+def test_ps_shows_each_server_and_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would see that something is down, but neither why nor what to do."""
+    answering(monkeypatch, ServerList((READY, DEAD)))
+    assert run(["ps"]) == 0
+    out = capsys.readouterr().out
+    table, fault = out.split("\n\n")
+    assert [line.split() for line in table.splitlines()] == [
+        ["SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA"],
+        ["fs", "ready", "12", "4711", "12.4", "MiB", "3", "m", "12", "s", "1", "2025-11-25"],
+        ["git", "faulted", "0", "-", "-", "-", "5", "-"],
+    ]
+    assert fault.splitlines() == [
+        "git: it exited\\x07 (transport, exited)",
+        "  see its logs",
+        "  exit status 3, up 42 s, peak memory 12.4 MiB, 0.50 s of CPU",
+        *(f"  stderr: {letter}" for letter in "cdefg"),
+    ]
+
+
+def test_ps_for_programs_has_every_figure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A monitor would have to parse a table."""
+    answering(monkeypatch, ServerList((READY, DEAD)))
+    assert run(["ps", "--json"]) == 0
+    fs, git = json.loads(capsys.readouterr().out)["servers"]
+    assert (fs["memory_bytes"], fs["uptime_s"], fs["fault"]) == (13_000_000, 192.0, None)
+    assert git["fault"]["dossier"]["exit_status"] == 3
+
+
+@pytest.mark.parametrize(("server", "code"), [(READY, 0), (DEAD, 4)])
+def test_a_restart_succeeds_only_when_the_server_is_ready(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: ServerView, code: int
+) -> None:
+    """A script would go on with a server that is down."""
+    answering(monkeypatch, Restarted(server))
+    assert run(["restart", server.id]) == code
+    assert server.id in capsys.readouterr().out
+    assert run(["restart", server.id, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["server"]["phase"] == server.phase
+
+
+def test_a_death_is_told_with_all_that_is_known() -> None:
+    """The reason of a death would be in the dossier, and nobody would see it."""
+    dossier = DossierView(signal=9, limit="memory", hints=("it asked for more than it may have",))
+    assert describe_dossier(dossier) == ["killed by SIGKILL, limit hit: memory", "it asked for more than it may have"]
+
+
+def test_a_signal_without_a_name_keeps_its_number() -> None:
+    """A real-time signal would be an error of ours."""
+    assert signal_name(9) == "SIGKILL"
+    assert signal_name(999) == "signal 999"

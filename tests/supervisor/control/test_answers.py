@@ -1,0 +1,214 @@
+"""What a running product answers to each request."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.decks import DeckEndpoint, deck_of
+from support.fakes import call_result
+
+from quarterdeck.app import Quarterdeck, Settings
+from quarterdeck.config.files import BrokenRow
+from quarterdeck.control.answers import answer
+from quarterdeck.control.protocol import (
+    Call,
+    Fault,
+    LogFile,
+    LogPath,
+    Ps,
+    Refused,
+    Restart,
+    Restarted,
+    Result,
+    ServerList,
+    ToolList,
+    Tools,
+)
+from quarterdeck_protocol.contract import RemoteCallResult
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+
+pytestmark = pytest.mark.anyio
+
+BROKEN = Settings(
+    broken=(BrokenRow("half", "mcp.json: servers.half: KEY is not set", "unset_variable"),), settle_s=0.05
+)
+LOST = ProtocolFault(
+    FaultKind.TRANSPORT, "it died", code="exited", dossier=Dossier(exit_status=3, stderr_tail="last words")
+)
+
+
+def call(name: str, arguments: bytes = b"{}") -> Call:
+    return Call(name, msgspec.Raw(arguments))
+
+
+async def ask(deck: Quarterdeck, request: Any) -> Any:
+    return await answer(deck, request)
+
+
+async def test_every_server_is_listed_in_order_and_broken_rows_last(tmp_path: Path) -> None:
+    """A server whose variable is not set would silently be missing."""
+    faulted = DeckEndpoint("b", phase=EndpointPhase.FAULTED, fault=LOST)
+    with deck_of(tmp_path, DeckEndpoint("a", "echo"), faulted, settings=BROKEN) as deck:
+        listed = await ask(deck, Ps())
+    assert isinstance(listed, ServerList)
+    assert [(server.id, server.phase, server.tools) for server in listed.servers] == [
+        ("a", "ready", 1),
+        ("b", "faulted", 0),
+        ("half", "faulted", 0),
+    ]
+    _, lost, half = listed.servers
+    assert lost.fault is not None
+    assert lost.fault.dossier is not None
+    assert (lost.fault.code, lost.fault.dossier.exit_status) == ("exited", 3)
+    assert half.fault is not None
+    assert (half.transport, half.fault.code) == (None, "unset_variable")
+    assert "set the variable" in (half.fault.remedy or "")
+
+
+async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_path: Path) -> None:
+    """A list would look whole although a server is down."""
+    down = DeckEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
+    with deck_of(tmp_path, DeckEndpoint("up", "echo", "add"), down, settings=BROKEN) as deck:
+        listed = await ask(deck, Tools())
+    assert isinstance(listed, ToolList)
+    assert [(tool.name, tool.server) for tool in listed.tools] == [("up__echo", "up"), ("up__add", "up")]
+    assert msgspec.json.decode(listed.tools[0].definition)["x-own"] == [1]
+    assert [server.id for server in listed.absent] == ["down", "half"]
+
+
+async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:
+    """Scripts would not get what the server said, or the server not what they wrote."""
+    heard: list[object] = []
+
+    async def reply(tool: str, arguments: object) -> RemoteCallResult:
+        heard.append((tool, arguments))
+        return call_result({"content": [], "x-own": None})
+
+    with deck_of(tmp_path, DeckEndpoint("up", "echo", answer=reply)) as deck:
+        result = await ask(deck, call("up__echo", b'{"text": 1.0}'))
+    assert heard == [("echo", '{"text": 1.0}')]
+    assert isinstance(result, Result)
+    assert not result.is_error
+    assert bytes(result.body) == b'{"content":[],"x-own":null}'
+
+
+async def test_an_error_that_the_server_reports_is_a_result(tmp_path: Path) -> None:
+    """A tool's own error would look like a broken server."""
+
+    async def fail(tool: str, arguments: object) -> RemoteCallResult:
+        return call_result({"content": [], "isError": True})
+
+    with deck_of(tmp_path, DeckEndpoint("up", "echo", answer=fail)) as deck:
+        result = await ask(deck, call("up__echo"))
+    assert isinstance(result, Result)
+    assert result.is_error
+
+
+async def test_a_fault_of_a_call_comes_with_its_delivery(tmp_path: Path) -> None:
+    """Nobody would know whether it is safe to try again."""
+
+    async def fail(tool: str, arguments: object) -> RemoteCallResult:
+        raise ProtocolFault(FaultKind.TOOL_ERROR, "gone", code="exited", delivery=Delivery.UNKNOWN)
+
+    with deck_of(tmp_path, DeckEndpoint("up", "echo", answer=fail)) as deck:
+        fault = await ask(deck, call("up__echo"))
+    assert isinstance(fault, Fault)
+    assert (fault.fault.kind, fault.fault.delivery) == ("tool_error", "unknown")
+
+
+async def test_a_server_that_is_down_says_why(tmp_path: Path) -> None:
+    """`not ready` alone tells nobody what to do."""
+    down = DeckEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
+    with deck_of(tmp_path, down, settings=BROKEN) as deck:
+        fault = await ask(deck, call("down__echo"))
+        unset = await ask(deck, call("half__echo"))
+    assert isinstance(fault, Fault)
+    assert fault.fault.kind == "not_connected"
+    assert "it died" in fault.fault.message
+    assert fault.fault.dossier is not None
+    assert isinstance(unset, Fault)
+    assert unset.fault.code == "unset_variable"
+    assert down.calls == 0
+
+
+async def test_a_call_waits_for_a_server_that_connects(tmp_path: Path) -> None:
+    """A script that starts serve and calls at once would have to poll."""
+    slow = DeckEndpoint("slow", "echo", phase=EndpointPhase.CONNECTING)
+    with deck_of(tmp_path, slow, settings=Settings(settle_s=30)) as deck:
+        asked = asyncio.create_task(ask(deck, call("slow__echo")))
+        await asyncio.sleep(0)
+        slow.phase = EndpointPhase.READY
+        deck.fleet.tell()  # type: ignore[attr-defined]
+        assert isinstance(await asked, Result)
+
+
+async def test_a_call_does_not_wait_for_other_servers(tmp_path: Path) -> None:
+    """One server that hangs while connecting would hold up the calls of all."""
+    stuck = DeckEndpoint("stuck", phase=EndpointPhase.CONNECTING)
+    with deck_of(tmp_path, stuck, DeckEndpoint("up", "echo"), settings=Settings(settle_s=3600)) as deck:
+        assert isinstance(await ask(deck, call("up__echo")), Result)
+
+
+async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: Path) -> None:
+    """A command would wait for ever."""
+    stuck = DeckEndpoint("stuck", phase=EndpointPhase.CONNECTING)
+    with deck_of(tmp_path, stuck, settings=BROKEN) as deck:
+        fault = await ask(deck, call("stuck__echo"))
+    assert isinstance(fault, Fault)
+    assert (fault.fault.code, fault.fault.delivery) == ("not_connected", "not_sent")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("echo", "is 'up__echo' meant?"),
+        ("up__ecko", "is 'up__echo' meant?"),
+        ("up__", "is 'up__echo' meant?"),
+        ("quite-other", "the tools are up__echo"),
+        ("", "the tools are up__echo"),
+    ],
+)
+async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path, name: str, hint: str) -> None:
+    """A typing error would look like an outage."""
+    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
+        refused = await ask(deck, call(name))
+    assert isinstance(refused, Refused)
+    assert refused.code == "no_such_tool"
+    assert hint in refused.message
+
+
+async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> None:
+    """The command would end before anybody knows whether it helped."""
+    up, down = DeckEndpoint("up", "echo"), DeckEndpoint("down", phase=EndpointPhase.FAULTED, fault=LOST)
+    with deck_of(tmp_path, up, down, settings=BROKEN) as deck:
+        ready = await ask(deck, Restart("up"))
+        faulted = await ask(deck, Restart("down"))
+        broken = await ask(deck, Restart("half"))
+    assert isinstance(ready, Restarted)
+    assert (ready.server.phase, ready.server.restarts) == ("ready", 1)
+    assert isinstance(faulted, Restarted)
+    assert (faulted.server.phase, faulted.server.restarts) == ("faulted", 1)
+    assert isinstance(broken, Restarted)
+    assert broken.server.phase == "faulted"
+
+
+async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:
+    """A typing error would go unnoticed."""
+    with deck_of(tmp_path, DeckEndpoint("files", "read"), settings=BROKEN) as deck:
+        for request in (Restart("file"), LogPath("file")):
+            refused = await ask(deck, request)
+            assert isinstance(refused, Refused)
+            assert refused.code == "no_such_server"
+            assert "is 'files' meant?" in refused.message
+
+
+async def test_a_log_is_found_for_every_server_that_is_named(tmp_path: Path) -> None:
+    """`logs` would look elsewhere than the worker writes."""
+    with deck_of(tmp_path, DeckEndpoint("files"), settings=BROKEN) as deck:
+        found = await ask(deck, LogPath("files"))
+        assert isinstance(found, LogFile)
+        assert found.path == str(deck.log_path("files"))
+        assert isinstance(await ask(deck, LogPath("half")), LogFile)

@@ -1,0 +1,81 @@
+"""Lines of the control socket."""
+
+import msgspec
+import pytest
+
+from quarterdeck.control.protocol import (
+    Answer,
+    BadLineError,
+    Call,
+    DossierView,
+    Fault,
+    FaultView,
+    LogFile,
+    LogPath,
+    Ps,
+    Refused,
+    Request,
+    Restart,
+    Restarted,
+    Result,
+    ServerList,
+    ServerView,
+    ToolList,
+    Tools,
+    ToolView,
+    decode_answer,
+    decode_request,
+    encode,
+)
+
+FAULT = FaultView("tool_error", "exited", "it ended", "see its logs", "unknown", DossierView(signal=9, hints=("oom",)))
+SERVER = ServerView("fs", "faulted", "stdio", 2, 10, 11, 4096, 1.5, 3, "2025-11-25", FAULT)
+
+REQUESTS: list[Request] = [Ps(), Tools(), Call("fs__read", msgspec.Raw(b'{"a":1}')), Restart("fs"), LogPath("fs")]
+ANSWERS: list[Answer] = [
+    ServerList((SERVER,)),
+    ToolList((ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b'{"name":"read"}')),), (SERVER,)),
+    Result(msgspec.Raw(b'{"content":[]}'), is_error=True),
+    Fault(FAULT),
+    Restarted(SERVER),
+    LogFile("/a/b"),
+    Refused("no_such_tool", "no"),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_a_request_arrives_as_it_was_made(request_: Request) -> None:
+    """A command would ask for something else than its user typed."""
+    line = encode(request_)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode_request(line) == request_
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
+def test_an_answer_arrives_as_it_was_made(answer: Answer) -> None:
+    """A command would show something else than the serve said."""
+    line = encode(answer)
+    assert line.count(b"\n") == 1
+    assert decode_answer(line) == answer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"null\n",
+        b"{}\n",
+        b'{"type":"stop"}\n',
+        b'{"type":"call"}\n',
+        b'{"type":"ps"}{}\n',
+        b"\xff\n",
+        b"[" * 9999,
+    ],
+)
+def test_anything_else_is_refused(line: bytes) -> None:
+    """A client of another version, or no client of ours, would crash the handler."""
+    with pytest.raises(BadLineError):
+        decode_request(line)
+    with pytest.raises(BadLineError):
+        decode_answer(line)

@@ -1,0 +1,211 @@
+"""The control socket as its clients find it."""
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.decks import DeckEndpoint, deck_of
+from support.fakes import call_result
+from support.leftovers import eventually_async
+
+from quarterdeck.app import Quarterdeck, Settings
+from quarterdeck.config.runtime_directory import find_serving, read_serving
+from quarterdeck.control import server
+from quarterdeck.control.client import ask
+from quarterdeck.control.protocol import (
+    SOCKET_NAME,
+    Answer,
+    Call,
+    Ps,
+    Refused,
+    Result,
+    ServerList,
+    decode_answer,
+    encode,
+)
+from quarterdeck.control.server import open_control
+from quarterdeck_protocol.contract import RemoteCallResult
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short: a socket's path is."""
+    root = tmp_path_factory.mktemp("r")
+    root.chmod(0o700)
+    return root
+
+
+@asynccontextmanager
+async def controlled(root: Path, *endpoints: DeckEndpoint) -> AsyncIterator[Quarterdeck]:
+    settings = Settings(config_paths=(root / "mcp.json",), settle_s=0.05)
+    with deck_of(root, *endpoints, settings=settings) as deck:
+        async with open_control(deck):
+            yield deck
+
+
+async def say(deck: Quarterdeck, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_unix_connection(deck.directory.path / SOCKET_NAME)
+    writer.write(data)
+    await writer.drain()
+    return reader, writer
+
+
+async def reply_to(deck: Quarterdeck, data: bytes) -> Answer:
+    reader, writer = await say(deck, data)
+    line = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return decode_answer(line)
+
+
+async def test_a_command_is_answered(root: Path) -> None:
+    """No command would reach a running serve."""
+    async with controlled(root, DeckEndpoint("up", "echo")) as deck:
+        answer = await asyncio.to_thread(ask, deck.directory.path, Ps())
+    assert isinstance(answer, ServerList)
+    assert answer.servers[0].id == "up"
+
+
+async def test_the_socket_is_ours_alone_and_announced(root: Path) -> None:
+    """Another user could call our tools, or no command would find us."""
+    async with controlled(root) as deck:
+        mode = (deck.directory.path / SOCKET_NAME).stat().st_mode
+        assert stat.S_ISSOCK(mode)
+        assert stat.S_IMODE(mode) == 0o600
+        assert find_serving(deck.settings.digest, root) == deck.directory.path
+        serving = read_serving(deck.directory.path)
+        assert serving is not None
+        assert (serving.pid, serving.config_paths) == (os.getpid(), (str(root / "mcp.json"),))
+
+
+async def test_another_users_process_is_turned_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory whose mode was loosened would be enough to call our tools."""
+    async with controlled(root) as deck:
+        monkeypatch.setattr(server.os, "geteuid", lambda: os.getuid() + 1)
+        answer = await asyncio.to_thread(ask, deck.directory.path, Ps())
+    assert isinstance(answer, Refused)
+    assert "another user" in answer.message
+
+
+@pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\n", b'{"type":"stop"}\n', b"\xff\xfe\n"])
+async def test_what_is_no_request_is_refused_and_the_next_is_answered(root: Path, line: bytes) -> None:
+    """One confused program would end the socket for all."""
+    async with controlled(root) as deck:
+        refused = await reply_to(deck, line)
+        assert isinstance(refused, Refused)
+        assert refused.code == "bad_request"
+        assert isinstance(await reply_to(deck, encode(Ps())), ServerList)
+
+
+async def test_a_line_without_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local program could fill our memory."""
+    monkeypatch.setattr(server, "MAX_REQUEST_BYTES", 1000)
+    async with controlled(root) as deck:
+        answer = await reply_to(deck, b"x" * 5000)
+    assert isinstance(answer, Refused)
+    assert "longer than 1,000 bytes" in answer.message
+
+
+async def test_a_client_that_says_nothing_is_sent_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle connections would pile up until no command is let in."""
+    monkeypatch.setattr(server, "REQUEST_S", 0.02)
+    async with controlled(root) as deck:
+        answer = await reply_to(deck, b"")
+    assert isinstance(answer, Refused)
+    assert "no request came" in answer.message
+
+
+async def test_too_many_clients_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop in a script would take all our descriptors."""
+    monkeypatch.setattr(server, "MAX_CLIENTS", 1)
+    async with controlled(root) as deck:
+        _, first = await say(deck, b"")
+        second = await asyncio.to_thread(ask, deck.directory.path, Ps())
+        assert isinstance(second, Refused)
+        assert second.code == "busy"
+        first.close()
+
+
+async def test_a_command_that_leaves_gives_up_its_call(root: Path) -> None:
+    """Interrupting `quarterdeck call` would leave the server at work."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(tool: str, arguments: object) -> RemoteCallResult:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async with controlled(root, DeckEndpoint("up", "hang", answer=hang)) as deck:
+        _, writer = await say(deck, encode(Call("up__hang", msgspec.Raw(b"{}"))))
+        await asyncio.wait_for(began.wait(), 10)
+        writer.close()
+        await asyncio.wait_for(ended.wait(), 10)
+
+
+async def test_a_large_result_arrives_whole(root: Path) -> None:
+    """Only small answers would fit the socket's buffer."""
+    text = "é" * 3_000_000
+
+    async def shout(tool: str, arguments: object) -> RemoteCallResult:
+        return call_result({"content": [{"type": "text", "text": text}]})
+
+    async with controlled(root, DeckEndpoint("up", "shout", answer=shout)) as deck:
+        answer = await asyncio.to_thread(ask, deck.directory.path, Call("up__shout", msgspec.Raw(b"{}")))
+    assert isinstance(answer, Result)
+    assert msgspec.json.decode(answer.body)["content"][0]["text"] == text
+
+
+async def test_an_unforeseen_error_is_one_answer(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bug in one answer would end the serve."""
+
+    async def fail(tool: str, arguments: object) -> RemoteCallResult:
+        raise RuntimeError("a bug")
+
+    async with controlled(root, DeckEndpoint("up", "fail", answer=fail)) as deck:
+        answer = await reply_to(deck, encode(Call("up__fail", msgspec.Raw(b"{}"))))
+        assert isinstance(answer, Refused)
+        assert answer.code == "internal"
+        assert isinstance(await reply_to(deck, encode(Ps())), ServerList)
+    assert "a bug" in caplog.text
+
+
+async def test_the_bodys_own_error_comes_out_as_it_is(root: Path) -> None:
+    """`serve` could not tell a refused address from a bug: a group would be wrapped around it."""
+    with pytest.raises(LookupError, match="its own"):
+        async with controlled(root):
+            raise LookupError("its own")
+
+
+async def test_requests_under_way_end_with_the_serve(root: Path) -> None:
+    """`serve` would hang at its end, or a command would wait for ever."""
+    began = asyncio.Event()
+
+    async def hang(tool: str, arguments: object) -> RemoteCallResult:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with controlled(root, DeckEndpoint("up", "hang", answer=hang)) as deck:
+        reader, writer = await say(deck, encode(Call("up__hang", msgspec.Raw(b"{}"))))
+        await asyncio.wait_for(began.wait(), 10)
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+
+
+async def test_nobody_listens_afterwards(root: Path) -> None:
+    """A command would connect to a serve that has ended, and wait."""
+    async with controlled(root) as deck:
+        path = deck.directory.path / SOCKET_NAME
+    await eventually_async(lambda: not path.exists())
+    with pytest.raises(OSError), socket.socket(socket.AF_UNIX) as late:
+        late.connect(str(path))

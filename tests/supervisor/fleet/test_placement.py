@@ -1,0 +1,284 @@
+"""Where workers come from: births and deaths told once each, nothing started for nobody, nothing left."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import BytesIO
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from support.workers import PATIENCE_S, turns
+
+from quarterdeck.fleet import placement as placement_module
+from quarterdeck.fleet.placement import INHERITED, NEEDED, FreshPlacement, ZygotePlacement, isolated
+from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
+
+pytestmark = pytest.mark.anyio
+
+ORDER = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
+
+
+class PlayedZygote:
+    """The far end of a placement's control socket; stands for its process too."""
+
+    def __init__(self, fd: int) -> None:
+        self._control = socket.socket(fileno=os.dup(fd))
+        self._control.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self.obeys = True
+        self.waited: list[float | None] = []
+        self.killed = 0
+
+    async def order(self) -> SpawnOrder:
+        """The next order, alone in its line."""
+        with anyio.fail_after(PATIENCE_S):
+            line = await asyncio.get_running_loop().sock_recv(self._control, 65536)
+        assert line.endswith(b"\n")
+        return msgspec.json.decode(line, type=SpawnOrder)
+
+    def says(self, *reports: Forked | Died) -> None:
+        """Report, all in one write."""
+        self.writes(b"".join(msgspec.json.encode(report) + b"\n" for report in reports))
+
+    def writes(self, data: bytes) -> None:
+        """Any bytes."""
+        self._control.sendall(data)
+
+    def dies(self) -> None:
+        """Its end of the socket closes."""
+        self._control.close()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """See `subprocess.Popen`."""
+        self.waited.append(timeout)
+        if timeout is not None and not self.obeys:
+            raise subprocess.TimeoutExpired("zygote", timeout)
+        return 0
+
+    def kill(self) -> None:
+        """See `subprocess.Popen`."""
+        self.killed += 1
+
+
+class Stage:
+    """A placement on a played zygote, and what it told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def isolated(module: str, fd: str, *, pass_fds: list[int]) -> PlayedZygote:
+            assert (module, [int(fd)]) == ("quarterdeck_worker.zygote", pass_fds)
+            self.zygote = PlayedZygote(int(fd))
+            return self.zygote
+
+        monkeypatch.setattr(placement_module, "isolated", isolated)
+        self.lost = 0
+        self.exits: list[int] = []
+        self.placement = ZygotePlacement(self._on_lost)
+
+    def _on_lost(self) -> None:
+        self.lost += 1
+
+    def spawn(self, generation: int = 1) -> "asyncio.Task[int]":
+        """Order a worker."""
+        order = SpawnOrder(generation, "ipc:///nowhere", "ab" * 16)
+        return asyncio.ensure_future(self.placement.spawn(order, self.exits.append))
+
+
+@asynccontextmanager
+async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """A placement that is closed at the end."""
+    played = Stage(monkeypatch)
+    with anyio.fail_after(PATIENCE_S):
+        yield played
+        await played.placement.close()
+    played.zygote.dies()
+
+
+async def test_an_order_is_a_birth_then_a_death_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server would not start, or its death stay unknown."""
+    async with stage(monkeypatch) as played:
+        birth = played.spawn()
+        assert await played.zygote.order() == ORDER
+        played.zygote.says(Forked(0, 10), Forked(1, 4711))
+        assert await birth == 4711
+        assert played.exits == []
+        played.zygote.says(Died(1, 4711, -9))
+        played.zygote.says(Died(1, 4711, -9), Died(8, 1, 0))
+        await turns()
+        assert played.exits == [-9]
+        assert played.lost == 0
+
+
+async def test_a_worker_that_dies_at_once_is_born_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash at the first instruction would be a wait without end."""
+    async with stage(monkeypatch) as played:
+        birth = played.spawn()
+        await played.zygote.order()
+        played.zygote.says(Forked(1, 4711), Died(1, 4711, 70))
+        assert await birth == 4711
+        assert played.exits == [70]
+
+
+async def test_reports_may_come_in_any_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine's split writes would lose a birth."""
+    async with stage(monkeypatch) as played:
+        births = [played.spawn(1), played.spawn(2)]
+        await turns()
+        data = b"".join(msgspec.json.encode(Forked(number, number + 100)) + b"\n" for number in (2, 1))
+        for index in range(len(data)):
+            played.zygote.writes(data[index : index + 1])
+            await turns(2)
+        assert await asyncio.gather(*births) == [101, 102]
+
+
+async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was given up would leave a worker behind."""
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(placement_module.os, "kill", lambda pid, number: killed.append((pid, number)))
+    async with stage(monkeypatch) as played:
+        birth = played.spawn()
+        await played.zygote.order()
+        birth.cancel()
+        await turns()
+        played.zygote.says(Forked(1, 4711), Died(1, 4711, -9))
+        await turns()
+        assert killed == [(4711, signal.SIGKILL)]
+        assert played.exits == []
+
+
+async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers would look alive although their workers are gone."""
+    async with stage(monkeypatch) as played:
+        born = played.spawn(1)
+        await played.zygote.order()
+        played.zygote.says(Forked(1, 4711))
+        await born
+        waiting = played.spawn(2)
+        await played.zygote.order()
+        played.zygote.dies()
+        with pytest.raises(OSError, match="zygote"):
+            await waiting
+        assert played.exits == [-9]
+        assert played.lost == 1
+        with pytest.raises(OSError, match="zygote"):
+            await played.spawn(3)
+        assert played.lost == 1
+
+
+async def test_an_order_to_a_zygote_that_just_died_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first connect after a crash would wait for ever."""
+    async with stage(monkeypatch) as played:
+        played.zygote.dies()
+        with pytest.raises(OSError):
+            await played.spawn()
+        await turns()
+        assert played.lost == 1
+
+
+async def test_closing_ends_all_and_waits_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers would outlive their supervisor, or the zygote stay a zombie."""
+    async with stage(monkeypatch) as played:
+        birth = played.spawn()
+        await played.zygote.order()
+        played.zygote.says(Forked(1, 4711))
+        await birth
+        await played.placement.close()
+        await played.placement.close()
+        assert played.exits == [-9]
+        assert played.lost == 0
+        assert played.zygote.waited[0] == placement_module.EXIT_S
+        assert played.zygote.killed == 0
+
+
+async def test_a_zygote_that_does_not_obey_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing would hang."""
+    async with stage(monkeypatch) as played:
+        played.zygote.obeys = False
+        await played.placement.close()
+        assert played.zygote.killed == 1
+        assert played.zygote.waited == [placement_module.EXIT_S, None]
+
+
+class PlayedInterpreter:
+    """A fresh interpreter's process, ended by `kill` or by `ends`."""
+
+    def __init__(self) -> None:
+        self.pid = 4711
+        self.stdin = self
+        self.written = b""
+        self.ended = threading.Event()
+        self.returncode = 0
+
+    def write(self, data: bytes) -> None:
+        """See `BytesIO`."""
+        self.written += data
+
+    def close(self) -> None:
+        """See `BytesIO`."""
+
+    def wait(self) -> int:
+        """See `subprocess.Popen`."""
+        assert self.ended.wait(PATIENCE_S)
+        return self.returncode
+
+    def kill(self) -> None:
+        """See `subprocess.Popen`."""
+        self.returncode = -9
+        self.ended.set()
+
+
+@pytest.mark.parametrize("how", ["ends", "closed"])
+async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fork does not serve nothing would start, or be left behind."""
+    made = PlayedInterpreter()
+    monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: made)
+    placement = FreshPlacement()
+    exits: list[int] = []
+    assert await placement.spawn(ORDER, exits.append) == 4711
+    assert made.written == msgspec.json.encode(ORDER) + b"\n"
+    if how == "ends":
+        made.ended.set()
+        with anyio.fail_after(PATIENCE_S):
+            while not exits:
+                await turns(1)
+    await placement.close()
+    assert exits == [0 if how == "ends" else -9]
+
+
+def test_an_isolated_interpreter_gets_nothing_of_ours_but_what_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret of ours would be in the memory that every worker is forked from."""
+    started: list[tuple[list[str], dict[str, Any]]] = []
+
+    def note(argv: list[str], **options: Any) -> BytesIO:
+        started.append((argv, options))
+        return BytesIO()
+
+    monkeypatch.setattr(subprocess, "Popen", note)
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    monkeypatch.setenv("PYTHONPATH", "/evil")
+    monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
+    isolated("some.module", "7", pass_fds=[7])
+    [(argv, options)] = started
+    assert argv[:2] == [sys.executable, "-I"]
+    assert argv[2].endswith("boot.py")
+    assert argv[4:] == ["some.module", "7"]
+    assert all(os.path.isabs(folder) for folder in argv[3].split(os.pathsep))
+    assert set(options["env"]) <= set(INHERITED)
+    assert options["env"]["LC_CTYPE"] == "C.UTF-8"
+    assert options["pass_fds"] == [7]
+    assert options["stdin"] == options["stdout"] == subprocess.DEVNULL
+    assert options["start_new_session"]
+    assert options["cwd"] == "/"
+
+
+def test_what_an_isolated_interpreter_needs_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half-done installation would be a worker that dies without a word."""
+    monkeypatch.setattr(placement_module, "NEEDED", (*NEEDED, "no_such_package_at_all"))
+    with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
+        isolated("some.module")

@@ -1,0 +1,301 @@
+"""What endpoints share: made once, kept while it is used, gone with the last user."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+
+import anyio
+import pytest
+import zmq
+from support.workers import PATIENCE_S, turns
+
+from quarterdeck.config.paths import UnsafePathError
+from quarterdeck.fleet import runtime as runtime_module
+from quarterdeck.fleet.runtime import Runtime, _killer
+from quarterdeck.identity import CLIENT_VERSION
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.frames import Log
+from quarterdeck_protocol.link import Link, Side
+from quarterdeck_protocol.spawning import SpawnOrder
+from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_worker.pump import Pump
+
+pytestmark = pytest.mark.anyio
+
+
+class Owner:
+    """Hears of a handle."""
+
+    def __init__(self) -> None:
+        self.losses: list[FaultRecord] = []
+
+    def on_tools_changed(self) -> None:
+        """See `Listener`."""
+
+    def on_log(self, line: Log) -> None:
+        """See `Listener`."""
+
+    def on_lost(self, fault: FaultRecord) -> None:
+        """See `Listener`."""
+        self.losses.append(fault)
+
+
+class PlayedPlacement:
+    """Starts no process: its workers are peers on the real socket, in this very process."""
+
+    made: list["PlayedPlacement"]
+    greets = True
+    pid = 0
+
+    def __init__(self, on_lost: Callable[[], None] = lambda: None) -> None:
+        self.on_lost = on_lost
+        self.orders: list[SpawnOrder] = []
+        self.exits: list[Callable[[int], None]] = []
+        self.closed = 0
+        self.failures: list[OSError] = []
+        self._context = zmq.Context()
+        self._ends: list[tuple[zmq.Socket[bytes], Pump, LinkDriver]] = []
+        type(self).made.append(self)
+
+    async def spawn(self, order: SpawnOrder, on_exit: Callable[[int], None]) -> int:
+        """See `Placement`."""
+        self.orders.append(order)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.exits.append(on_exit)
+        if self.greets:
+            self._greet(order)
+        return self.pid
+
+    async def close(self) -> None:
+        """See `Placement`."""
+        self.closed += 1
+        for socket, pump, driver in self._ends:
+            driver.close()
+            pump.close()
+            socket.close()
+        self._ends.clear()
+        self._context.term()
+
+    def _greet(self, order: SpawnOrder) -> None:
+        socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.connect(order.address)
+        now = asyncio.get_running_loop().time()
+        link = Link(Side.WORKER, token=bytes.fromhex(order.token), version=CLIENT_VERSION, now=now, pid=self.pid)
+        pump = Pump(socket, lambda parts: driver.receive(parts))  # noqa: PLW0108 - made next
+        driver = LinkDriver(link, pump, lambda _: None)
+        self._ends.append((socket, pump, driver))
+
+
+@pytest.fixture
+def placements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedPlacement]]:
+    """Every placement that is made, in a runtime root of this test's own with a name short enough for sockets."""
+    made: list[PlayedPlacement] = []
+    child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    with tempfile.TemporaryDirectory(prefix="qd-") as root:
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
+        monkeypatch.delenv(runtime_module.SPAWN_VARIABLE, raising=False)
+        monkeypatch.setattr(PlayedPlacement, "made", made, raising=False)
+        monkeypatch.setattr(PlayedPlacement, "pid", child.pid)
+        monkeypatch.setattr(runtime_module, "ZygotePlacement", PlayedPlacement)
+        yield made
+        assert os.listdir(root) == []
+    with child:
+        child.kill()
+
+
+async def hired(runtime: Runtime, owner: Owner) -> runtime_module.WorkerHandle:
+    """A worker of a runtime."""
+    with anyio.fail_after(PATIENCE_S):
+        return await runtime.hire("a", owner)
+
+
+async def test_a_loop_has_one_runtime_until_its_last_user_leaves(placements: list[PlayedPlacement]) -> None:
+    """Each server would start a zygote, or the first to close would end the others."""
+    first, second = await asyncio.gather(Runtime.acquire("abcdefabcdef"), Runtime.acquire())
+    assert first is second
+    path = first.directory.path
+    assert first.directory.digest == "abcdefabcdef"
+    first.warm_up()
+    first.warm_up()
+    await second.release()
+    assert path.is_dir()
+    assert len(placements) == 1
+    await first.release()
+    assert not path.exists()
+    assert placements[0].closed == 1
+    third = await Runtime.acquire()
+    assert third is not first
+    await third.release()
+
+
+async def test_a_runtime_without_workers_starts_none(placements: list[PlayedPlacement]) -> None:
+    """An empty configuration would cost a zygote."""
+    runtime = await Runtime.acquire()
+    await runtime.release()
+    assert placements == []
+
+
+async def test_a_hired_worker_has_proved_itself(placements: list[PlayedPlacement]) -> None:
+    """Whoever connects first would be taken for the worker."""
+    runtime = await Runtime.acquire()
+    handle = await hired(runtime, Owner())
+    [order] = placements[0].orders
+    assert len(bytes.fromhex(order.token)) == 32
+    assert handle.pid == PlayedPlacement.pid
+    assert handle.driver.link.is_open
+    other = await hired(runtime, Owner())
+    assert other is not handle
+    assert len({(order.generation, order.token) for order in placements[0].orders}) == 2
+    await runtime.release()
+    for gone in (handle, other):
+        gone.driver.close()
+
+
+async def test_the_death_of_a_worker_reaches_its_owner_and_frees_its_place(placements: list[PlayedPlacement]) -> None:
+    """A crash would stay unseen, and the router remember the dead."""
+    runtime = await Runtime.acquire()
+    owner = Owner()
+    handle = await hired(runtime, owner)
+    placements[0].exits[0](-9)
+    assert [loss.code for loss in owner.losses] == ["worker_lost"]
+    assert handle.exited.is_set()
+    await handle.dismiss(0.0)
+    assert runtime._router._bound == {}
+    assert runtime._workers == {}
+    await runtime.release()
+
+
+async def test_a_worker_that_cannot_be_started_is_a_failed_spawn(placements: list[PlayedPlacement]) -> None:
+    """A machine without room for a process would be a traceback."""
+    runtime = await Runtime.acquire()
+    runtime.warm_up()
+    placements[0].failures = [OSError("no room"), OSError("still no room")]
+    with pytest.raises(ProtocolFault, match="still no room") as caught:
+        await hired(runtime, Owner())
+    fault = caught.value
+    assert (fault.kind, fault.code, fault.delivery) == (FaultKind.SPAWN_FAILED, "worker_lost", Delivery.NOT_SENT)
+    assert runtime._router._expected == {}
+    await runtime.release()
+
+
+async def test_a_zygote_found_dead_is_replaced_for_the_same_order(placements: list[PlayedPlacement]) -> None:
+    """The first server after a zygote's death would fail for nothing."""
+    runtime = await Runtime.acquire()
+    runtime.warm_up()
+    placements[0].failures = [OSError("the zygote is gone")]
+    placements[0].on_lost()
+    handle = await hired(runtime, Owner())
+    assert len(placements) == 2
+    await turns()
+    assert placements[0].closed == 1
+    await runtime.release()
+    assert placements[1].closed == 1
+    handle.driver.close()
+
+
+async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(
+    placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint would wait for the greeting's deadline."""
+    monkeypatch.setattr(PlayedPlacement, "greets", False)
+    runtime = await Runtime.acquire()
+    hiring = asyncio.ensure_future(hired(runtime, Owner()))
+    while not (placements and placements[0].exits):
+        await turns(1)
+    await turns()
+    placements[0].exits[0](1)
+    handle = await hiring
+    assert handle.lost is not None
+    assert handle.lost.code == "worker_lost"
+    await handle.dismiss(0.0)
+    await runtime.release()
+
+
+async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
+    placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that was given up would leave its worker, with a token that still opens the socket."""
+    killed: list[int] = []
+    monkeypatch.setattr(PlayedPlacement, "greets", False)
+    monkeypatch.setattr(runtime_module, "_killer", lambda pid: lambda: killed.append(pid))
+    runtime = await Runtime.acquire()
+    hiring = asyncio.ensure_future(runtime.hire("a", Owner()))
+    while not (placements and placements[0].exits):
+        await turns(1)
+    await turns()
+    hiring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hiring
+    assert killed == [PlayedPlacement.pid]
+    assert runtime._router._expected == {}
+    await runtime.release()
+
+
+async def test_fresh_interpreters_are_used_when_the_environment_says_so(
+    placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where fork does not serve nothing would start."""
+
+    class Fresh(PlayedPlacement):
+        pass
+
+    monkeypatch.setattr(runtime_module, "FreshPlacement", Fresh)
+    monkeypatch.setenv(runtime_module.SPAWN_VARIABLE, "fresh")
+    runtime = await Runtime.acquire()
+    runtime.warm_up()
+    assert isinstance(placements[0], Fresh)
+    await runtime.release()
+
+
+async def test_giving_up_while_the_directory_is_made_leaves_none(placements: list[PlayedPlacement]) -> None:
+    """Each start that is given up early would leave a locked directory until our exit."""
+    acquiring = asyncio.ensure_future(Runtime.acquire())
+    await turns(2)
+    acquiring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
+    root = os.environ["QUARTERDECK_RUNTIME_DIR"]
+    with anyio.fail_after(PATIENCE_S):
+        # The thread may still be at it; whatever it makes must go.
+        await asyncio.get_running_loop().shutdown_default_executor()
+        while os.listdir(root):
+            await turns(1)
+    runtime = runtime_module._runtimes.get(asyncio.get_running_loop())
+    assert runtime is None
+
+
+async def test_a_root_that_others_may_enter_is_refused(placements: list[PlayedPlacement]) -> None:
+    """Another user could open the link's socket."""
+    root = os.environ["QUARTERDECK_RUNTIME_DIR"]
+    os.chmod(root, 0o777)
+    with pytest.raises(UnsafePathError):
+        await Runtime.acquire()
+    os.chmod(root, 0o700)
+
+
+def test_a_killer_kills_its_process_and_nothing_after_it() -> None:
+    """A hung worker would live on, or whoever has its process id later would die."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    with process:
+        kill = _killer(process.pid)
+        kill()
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+        kill()
+    _killer(process.pid)()
+
+
+def test_a_killer_without_descriptors_for_processes_kills_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On other systems a hung worker would live on."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    with process:
+        kill = _killer(process.pid)
+        kill()
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+        kill()

@@ -1,0 +1,160 @@
+"""Taking and leaving a worker's seat: what its server is started with, what is remembered, what is released."""
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.workers import PlayedWorker, turns
+
+from quarterdeck.fleet import seats as seats_module
+from quarterdeck.fleet.handle import Listener, WorkerHandle
+from quarterdeck.fleet.seats import WorkerSeat
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+
+pytestmark = pytest.mark.anyio
+
+STDIO = StdioServerConfig(id="fs", command="x", env={"OWN": "1"}, inherit_env=("WANTED",))
+REMOTE = StreamableHttpServerConfig(id="web", url="http://localhost/mcp", headers={"X": "secret"})
+
+
+@dataclass
+class PretendRuntime:
+    """A runtime whose workers are played; notes what happens in order."""
+
+    fault: ProtocolFault | None = None
+    eras: dict[str, str] = field(default_factory=dict)
+    noted: list[str] = field(default_factory=list)
+    workers: list[PlayedWorker] = field(default_factory=list)
+    directory: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(digest="abcdefabcdef"))
+
+    async def acquire(self) -> "PretendRuntime":
+        """See `Runtime`."""
+        self.noted.append("acquired")
+        return self
+
+    async def release(self) -> None:
+        """See `Runtime`."""
+        self.noted.append("released")
+
+    async def hire(self, name: str, listener: Listener) -> WorkerHandle:
+        """See `Runtime`."""
+        self.noted.append(f"hired for {name}")
+        if self.fault is not None:
+            raise self.fault
+        self.workers.append(PlayedWorker())
+        return self.workers[-1].hired(name, listener)
+
+
+class Owner:
+    """Hears nothing."""
+
+    def on_tools_changed(self) -> None:
+        """See `Listener`."""
+
+    def on_log(self, line: object) -> None:
+        """See `Listener`."""
+
+    def on_lost(self, fault: object) -> None:
+        """See `Listener`."""
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendRuntime:
+    """The runtime of the seats under test, and a state directory of this test's own."""
+    pretended = PretendRuntime()
+    monkeypatch.setattr(seats_module, "Runtime", pretended)
+    monkeypatch.setattr(seats_module, "LEAVE_S", 0.0)
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    return pretended
+
+
+async def taken(config: ServerConfig) -> WorkerSeat:
+    """A seat that has its worker."""
+    seat = WorkerSeat(config)
+    await seat.take(Owner())
+    return seat
+
+
+async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_but_what_is_named(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server would see our secrets, or another server's files."""
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    monkeypatch.setenv("WANTED", "yes")
+    seat = await taken(STDIO)
+    order = seat.order()
+    home = tmp_path / "state" / "servers" / "abcdefabcdef" / "fs"
+    assert order.home == str(home / "home")
+    assert order.log_path == str(home / "stderr.log")
+    assert (home / "home").stat().st_mode & 0o777 == 0o700
+    assert (order.env["HOME"], order.env["TMPDIR"]) == (str(home / "home"), str(home / "tmp"))
+    assert (order.env["OWN"], order.env["WANTED"]) == ("1", "yes")
+    assert "SECRET_TOKEN" not in order.env
+    assert StdioServerConfig.model_validate_json(order.config) == STDIO
+    await seat.leave()
+
+
+async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRuntime, tmp_path: Path) -> None:
+    """Directories would be made for nobody."""
+    seat = await taken(REMOTE)
+    order = seat.order()
+    assert (order.env, order.home, order.log_path) == ({}, "", "")
+    assert StreamableHttpServerConfig.model_validate_json(order.config) == REMOTE
+    assert os.listdir(tmp_path) == []
+    await seat.leave()
+
+
+async def test_the_era_of_a_server_is_remembered_for_the_same_program_only(runtime: PretendRuntime) -> None:
+    """Every restart would probe anew, or a changed command be greeted in the wrong era."""
+    first = await taken(STDIO)
+    assert first.order().era == ""
+    first.remember("2025-11-25")
+    again, changed = await taken(STDIO), await taken(STDIO.model_copy(update={"command": "y"}))
+    assert again.order().era == "2025-11-25"
+    assert changed.order().era == ""
+    for seat in (first, again, changed):
+        await seat.leave()
+
+
+async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: PretendRuntime) -> None:
+    """A worker would outlive its runtime, or the runtime be freed twice under the others."""
+    seat = await taken(STDIO)
+    await seat.leave()
+    await seat.leave()
+    assert runtime.noted == ["acquired", "hired for fs", "released"]
+    assert runtime.workers[0].kills == 1
+
+
+async def test_a_worker_that_goes_by_itself_is_not_killed(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would be cut off while it writes its last words."""
+    monkeypatch.setattr(seats_module, "LEAVE_S", 10.0)
+    seat = await taken(STDIO)
+    leaving = asyncio.ensure_future(seat.leave())
+    await turns()
+    assert runtime.noted[-1] != "released"
+    runtime.workers[0].dies(0)
+    await leaving
+    assert runtime.workers[0].kills == 0
+    assert runtime.noted[-1] == "released"
+
+
+async def test_a_seat_without_a_worker_is_still_released(runtime: PretendRuntime) -> None:
+    """A failed start would keep the zygote for ever."""
+    runtime.fault = ProtocolFault(FaultKind.SPAWN_FAILED, "none")
+    seat = WorkerSeat(STDIO)
+    with pytest.raises(ProtocolFault):
+        await seat.take(Owner())
+    await seat.leave()
+    assert runtime.noted == ["acquired", "hired for fs", "released"]
+
+
+async def test_a_seat_that_was_never_taken_is_left_without_a_word(runtime: PretendRuntime) -> None:
+    """Closing an endpoint early would fail."""
+    await WorkerSeat(STDIO).leave()
+    assert runtime.noted == []

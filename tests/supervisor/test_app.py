@@ -1,0 +1,137 @@
+"""The composition root: settings from files, and the product as a whole."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.leftovers import no_leftovers
+from support.programs import server_argv
+
+from quarterdeck import Settings, open_quarterdeck
+from quarterdeck.config.files import BrokenRow, ConfigFileError
+from quarterdeck.config.runtime_directory import find_serving
+from quarterdeck.identity import CLIENT_VERSION
+from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
+from quarterdeck_protocol.tools import CancelToken, ToolCall
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for files, and state and runtime directories of the test's own."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    with no_leftovers():
+        yield tmp_path
+
+
+def write(path: Path, **servers: object) -> Path:
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+def stdio(server: str, *argv: str) -> StdioServerConfig:
+    command, *args = argv or ("true",)
+    return StdioServerConfig(id=server, command=command, args=tuple(args))
+
+
+def test_files_are_read_together_and_the_earlier_one_wins(tmp_path: Path) -> None:
+    """A second --config would silently replace a server of the first."""
+    first = write(tmp_path / "first.json", a={"command": "one"}, half={"command": "${NOT_SET}"})
+    second = write(tmp_path / "second.json", b={"command": "two"}, a={"command": "three"}, half={"command": "four"})
+    settings = Settings.load([first, second], {})
+    assert [(config.id, getattr(config, "command", "")) for config in settings.servers] == [("a", "one"), ("b", "two")]
+    assert [row.id for row in settings.broken] == ["half"]
+    assert settings.ids == ("a", "b", "half")
+    assert sorted(settings.warnings) == [
+        f"{second}: 'a' is set aside: {first} names it first",
+        f"{second}: 'half' is set aside: {first} names it first",
+    ]
+    assert settings.config_paths == (first, second)
+
+
+def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    """A typing error in --config would start a deck without servers."""
+    with pytest.raises(ConfigFileError, match=r"missing\.json"):
+        Settings.load([write(tmp_path / "good.json"), tmp_path / "missing.json"], {})
+
+
+def test_the_same_files_are_the_same_configuration_however_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ps` from another directory would not find the serve."""
+    path = write(tmp_path / "mcp.json")
+    monkeypatch.chdir(tmp_path)
+    assert Settings.load([Path("mcp.json")], {}).digest == Settings.load([path], {}).digest
+    assert Settings.load([path], {}).digest != Settings().digest
+
+
+def test_what_servers_are_given_in_env_and_headers_is_secret() -> None:
+    """A password would be readable in the log."""
+    remote = SseServerConfig(id="r", url="https://example.org", headers={"Authorization": "Bearer x"})
+    local = StdioServerConfig(id="l", command="true", env={"KEY": "hunter2"})
+    assert Settings(servers=(local, remote)).secrets == ("hunter2", "Bearer x")
+
+
+def test_one_server_can_be_picked() -> None:
+    """`call --own` would start every server for one call."""
+    broken = BrokenRow("half", "why", "unset_variable")
+    settings = Settings(servers=(stdio("a"), stdio("b")), broken=(broken,))
+    assert settings.only("b").ids == ("b",)
+    assert settings.only("half").ids == ("half",)
+    assert settings.only("c").ids == ()
+
+
+@pytest.mark.anyio
+async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
+    """Embedding programs would have to put the parts together themselves, and clean up."""
+    path = write(folder / "mcp.json", echo={"command": (argv := server_argv("echo"))[0], "args": argv[1:]})
+    settings = Settings(
+        servers=Settings.load([path], {}).servers,
+        broken=(BrokenRow("half", "mcp.json: KEY is not set", "unset_variable"),),
+        config_paths=(path,),
+    )
+    async with open_quarterdeck(settings) as deck:
+        assert await deck.fleet.settled(30)
+        assert {server: status.phase for server, status in deck.status().items()} == {
+            "echo": "ready",
+            "half": "faulted",
+        }
+        fault = deck.status()["half"].fault
+        assert fault is not None
+        assert (fault.code, fault.message, fault.delivery) == ("unset_variable", "mcp.json: KEY is not set", "not_sent")
+        outcome = await deck.box.runner.run(ToolCall("1", "echo__echo", {"text": "hello"}), CancelToken())
+        assert (outcome.output, outcome.is_error) == ("hello", False)
+        assert deck.directory.digest == settings.digest
+        assert deck.directory.path.is_dir()
+        assert deck.log_path("echo").is_relative_to(folder / "state")
+        assert find_serving(settings.digest) is None
+    assert not deck.directory.path.exists()
+
+
+@pytest.mark.anyio
+async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings_say(folder: Path) -> None:
+    """The first list of tools would wait for the slowest server's connect deadline."""
+    settings = Settings(servers=(stdio("stuck", *server_argv("hostile", "never_answers")),), settle_s=0.05)
+    async with open_quarterdeck(settings) as deck:
+        assert not await deck.settled()
+        assert deck.status()["stuck"].phase == "connecting"
+
+
+@pytest.mark.anyio
+async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
+    """Clients would show the bare factory's name."""
+    async with open_quarterdeck(Settings()) as deck:
+        host = deck.create_host()
+        assert (host.info.name, host.info.version) == ("quarterdeck", CLIENT_VERSION)
+        assert host.box is deck.box
+
+
+@pytest.mark.anyio
+async def test_an_error_of_the_body_still_stops_everything(folder: Path) -> None:
+    """A crash of the embedding program would leave servers and a directory."""
+    with pytest.raises(LookupError):
+        async with open_quarterdeck(Settings(servers=(stdio("echo", *server_argv("echo")),))) as deck:
+            directory = deck.directory.path
+            raise LookupError
+    assert not directory.exists()

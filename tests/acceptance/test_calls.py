@@ -91,9 +91,7 @@ async def test_an_error_reply_goes_to_its_caller_alone(server: ServerEndpointImp
     assert server.phase == "ready"
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_server(
-    server: ServerEndpointImpl, own_directories: Path
-) -> None:
+async def test_a_cancelled_call_is_cancelled_at_the_server(server: ServerEndpointImpl, own_directories: Path) -> None:
     """It would else work on for nobody."""
     seen = log_of(own_directories, server).count("cancelled")
     with anyio.move_on_after(0.05):

@@ -31,6 +31,21 @@ SOON = RestartPolicy(backoff_s=0.05)
 """A restart without the wait that a server in the field deserves."""
 
 
+CRASHING = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import echo, tools, wire
+
+def crash(call):
+    wire.complain("out of cheese")
+    os._exit(7)
+
+tools.TOOLS["crash"] = (tools.TOOLS["crash"][0], crash)
+wire.serve(echo.handle)
+"""
+"""The echo server, but it says why it dies."""
+
+
 @asynccontextmanager
 async def running_fleet(*servers: ServerConfig) -> AsyncIterator[ServerFleetImpl]:
     with anyio.fail_after(BACKSTOP_S):
@@ -71,6 +86,7 @@ async def fault_in_call(endpoint: ServerEndpointImpl, pid: int, number: int = si
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
         await endpoint.invoke("add", {"a": 1, "b": 1})  # the server reads in order: it has the other call too
         os.kill(pid, number)
     return faults[0]
@@ -111,13 +127,8 @@ async def test_a_server_that_dies_in_a_call_ends_the_call_with_its_dossier() -> 
 
 async def test_a_server_that_exits_in_a_call_leaves_its_status_and_last_words() -> None:
     """A traceback on stderr is the best explanation there is."""
-    program = "import sys,os; sys.path.insert(0, sys.argv[1]); import echo, tools, wire\n" + (
-        "def crash(call): wire.complain('out of cheese'); os._exit(7)\n"
-        "tools.TOOLS['crash'] = (tools.TOOLS['crash'][0], crash)\n"
-        "wire.serve(echo.handle)"
-    )
-    argv = server_argv("echo")
-    async with opened(stdio_config("crashing", [argv[0], "-c", program, str(Path(argv[1]).parent)])) as endpoint:
+    command, script = server_argv("echo")
+    async with opened(stdio_config("crashing", [command, "-c", CRASHING, str(Path(script).parent)])) as endpoint:
         fault = await fault_of(endpoint.invoke("crash"))
         assert_fault(fault, "tool_error", "exited", "unknown", "exited with status 7")
         assert fault.dossier is not None
@@ -136,6 +147,7 @@ async def test_every_call_in_flight_ends_with_the_server() -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(50):
                 tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
             await endpoint.invoke("add", {"a": 1, "b": 1})
             os.kill(pids_of(endpoint)[0], signal.SIGKILL)
         assert {(fault.kind, fault.code, fault.delivery) for fault in faults} == {("tool_error", "exited", "unknown")}
@@ -144,16 +156,15 @@ async def test_every_call_in_flight_ends_with_the_server() -> None:
 
 async def test_what_a_server_wrote_before_it_died_still_counts() -> None:
     """An answer that lies in the pipe is an answer."""
-    async with opened(pretend("echo")) as endpoint:
-        async with anyio.create_task_group() as tasks:
+    async with opened(pretend("echo")) as endpoint, anyio.create_task_group() as tasks:
 
-            async def crash() -> None:
-                await fault_of(endpoint.invoke("crash"))
+        async def crash() -> None:
+            await fault_of(endpoint.invoke("crash"))
 
-            for n in range(20):
-                tasks.start_soon(say, endpoint, f"call {n}")
-            await anyio.wait_all_tasks_blocked()
-            tasks.start_soon(crash)
+        for n in range(20):
+            tasks.start_soon(say, endpoint, f"call {n}")
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(crash)
 
 
 async def test_a_worker_that_dies_idle_takes_its_server_along() -> None:
@@ -300,9 +311,7 @@ async def test_a_killed_workers_daemons_die_too(tmp_path: Path) -> None:
 
 async def test_stubborn_servers_are_closed_within_their_graces() -> None:
     """Stdin closed, TERM, KILL: two seconds each, and all at once for all."""
-    stubborn = [
-        create_server_endpoint(hostile(mode)) for mode in ("ignores_term", "never_reads", "notification_flood")
-    ]
+    stubborn = [create_server_endpoint(hostile(mode)) for mode in ("ignores_term", "never_reads", "notification_flood")]
     pids = []
     for endpoint in stubborn:
         await endpoint.open()
@@ -325,6 +334,7 @@ async def test_calls_in_flight_end_when_their_endpoint_is_closed() -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
             await endpoint.invoke("add", {"a": 1, "b": 1})
             await endpoint.close()
     assert_fault(faults[0], "tool_error", "closed", "unknown")

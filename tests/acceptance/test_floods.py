@@ -17,6 +17,11 @@ LOG_FILE_BYTES = 5 * 1024 * 1024
 """What one log file may have, its last write included."""
 
 
+def sizes_of_logs(root: Path, server: str) -> list[int]:
+    """Bytes of each file that keeps the server's stderr."""
+    return [path.stat().st_size for path in root.glob(f"state/servers/*/{server}/stderr.log*")]
+
+
 async def names_of(endpoint: ServerEndpointImpl) -> list[str]:
     with anyio.fail_after(BACKSTOP_S):
         return [tool.ref.name for tool in await endpoint.list_tools()]
@@ -44,9 +49,9 @@ async def test_a_flood_on_stderr_is_read_and_kept_within_bounds(own_directories:
     """Unread it would block the server; kept whole it would fill the disk."""
     async with opened(hostile("stderr_flood")) as endpoint:
         await say(endpoint)
-    logs = list(own_directories.glob("state/servers/*/stderr-flood/stderr.log*"))
-    assert len(logs) == 2
-    assert 0 < sum(log.stat().st_size for log in logs) < 2 * LOG_FILE_BYTES
+    sizes = sizes_of_logs(own_directories, "stderr-flood")
+    assert len(sizes) == 2
+    assert 0 < sum(sizes) < 2 * LOG_FILE_BYTES
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -26,7 +27,7 @@ async def main():
     rows = json.loads(sys.argv[1])
     servers = tuple(StdioServerConfig(id=name, command=argv[0], args=tuple(argv[1:])) for name, argv in rows.items())
     fleet = await start_server_fleet(BridgeConfig(servers=servers))
-    print(json.dumps({name: [status.pid, status.worker_pid] for name, status in fleet.status().items()}), flush=True)
+    print(json.dumps([[status.pid, status.worker_pid] for status in fleet.status().values()]), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -37,6 +38,18 @@ asyncio.run(main())
 def _nothing_is_left_behind() -> Iterator[None]:
     with no_leftovers():
         yield
+
+
+@contextmanager
+def supervisor_of(servers: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, list[int]]]:
+    """A supervisor of these commands, killed at the end of the block; its pid, and those of servers and workers."""
+    command = [sys.executable, "-c", SUPERVISOR, json.dumps(servers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        try:
+            yield supervisor.pid, [pid for pair in json.loads(supervisor.stdout.readline()) for pid in pair]
+        finally:
+            supervisor.kill()
 
 
 def zygote_of(pid: int) -> int:
@@ -81,26 +94,30 @@ async def test_an_endpoint_opens_after_the_zygote_was_killed_idle() -> None:
             await say(later)
 
 
-@pytest.mark.anyio
-async def test_a_killed_supervisor_leaves_nothing(tmp_path: Path, own_directories: Path) -> None:
-    """No server, no daemon of a server, no worker, no zygote; and its sockets and locks go at the next start."""
+def test_a_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
+    """No server, no daemon of a server, no worker, no zygote: users kill what hangs."""
     pid_file = tmp_path / "pids"
-    rows = {
+    servers = {
         "echo": server_argv("echo"),
         "stubborn": server_argv("hostile", "ignores_term"),
         "daemon": server_argv("hostile", "daemonise", "--pid-file", str(pid_file)),
         "flood": server_argv("hostile", "notification_flood"),
     }
-    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, json.dumps(rows)], stdout=subprocess.PIPE) as supervisor:
-        assert supervisor.stdout is not None
-        pids = [pid for pair in json.loads(supervisor.stdout.readline()).values() for pid in pair]
-        pids += [zygote_of(supervisor.pid), *map(int, pid_file.read_text().split())]
+    with supervisor_of(servers) as (pid, pids):
+        pids = [*pids, zygote_of(pid), *map(int, pid_file.read_text().split())]
         assert len(pids) == 10
         assert all(map(is_running, pids))
-        supervisor.kill()
     assert_gone(pids)
-    (stale,) = (own_directories / "run").iterdir()
+
+
+@pytest.mark.anyio
+async def test_what_a_killed_supervisor_left_on_disk_is_swept_at_the_next_start(own_directories: Path) -> None:
+    """Sockets and locks of the dead would pile up."""
+    root = own_directories / "run"
+    with supervisor_of({}):
+        stale = os.listdir(root)
+        assert len(stale) == 1
     async with opened(pretend("echo")):
-        (fresh,) = (own_directories / "run").iterdir()
-        assert fresh != stale
-    assert not list((own_directories / "run").iterdir())
+        assert len(os.listdir(root)) == 1
+        assert os.listdir(root) != stale
+    assert os.listdir(root) == []

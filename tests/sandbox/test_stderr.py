@@ -171,6 +171,7 @@ def test_a_link_in_the_logs_place_is_not_followed(tmp_path: Path) -> None:
     assert target.read_text() == "untouched"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk here that is always full")
 @pytest.mark.xfail(strict=True, reason="sandbox/stderr.py: a full disk raises out of `feed`, into the worker's loop")
 def test_a_full_disk_costs_the_log_and_not_the_server() -> None:
     """A disk that runs full would end every talkative server, with a fault that hides why."""

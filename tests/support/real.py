@@ -77,9 +77,7 @@ async def fault_at_open(config: ServerConfig) -> ProtocolFault:
         await endpoint.close()
 
 
-def assert_fault(
-    fault: ProtocolFault, kind: FaultKind | str, code: str, delivery: Delivery | str, *words: str
-) -> None:
+def assert_fault(fault: ProtocolFault, kind: FaultKind | str, code: str, delivery: Delivery | str, *words: str) -> None:
     """Require a fault's site, its stable code with a remedy, its delivery, and words in its message."""
     assert (fault.kind, fault.code, fault.delivery) == (kind, code, delivery), fault.message
     assert fault.remedy

@@ -12,8 +12,9 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from quarterdeck.host.greeter import Head
 from quarterdeck.host.provider import ProviderHostImpl
-from quarterdeck.host.stdio import serve_stdio
+from quarterdeck.host.stdio import NOTHING, serve_stdio
 
 from .mcp_clients import ENVELOPE, LEGACY
 
@@ -85,7 +86,7 @@ class LineClient:
 
 
 @asynccontextmanager
-async def served(host: ProviderHostImpl, limit: int = LINE_LIMIT) -> AsyncIterator[LineClient]:
+async def served(host: ProviderHostImpl, limit: int = LINE_LIMIT, head: Head = NOTHING) -> AsyncIterator[LineClient]:
     """A client of `host`, which has stopped serving by the end; it reads at most `2 * limit` ahead."""
     stdin_fd, client_out = os.pipe()
     client_in, stdout_fd = os.pipe()
@@ -100,7 +101,7 @@ async def served(host: ProviderHostImpl, limit: int = LINE_LIMIT) -> AsyncIterat
 
                 async def serve() -> None:
                     try:
-                        await serve_stdio(host, stdin_fd=stdin_fd, stdout_fd=stdout_fd)
+                        await serve_stdio(host, stdin_fd=stdin_fd, stdout_fd=stdout_fd, head=head)
                     finally:
                         os.close(stdin_fd)
                         os.close(stdout_fd)

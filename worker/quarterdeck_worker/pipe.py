@@ -51,6 +51,11 @@ class ServerPipe:
         self.resume()
 
     @property
+    def is_heard(self) -> bool:
+        """Whether the server's stdin is open."""
+        return self._in >= 0
+
+    @property
     def can_write(self) -> bool:
         """Whether the server reads fast enough to be given more."""
         return self._in >= 0 and len(self._queue) <= MAX_UNREAD_BYTES

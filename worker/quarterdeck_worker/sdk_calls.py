@@ -1,7 +1,7 @@
 """Tool calls through the SDK's session: one task a call.  For remote servers, where the network outweighs it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -34,13 +34,20 @@ class SdkCalls:
     """
 
     def __init__(
-        self, session: ClientSession, tasks: anyio.abc.TaskGroup, newsroom: Newsroom, *, max_bytes: int
+        self,
+        session: ClientSession,
+        tasks: anyio.abc.TaskGroup,
+        newsroom: Newsroom,
+        signs_of_loss: Sequence[anyio.Event] = (),
+        *,
+        max_bytes: int,
     ) -> None:
         self._session = session
         self._tasks = tasks
         self._newsroom = newsroom
         self._max_bytes = max_bytes
         self._running: dict[int, tuple[anyio.CancelScope, Callable[[Ended], None]]] = {}
+        self._signs_of_loss = signs_of_loss
         self.lost = anyio.Event()
 
     def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
@@ -83,6 +90,8 @@ class SdkCalls:
             body = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
             return split_result(body, max_bytes=self._max_bytes)
         except MCPError as error:
+            if any(sign.is_set() for sign in self._signs_of_loss):
+                await anyio.sleep_forever()  # whoever watches the signs ends all calls alike
             if error.error.code == types.CONNECTION_CLOSED:
                 self._tasks.start_soon(self._look_again)
             return judge(error)

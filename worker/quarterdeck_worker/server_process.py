@@ -53,9 +53,16 @@ class ServerProcess:
         """Whether it is known how it ended."""
         return self._process.returncode is not None
 
-    def can_take(self) -> bool:
-        """Whether it reads fast enough to be sent more."""
-        return self.lines.pipe.can_write
+    def refusal(self) -> FaultRecord | None:
+        """Why it cannot be sent a call now; None when it can."""
+        pipe = self.lines.pipe
+        if not pipe.is_heard:
+            code, message = "server_lost", "the server has closed its stdin"
+        elif not pipe.can_write:
+            code, message = "busy", "the server does not read what it is sent"
+        else:
+            return None
+        return FaultRecord(FaultKind.TOOL_ERROR, message, code, Delivery.NOT_SENT)
 
     async def lost(self) -> FaultRecord:
         """Wait until the server is gone, or as good as gone, and say why."""

@@ -42,6 +42,7 @@ SERVER_CONFIG: Final[TypeAdapter[Any]] = TypeAdapter(ServerConfig)
 RELISTEN_S: Final = 1.0
 """Before a lost subscription is asked for again."""
 
+
 class Launcher(Protocol):
     """The seam that a sandbox fills: start a plan, confined or not."""
 
@@ -65,7 +66,7 @@ class OpenServer:
     card: ServerCard
     calls: CallPath
     session: ClientSession
-    can_take: Callable[[], bool] = lambda: True
+    refusal: Callable[[], FaultRecord | None] = lambda: None
 
     async def list_tools(self) -> bytes:
         """See `listing.list_tools`."""
@@ -131,7 +132,7 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
                 envelope=request_envelope(card.era, CLIENT),
                 max_bytes=config.max_result_bytes,
             )
-            await _serve(OpenServer(card, calls, session, server.can_take), life, until_lost=server.lost)
+            await _serve(OpenServer(card, calls, session, server.refusal), life, until_lost=server.lost)
     except (MCPError, RuntimeError, ExceptionGroup) as error:
         cause = _root(error)
         if isinstance(cause, ServerFault):
@@ -162,7 +163,7 @@ async def _run_remote(config: RemoteConfig, order: OpenOrder, life: Life) -> Non
                     telltale.expect(card.era, legacy=legacy)
                     gone = partial(_refused_or_closed, config.url, telltale)
                     await _serve_sdk(
-                        session, card, life, config.max_result_bytes, gone, telltale.rejected.wait, watched.ended.wait
+                        session, card, life, config.max_result_bytes, gone, telltale.rejected, watched.ended
                     )
                     return
         except Exception as error:
@@ -181,13 +182,13 @@ async def _serve_sdk(
     life: Life,
     max_bytes: int,
     describe: Callable[[], FaultRecord],
-    *signs_of_loss: Callable[[], Awaitable[object]],
+    *signs_of_loss: anyio.Event,
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        calls = SdkCalls(session, tasks, life.newsroom, max_bytes=max_bytes)
+        calls = SdkCalls(session, tasks, life.newsroom, signs_of_loss, max_bytes=max_bytes)
 
         async def lost() -> FaultRecord:
-            await first_of(calls.lost.wait, *signs_of_loss)
+            await first_of(calls.lost.wait, *(sign.wait for sign in signs_of_loss))
             return describe()
 
         await _serve(OpenServer(card, calls, session), life, until_lost=lost)

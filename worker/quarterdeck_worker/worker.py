@@ -112,11 +112,8 @@ class Worker:
         if server is None:
             self._fail(call.request_id, NOT_CONNECTED)
             return
-        if not server.can_take():
-            record = FaultRecord(
-                FaultKind.TOOL_ERROR, "the server does not read what it is sent", "busy", Delivery.NOT_SENT
-            )
-            self._fail(call.request_id, record)
+        if (refusal := server.refusal()) is not None:
+            self._fail(call.request_id, refusal)
             return
 
         def done(ended: Ended) -> None:

@@ -14,6 +14,11 @@ def main() -> NoReturn:
             "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
         )
         sys.exit(2)
+    if sys.argv[1:2] == ["serve"] and not {"--http", "--help", "-h"} & set(sys.argv):
+        # Before all other imports: a client waits for its first answer.
+        from quarterdeck.host.greeter import start_early
+
+        start_early()
     from .program import run
 
     sys.exit(run(sys.argv[1:]))

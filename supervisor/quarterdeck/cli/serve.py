@@ -131,14 +131,17 @@ async def _serve(settings: "Settings", http: HttpWish | None, *, portable_schema
                 host = deck.create_host(portable_schemas=portable_schemas)
                 await (_serve_stdio(host) if http is None else _serve_http(host, http))
     except ProtocolFault as fault:
-        code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
-        raise CommandError(code, fault.message, fault.remedy) from None
+        if fault.code == "config_invalid":
+            remedy = "name a loopback HOST, or --allow-remote (which needs the token)"
+            raise CommandError(ExitCode.USAGE, fault.message, remedy) from None
+        raise CommandError(ExitCode.NO_ANSWER, fault.message, fault.remedy) from None
 
 
 async def _serve_stdio(host: "ProviderHostImpl") -> None:
+    from quarterdeck.host.greeter import finish_early
     from quarterdeck.host.stdio import serve_stdio
 
-    await serve_stdio(host)
+    await serve_stdio(host, head=await asyncio.to_thread(finish_early))
     _log.info("the client has left")
 
 

@@ -9,7 +9,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json
 
-TOKEN_NAME: Final = "http-token"  # noqa: S105 - a file's name
+TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name
 
 group: Final = typer.Typer(help="The bearer token of serve --http.", no_args_is_help=True)
 

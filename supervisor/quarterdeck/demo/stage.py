@@ -112,6 +112,7 @@ async def open_stage() -> AsyncIterator[Stage]:
         serve = StdioServerParameters(
             command=sys.executable, args=["-m", "quarterdeck.cli", "serve", "--config", str(config)], env=env
         )
+        failure: StageError | None = None
         with (base / "serve.log").open("w+") as log:
             async with AsyncExitStack() as stack:
                 try:
@@ -119,9 +120,17 @@ async def open_stage() -> AsyncIterator[Stage]:
                 except Exception as error:
                     log.seek(0)
                     raise StageError(f"`quarterdeck serve` does not start: {log.read().strip() or error}") from error
-                yield Stage(client, base / "run", configuration_digest([config]))
+                try:
+                    yield Stage(client, base / "run", configuration_digest([config]))
+                except StageError as error:
+                    # Kept from the client's task groups, which would wrap it.
+                    failure = error
+        if failure is not None:
+            raise failure
 
 
 def _row(server: str) -> dict[str, object]:
-    row: dict[str, object] = {"command": sys.executable, "args": ["-m", f"quarterdeck.demo.{server}"]}
+    # A server has a HOME of its own, where an interpreter finds no packages that its user has installed.
+    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    row: dict[str, object] = {"command": sys.executable, "args": ["-m", f"quarterdeck.demo.{server}"], "env": env}
     return row | ({"call_timeout_s": HANG_S} if server == "stuck" else {})

@@ -115,13 +115,16 @@ class EmbeddedSeat:
                 driver.close()
 
     async def _live(self, _: OpenOrder, life: Life) -> None:
+        code, what = "spawn_failed", "the session could not be made"
         try:
             async with self._factory() as session:
+                code, what = "server_lost", "the session broke"
                 await adopt_session(session, life, self._config.max_result_bytes)
         except Exception as error:
             cause: BaseException = error
             while isinstance(cause, BaseExceptionGroup):
                 cause = cause.exceptions[0]
-            message = f"the session broke: {cause or type(cause).__name__}"
-            record = FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=RemoteCause.of(cause))
-            raise ServerFault(record) from error
+            if isinstance(cause, ServerFault):
+                raise cause from None
+            message = f"{what}: {cause or type(cause).__name__}"
+            raise ServerFault(FaultRecord(FaultKind.TRANSPORT, message, code, cause=RemoteCause.of(cause))) from error

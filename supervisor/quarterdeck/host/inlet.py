@@ -105,8 +105,16 @@ class Inlet(_Managed):
 class Outlet(_Managed):
     """What the session writes; waits while the client does not read."""
 
-    def __init__(self, sink: Sink, on_answered: OnAnswered) -> None:
+    def __init__(self, sink: Sink, on_answered: OnAnswered, *, greeted_id: int | str | None = None) -> None:
+        """Write to `sink`.
+
+        Args:
+            sink: where lines go.
+            on_answered: told of each answer.
+            greeted_id: a request that has its answer already; the session's own is dropped.
+        """
         self._sink = sink
+        self._greeted_id = greeted_id
         self._on_answered = on_answered
         self._is_closed = False
 
@@ -121,6 +129,9 @@ class Outlet(_Managed):
         message = item.message
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._on_answered(message.id, is_success=isinstance(message, JSONRPCResponse))
+            if self._greeted_id is not None and message.id == self._greeted_id:
+                self._greeted_id = None
+                return
         self._sink.write(_to_line(message), b"\n")
         await self._sink.room()
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from quarterdeck.host.descriptors import claimed_stdio
 from quarterdeck.host.flight import Flight
+from quarterdeck.host.greeter import Head
 from quarterdeck.host.inlet import Inlet, Outlet
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.shortway import (
@@ -45,16 +46,22 @@ client that waits for our exit (the SDK's for 2 s) does not notice."""
 CLOSE_S: Final = 2.0
 """How long the session, and then what is left to write, may take once the client is gone."""
 
+NOTHING: Final = Head()
+"""Nobody has read anything before us."""
+
 _logger = logging.getLogger(__name__)
 
 
-async def serve_stdio(host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None) -> None:
+async def serve_stdio(
+    host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None, head: Head = NOTHING
+) -> None:
     """Serve one client until it closes its end; then calls in flight are cancelled after a short grace.
 
     Args:
         host: what is served.
         stdin_fd: read instead of the process's stdin; give both or neither.
         stdout_fd: written instead of its stdout.
+        head: what somebody else has read and answered before.
 
     Cancelling it ends serving without the grace.  What was answered is written either way.
 
@@ -64,14 +71,15 @@ async def serve_stdio(host: ProviderHostImpl, *, stdin_fd: int | None = None, st
     with ExitStack() as stack:
         if stdin_fd is None or stdout_fd is None:
             stdin_fd, stdout_fd = stack.enter_context(claimed_stdio())
-        await _Connection(host, stdin_fd, stdout_fd).serve()
+        await _Connection(host, stdin_fd, stdout_fd, head).serve()
 
 
 class _Connection:
     """One client: its lines, its session, its calls in flight."""
 
-    def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int) -> None:
+    def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int, head: Head) -> None:
         self._host = host
+        self._head = head
         self._way = host.box if isinstance(host.box, ShortWay) else None
         self._server_info = host.server_info
         self._gate = Gate()
@@ -85,9 +93,10 @@ class _Connection:
         self._source = open_source(stdin_fd, self._take, self._over.set)
 
     async def serve(self) -> None:
-        running = await self._host.connect((self._inlet, Outlet(self._sink, self._answered)))
+        outlet = Outlet(self._sink, self._answered, greeted_id=self._head.greeted_id)
+        running = await self._host.connect((self._inlet, outlet))
         try:
-            self._source.resume()
+            self._take(self._head.data)
             await self._over.wait()
             running.end_listening()
             with anyio.move_on_after(GRACE_S):

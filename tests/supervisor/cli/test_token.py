@@ -21,15 +21,15 @@ def test_the_token_is_made_once_and_kept_private(state: Path, capsys: pytest.Cap
     token = capsys.readouterr().out.strip()
     assert len(token) >= 32
     assert run(["token", "show", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"token": token, "path": str(state / "http-token")}
-    assert (state / "http-token").stat().st_mode & 0o777 == 0o600
+    assert json.loads(capsys.readouterr().out) == {"token": token, "path": str(state / "token")}
+    assert (state / "token").stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_token_that_others_may_read_is_refused(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It would be no secret any more."""
     state.mkdir(mode=0o700)
-    path = state / "http-token"
+    path = state / "token"
     path.write_text("x" * 40)
     path.chmod(0o644)
     assert run(["token", "show"]) == 2

@@ -141,7 +141,7 @@ async def test_a_factory_that_fails_is_a_failed_connect(config: ServerConfig, ki
     endpoint = create_server_endpoint(config, broken)
     with anyio.fail_after(PATIENCE_S), pytest.raises(ProtocolFault, match="no such backend") as caught:
         await endpoint.open()
-    assert (caught.value.kind, caught.value.code, caught.value.dossier) == (kind, "server_lost", None)
+    assert (caught.value.kind, caught.value.code, caught.value.dossier) == (kind, "spawn_failed", None)
     await endpoint.close()
 
 
@@ -193,9 +193,6 @@ async def test_a_session_that_breaks_by_itself_is_a_lost_server_without_a_dossie
     await endpoint.close()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="worker/session.py: `adopt_session` never learns that its session's connection is gone"
-)
 async def test_a_session_whose_connection_ends_is_a_lost_server() -> None:
     """Every call would fail from then on, and the endpoint look ready."""
     ends: list[Callable[[], Any]] = []

@@ -1,0 +1,124 @@
+"""Greet a client while the rest of us is still being imported.
+
+The SDK takes most of a second to import, and a client of the older era waits for the answer to `initialize` before it
+does anything else.  That answer depends on nothing but the revision that was asked for, so it is given at once, from
+here; later the SDK's session gets the same line, and its answer, which says the same, is dropped.
+
+Imports next to nothing, on purpose.  Whatever is unusual about a first line is left to the session.
+"""
+
+import json
+import os
+import select
+import stat
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
+
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""The revisions that begin with `initialize`; a test holds them against the SDK's."""
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""A first line longer than this is nothing that we would answer."""
+
+_STDIN: Final = 0
+_STDOUT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What was read before the session could: its bytes, and the id of the request in them that has its answer."""
+
+    data: bytes = b""
+    greeted_id: int | str | None = None
+
+
+class EarlyGreeter:
+    """Waits for a client's first line in a thread of its own, from `start` to `finish`."""
+
+    def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT) -> None:
+        self._in = stdin_fd
+        self._out = stdout_fd
+        self._head = Head()
+        self._stop_r, self._stop_w = os.pipe()
+        self._thread = threading.Thread(target=self._wait, name="greeter", daemon=True)
+
+    def start(self) -> None:
+        """Begin to wait."""
+        self._thread.start()
+
+    def finish(self) -> Head:
+        """Stop waiting; from here on the descriptors are the caller's.  To be called once."""
+        os.close(self._stop_w)
+        self._thread.join()
+        os.close(self._stop_r)
+        return self._head
+
+    def _wait(self) -> None:
+        data = b""
+        poll = select.poll()
+        poll.register(self._in, select.POLLIN)
+        poll.register(self._stop_r, select.POLLIN)
+        while b"\n" not in data and len(data) < MAX_HEAD_BYTES:
+            if any(fd == self._stop_r for fd, _ in poll.poll()):
+                break
+            chunk = os.read(self._in, MAX_HEAD_BYTES)
+            if not chunk:
+                break
+            data += chunk
+        line, newline, _ = data.partition(b"\n")
+        greeted_id, answer = answer_to(line) if newline else (None, b"")
+        try:
+            while answer:
+                answer = answer[os.write(self._out, answer) :]
+        except OSError:
+            pass  # the client has left; the session will see it too
+        self._head = Head(data, greeted_id)
+
+
+def answer_to(line: bytes) -> tuple[int | str | None, bytes]:
+    """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None, b""
+    match message:
+        case {
+            "jsonrpc": "2.0",
+            "id": int() | str() as request_id,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": str() as wanted,
+                "capabilities": dict(),
+                "clientInfo": {"name": str(), "version": str()},
+            },
+        } if not isinstance(request_id, bool) and len(message) == len(("jsonrpc", "id", "method", "params")):
+            result = {
+                "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": {"name": CLIENT_NAME, "version": CLIENT_VERSION},
+            }
+            answer = {"jsonrpc": "2.0", "id": request_id, "result": result}
+            return request_id, json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+    return None, b""
+
+
+def start_early() -> None:
+    """Greet on the process's standard streams, when they are pipes: a file or a terminal is nobody who waits."""
+    global _early
+    mode = os.fstat(_STDIN).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        _early = EarlyGreeter()
+        _early.start()
+
+
+def finish_early() -> Head:
+    """What `start_early` has read and answered; nothing when it was not called."""
+    global _early
+    greeter, _early = _early, None
+    return greeter.finish() if greeter is not None else Head()
+
+
+_early: EarlyGreeter | None = None

@@ -1,0 +1,108 @@
+"""What a worker says unasked reaches whom it concerns, and no more than that."""
+
+import logging
+from typing import Any
+
+import pytest
+from support.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
+from support.workers import lists, turns
+
+from quarterdeck.fleet import endpoint as endpoint_module
+from quarterdeck_protocol.frames import List, ListChanged, Log
+from quarterdeck_protocol.phases import EndpointPhase
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would call tools that are gone, and never see new ones."""
+    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    async with stage() as played:
+        played.worker.rules[List] = lists("one")
+        before = await played.endpoint.list_tools()
+        played.worker.rules[List] = lists("one", "two")
+        played.worker.says(ListChanged())
+        await played.until(lambda: played.endpoint.tools() is not before)
+        assert [tool.ref.name for tool in await played.endpoint.list_tools()] == ["one", "two"]
+        assert played.seen[-1] == (READY, 2)
+
+
+async def test_a_list_that_did_not_change_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would be told to list again for nothing."""
+    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    listed: list[int] = []
+    async with stage() as played:
+        played.worker.rules[List] = lists("one")
+        before = await played.endpoint.list_tools()
+        told = len(played.seen)
+
+        def again(worker: Any, request: List, body: bytes) -> None:
+            listed.append(request.request_id)
+            lists("one")(worker, request, body)
+
+        played.worker.rules[List] = again
+        played.worker.says(ListChanged())
+        await played.until(lambda: bool(listed))
+        await turns()
+        assert played.endpoint.tools() is before
+        assert len(played.seen) == told
+
+
+async def test_a_storm_of_changes_costs_one_list_at_a_time() -> None:
+    """A hostile server could keep the supervisor busy with lists."""
+    async with stage() as played:
+        await played.endpoint.list_tools()
+        del played.worker.rules[List]
+        for _ in range(50):
+            played.endpoint.on_tools_changed()
+        await turns()
+        assert played.worker.asked.empty(), "the next list waits for its second"
+        timer = played.endpoint._refresh_timer
+        assert timer is not None
+        await played.endpoint.close()
+        assert timer.cancelled()
+
+
+async def test_a_refresh_that_fails_keeps_the_old_list(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server's bad moment would empty every client's list."""
+    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    async with stage() as played:
+        played.worker.rules[List] = lists("one")
+        before = await played.endpoint.list_tools()
+        played.worker.rules[List] = lambda worker, request, _: worker.fail(request, EXITED)
+        played.worker.says(ListChanged())
+        await played.until(lambda: "does not list them" in caplog.text)
+        assert await played.endpoint.list_tools() is before
+
+
+@pytest.mark.parametrize("phase", [IDLE, CONNECTING, CLOSING, CLOSED, FAULTED])
+async def test_changes_told_at_a_wrong_time_start_nothing(phase: EndpointPhase) -> None:
+    """A timer would outlive its endpoint."""
+    async with stage(phase) as played:
+        played.endpoint.on_tools_changed()
+        assert played.endpoint._refresh_timer is None
+
+
+async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead server would be asked."""
+    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    async with stage() as played:
+        played.endpoint.on_tools_changed()
+        played.worker.dies()
+        played.endpoint._start_refresh()
+        assert "refresh" not in played.endpoint._tasks
+
+
+@pytest.mark.parametrize(("level", "shown"), [("error", logging.WARNING), ("info", logging.DEBUG)])
+async def test_a_servers_log_lines_are_ours_at_a_lower_voice(
+    level: str, shown: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A chatty server would fill the user's terminal, or its errors would be silent."""
+    caplog.set_level(logging.DEBUG)
+    async with stage() as played:
+        played.worker.says(Log(level, "db", "hm"))
+        await turns()
+        [record] = [record for record in caplog.records if "fs says: hm" in record.getMessage()]
+        assert record.levelno == shown

@@ -9,7 +9,6 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -92,9 +91,8 @@ def _resolve(command: str, path: str, cwd: str) -> str:
 
 
 def _executable(candidate: str, command: str) -> str:
-    file = Path(candidate)
-    if not file.exists():
+    if not os.path.exists(candidate):
         raise LaunchError("command_not_found", f"{command} does not exist")
-    if not file.is_file() or not os.access(file, os.X_OK):
+    if not os.path.isfile(candidate) or not os.access(candidate, os.X_OK):
         raise LaunchError("not_executable", f"{candidate} is not executable")
     return os.path.abspath(candidate)

@@ -24,9 +24,9 @@ def main() -> None:
     if os.getppid() != parent:
         os._exit(127)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Python ignores these two; an ignored signal stays ignored across exec, and a server would not expect it.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    # Python ignores two of these and the zygote the third; a signal stays ignored across exec, which no server expects.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(program, argv)  # noqa: S606 - the whole point
     except OSError as error:

@@ -42,13 +42,17 @@ class StderrKeeper:
         self._file: BinaryIO | None = None
         self._size = 0
         self._tail = bytearray()
+        self._is_cut = False
         self._partial = b""
         self._open()
 
     @property
     def tail(self) -> str:
         """The last `TAIL_BYTES`, from a line's begin where there is one."""
-        text = (bytes(self._tail) + self._redactor.clean(self._partial))[-TAIL_BYTES:]
+        text = bytes(self._tail) + self._redactor.clean(self._partial)
+        if self._is_cut or len(text) > TAIL_BYTES:
+            text = text[-TAIL_BYTES:]
+            text = text[text.find(b"\n") + 1 :]
         return text.decode(errors="replace")
 
     def feed(self, data: bytes) -> None:
@@ -65,22 +69,32 @@ class StderrKeeper:
         if self._partial:
             self._keep(self._redactor.clean(self._partial) + b"\n")
             self._partial = b""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._close_log()
 
     def _keep(self, data: bytes) -> None:
-        self._tail += data[-TAIL_BYTES:]
+        self._tail += data
+        self._is_cut = self._is_cut or len(self._tail) > TAIL_BYTES
         del self._tail[:-TAIL_BYTES]
-        if self._file is None:
+        try:
+            self._log(data)
+        except OSError:
+            # A full disk costs the log, not the server.
+            self._close_log()
+
+    def _log(self, data: bytes) -> None:
+        if self._file is None or self._path is None:
             return
         self._file.write(data[-LOG_BYTES:])
         self._size += len(data)
         if self._size > LOG_BYTES:
-            self._file.close()
-            assert self._path is not None
+            self._close_log()
             os.replace(self._path, self._path.with_name(self._path.name + ".1"))
             self._open()
+
+    def _close_log(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
 
     def _open(self) -> None:
         if self._path is None:

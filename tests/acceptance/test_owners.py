@@ -104,7 +104,7 @@ def test_a_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
         "flood": server_argv("hostile", "notification_flood"),
     }
     with supervisor_of(servers) as (pid, pids):
-        pids = [*pids, zygote_of(pid), *map(int, pid_file.read_text().split())]
+        pids += [zygote_of(pid), *map(int, pid_file.read_text().split())]
         assert len(pids) == 10
         assert all(map(is_running, pids))
     assert_gone(pids)

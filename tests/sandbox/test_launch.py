@@ -109,9 +109,6 @@ def test_a_working_directory_that_may_not_be_entered_is_told(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("command", ["/" + "x" * 300, "./" + "x" * 300])
-@pytest.mark.xfail(
-    strict=False, reason="sandbox/launch.py: `Path.exists` raises for a name that is too long (Python before 3.12)"
-)
 def test_a_name_that_no_file_can_have_is_a_missing_command(command: str, tmp_path: Path) -> None:
     """A typing error would be told as a failure of ours."""
     assert refusal(command, tmp_path).code == "command_not_found"

@@ -58,9 +58,6 @@ def test_a_server_begins_as_it_would_under_a_shell() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.xfail(
-    strict=True, reason="sandbox/shim.py: SIGINT, which the zygote ignores, stays ignored in every server"
-)
 def test_a_server_does_not_inherit_that_we_ignore_interrupts() -> None:
     """A server could not interrupt its own children, nor be interrupted."""
     status = seen_by_a_server("status", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))

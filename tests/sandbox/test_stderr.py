@@ -87,9 +87,6 @@ def test_the_tail_is_bounded_and_ends_with_the_last_word() -> None:
     assert kept.tail.endswith("\nthe end")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="sandbox/stderr.py: the tail is cut anywhere, its docstring says at a line's begin"
-)
 def test_the_tail_begins_with_a_whole_line() -> None:
     """A dossier would begin with half a word, or half a character."""
     kept = keeper()
@@ -172,7 +169,6 @@ def test_a_link_in_the_logs_place_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk here that is always full")
-@pytest.mark.xfail(strict=True, reason="sandbox/stderr.py: a full disk raises out of `feed`, into the worker's loop")
 def test_a_full_disk_costs_the_log_and_not_the_server() -> None:
     """A disk that runs full would end every talkative server, with a fault that hides why."""
     kept = StderrKeeper("/dev/full", Redactor(()))

@@ -16,7 +16,7 @@ from quarterdeck_protocol.configs import (
     ToolFilter,
 )
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Close, Open
+from quarterdeck_protocol.frames import Call, Close, Open
 from quarterdeck_protocol.phases import EndpointPhase
 from support.workers import PATIENCE_S, PlayedSeat, closes, turns
 
@@ -65,6 +65,12 @@ class Stage:
                 with pytest.raises(ProtocolFault):
                     await self.endpoint.open()
         assert self.endpoint.phase is phase
+
+    async def called(self, work: Any) -> "tuple[asyncio.Task[Any], Call, bytes]":
+        """A call under way, as the worker sees it."""
+        task = self.start(work)
+        frame, body = await self.worker.next(Call)
+        return task, frame, body
 
     async def until(self, is_true: Callable[[], bool]) -> None:
         """Let the loop run until it is so."""

@@ -84,7 +84,6 @@ def test_a_call_is_written_byte_for_byte(
     json.loads(wire.lines[0])
 
 
-@pytest.mark.xfail(strict=True, reason="worker/calls.py: `begin` joins the blank between the braces as a member")
 def test_a_callers_empty_meta_with_a_space_in_it_still_makes_json() -> None:
     """A caller that writes `{ }` would have the server drop its call as junk."""
     wire = Wire(ENVELOPE)

@@ -124,7 +124,6 @@ async def test_text_that_is_no_unicode_is_replaced() -> None:
     assert tools[0]["description"] == "x?y"
 
 
-@pytest.mark.xfail(strict=True, reason="worker/listing.py: a NaN is written into the list, which is no JSON then")
 async def test_a_number_that_json_does_not_know_costs_at_most_its_own_tool() -> None:
     """A remote server's one NaN would cost its whole list, for the supervisor cannot read it."""
 

@@ -147,7 +147,6 @@ class BusySocket:
         os.close(self._edge)
 
 
-@pytest.mark.xfail(strict=True, reason="worker/pump.py: `_wake` sends before its look at EVENTS, which takes the edge")
 async def test_what_was_kept_is_sent_when_there_is_room_again() -> None:
     """What waits in the pump would wait for ever, unless something else happens on the socket."""
     socket = BusySocket()

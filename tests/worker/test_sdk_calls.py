@@ -182,7 +182,6 @@ async def test_progress_is_passed_on_when_it_is_wanted(wanted: bool) -> None:
         assert news == ([Progress(7, 1.0, 2.0, "half")] if wanted else [])
 
 
-@pytest.mark.xfail(strict=True, reason="worker/sdk_calls.py: `_ask` reads the arguments outside its `try`")
 @pytest.mark.parametrize(
     ("arguments", "meta"),
     [(b"[1]", b""), (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b""), (b"{}", b'{"progressToken":[]}')],

@@ -19,16 +19,9 @@ from quarterdeck_worker import server_process as server_module
 from quarterdeck_worker.news import Newsroom
 from quarterdeck_worker.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
 CONFIG = StdioServerConfig(id="a", command="x", env={"KEY": "a-long-secret"}, max_result_bytes=2_000)
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test waits for a moment that will not come."""
-    monkeypatch.setattr(server_module, "LAST_WORDS_S", 0.0)
-    monkeypatch.setattr(server_module, "EXIT_AFTER_EOF_S", 0.0)
 
 
 @asynccontextmanager
@@ -148,7 +141,7 @@ async def test_stderr_is_kept_as_it_comes_and_to_its_end(tmp_path: Path) -> None
         assert log.read_bytes() == b"one\n"
         process.complains(b"x" * 40_000 + b"\nlast")
         await turns()
-        assert server.dossier().stderr_tail.endswith("\nlast")
+        assert server.dossier().stderr_tail.endswith("last")
     assert log.read_bytes().endswith(b"\nlast\n")
 
 

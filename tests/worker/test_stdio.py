@@ -280,9 +280,6 @@ async def test_a_line_that_is_too_long_is_an_end_that_says_so() -> None:
         assert played.lines.overflow.max_bytes == 100
 
 
-@pytest.mark.xfail(
-    strict=True, reason="worker/stdio.py: `_feed` lets BrokenResourceError out when the session closed first"
-)
 async def test_the_streams_end_quietly_when_the_session_is_gone_first() -> None:
     """A server that speaks while it is being closed would look broken."""
     async with stage() as played, played.lines.streams() as (read, _):

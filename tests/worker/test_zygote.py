@@ -113,9 +113,6 @@ def test_a_zygote_that_is_killed_takes_its_workers_with_it() -> None:
         assert_gone([worker])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="worker/zygote.py: a report to an owner that is gone raises, and nothing is swept"
-)
 def test_a_zygote_whose_owner_and_worker_end_together_still_sweeps() -> None:
     """What a dying worker left behind would outlive a supervisor that dies in the same moment."""
     with running_zygote() as zygote:
@@ -129,9 +126,6 @@ def test_a_zygote_whose_owner_and_worker_end_together_still_sweeps() -> None:
         assert zygote.process.wait(PATIENCE_S) == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="worker/zygote.py: ends with a traceback when its owner left before it was ready"
-)
 def test_a_zygote_whose_owner_left_early_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
     """A command that ends quickly would end with a traceback on the user's terminal."""
     ours, theirs = socket.socketpair()

@@ -87,7 +87,8 @@ class ShortCalls:
         self._next_id += 1
         self._by_short_id[short_id] = call.request_id
         self._pending[call.request_id] = _Pending(short_id, done, call.progress)
-        members = [call.meta[1:-1]] if len(call.meta) > len(b"{}") else []
+        own = call.meta.strip()[1:-1].strip()
+        members = [own] if own else []
         if self._stamp:
             members.append(self._stamp)
         if call.progress:

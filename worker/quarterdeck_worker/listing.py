@@ -13,7 +13,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import ValidationError
 
-from quarterdeck_worker.sdk_calls import RAW_RESULT
+from quarterdeck_worker.sdk_calls import RAW_RESULT, first_line
 
 MAX_TOOLS: Final = 5_000
 """More than any model can be shown, by a factor of ten."""
@@ -47,7 +47,7 @@ async def list_tools(session: ClientSession) -> bytes:
     for _ in range(MAX_PAGES):
         rows, following = await _page(session, cursor)
         for row in rows:
-            text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+            text = _as_json(row)
             size += len(text)
             tools.append(text)
         if len(tools) > MAX_TOOLS or size > MAX_LIST_BYTES:
@@ -88,12 +88,11 @@ async def _page(session: ClientSession, cursor: str | None) -> tuple[list[object
     return [*rows, *page["tools"]], page.get("nextCursor")
 
 
-def first_line(error: Exception) -> str:
-    """What a validation error is about, in one line."""
-    if isinstance(error, ValidationError):
-        problem = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
-    return str(error).partition("\n")[0]
+def _as_json(row: object) -> str:
+    try:
+        return json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError):
+        return "null"  # Python reads more than JSON knows: this is left out like any other broken tool
 
 
 _taken: Final[ContextVar[list[object]]] = ContextVar("_taken")

@@ -72,10 +72,14 @@ class Pump:
         self._scheduled = False
         if self._closed:
             return
-        while self._unsent and self._try_send(self._unsent[0]):
-            self._unsent.popleft()
         for _ in range(BATCH):
-            if self._closed or not self._has_input():
+            if self._closed:
+                return
+            # A look takes the edge, also the one that says that there is room: each is followed by a try to send.
+            has_input = self._has_input()
+            while self._unsent and self._try_send(self._unsent[0]):
+                self._unsent.popleft()
+            if not has_input:
                 return
             self._receive_one()
         self._schedule()

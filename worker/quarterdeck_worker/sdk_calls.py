@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import Call
-from quarterdeck_protocol.jsonrpc import BodyError, SplitResult, split_result
+from quarterdeck_protocol.jsonrpc import SplitResult, split_result
 from quarterdeck_worker.calls import Ended, bad_output, refusal
 from quarterdeck_worker.news import Newsroom
 
@@ -74,13 +74,11 @@ class SdkCalls:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             self._newsroom.progress(call.request_id, progress, total, message)
 
-        params = types.CallToolRequestParams.model_validate(
-            {
-                "name": call.tool,
-                "arguments": json.loads(arguments or b"{}"),
-                **({"_meta": json.loads(call.meta)} if call.meta else {}),
-            }
-        )
+        try:
+            params = _params(call, arguments)
+        except (ValueError, RecursionError) as error:
+            message = f"the arguments cannot be sent: {first_line(error)}"
+            return FaultRecord(FaultKind.TOOL_ERROR, message, "bad_arguments", Delivery.NOT_SENT)
         try:
             raw: dict[str, object] = await self._session.send_request(
                 types.CallToolRequest(params=params),
@@ -95,8 +93,8 @@ class SdkCalls:
             if error.error.code == types.CONNECTION_CLOSED:
                 self._tasks.start_soon(self._look_again)
             return judge(error)
-        except (ValidationError, BodyError, ValueError, RecursionError) as error:
-            return bad_output(str(error))
+        except (ValueError, RecursionError) as error:
+            return bad_output(first_line(error))
 
     async def _look_again(self) -> None:
         """One broken stream may be an accident.  A transport that is gone says so when it is used again."""
@@ -106,6 +104,21 @@ class SdkCalls:
             except MCPError as error:
                 if error.error.code == types.CONNECTION_CLOSED:
                     self.lost.set()
+
+
+def _params(call: Call, arguments: bytes) -> types.CallToolRequestParams:
+    meta = {"_meta": json.loads(call.meta)} if call.meta else {}
+    return types.CallToolRequestParams.model_validate(
+        {"name": call.tool, "arguments": json.loads(arguments or b"{}"), **meta}
+    )
+
+
+def first_line(error: Exception) -> str:
+    """What an error of validation is about, in one line."""
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+    return str(error).partition("\n")[0]
 
 
 def judge(error: MCPError) -> FaultRecord:

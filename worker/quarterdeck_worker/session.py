@@ -19,7 +19,7 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter
 
-from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.frames import OpenOrder, ServerCard
 from quarterdeck_sandbox.launch import LaunchError, LaunchPlan, plan_launch
@@ -120,7 +120,13 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
         process = await launcher(plan)
     except LaunchError as error:
         raise ServerFault(FaultRecord(FaultKind.SPAWN_FAILED, str(error), error.code, Delivery.NOT_SENT)) from error
-    server = ServerProcess(process, config, order, life.newsroom)
+    try:
+        server = ServerProcess(process, config, order, life.newsroom)
+    except OSError as error:
+        await process.stop(CLOSE_GRACE_S)
+        process.close_fds()
+        message = f"what it writes on stderr cannot be kept: {error}"
+        raise ServerFault(FaultRecord(FaultKind.SPAWN_FAILED, message, "spawn_failed", Delivery.NOT_SENT)) from error
     life.diagnose = server.dossier
     greeted = False
     try:

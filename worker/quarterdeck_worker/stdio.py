@@ -135,7 +135,10 @@ class StdioLines:
         async with to_session:
             while True:
                 while self._inbox:
-                    await to_session.send(self._inbox.popleft())
+                    try:
+                        await to_session.send(self._inbox.popleft())
+                    except anyio.BrokenResourceError:
+                        return  # the session is gone first
                 if self.ended.is_set():
                     return
                 self.pipe.resume()

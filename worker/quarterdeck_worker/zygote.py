@@ -30,7 +30,11 @@ PR_SET_NAME: Final = 15
 
 
 def serve(control: socket.socket) -> None:
-    """Fork on request until the control socket closes."""
+    """Fork on request until the control socket closes.
+
+    Raises:
+        ConnectionError: it closed while something was to be said.
+    """
     warm_up()
     adopt_orphans()
     workers: dict[int, int] = {}
@@ -59,8 +63,6 @@ def serve(control: socket.socket) -> None:
             data = control.recv(65536, socket.MSG_DONTWAIT)
         except BlockingIOError:
             continue
-        except ConnectionResetError:
-            data = b""
         if not data:
             break
         *lines, pending = (pending + data).split(b"\n")
@@ -75,7 +77,6 @@ def serve(control: socket.socket) -> None:
             workers[pid] = order.generation
             control.sendall(_line(Forked(order.generation, pid)))
     ballast.clear()
-    _sweep()
 
 
 def _fill_holes() -> list[bytes]:
@@ -166,7 +167,12 @@ def main() -> None:
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as control:
-        serve(control)
+        try:
+            serve(control)
+        except ConnectionError:
+            pass  # the owner is gone: the same end, heard in another way
+        finally:
+            _sweep()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """What the demonstration runs on, when it goes wrong; that it goes right is tried in the acceptance tests."""
 
-from pathlib import Path
-
 import pytest
 from support.leftovers import no_leftovers
 
@@ -23,8 +21,6 @@ async def test_a_serve_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPa
 async def test_a_story_that_cannot_go_on_ends_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's task groups would hide them, and the user would read of a bug."""
     monkeypatch.setattr(stage, "SERVERS", ())
-    stays = sorted(Path("/tmp").glob("quarterdeck-demo-*"))
-    with no_leftovers(), pytest.raises(StageError, match="^enough$"):
+    with no_leftovers(), pytest.raises(StageError, match="enough"):
         async with open_stage():
             raise StageError("enough")
-    assert sorted(Path("/tmp").glob("quarterdeck-demo-*")) == stays

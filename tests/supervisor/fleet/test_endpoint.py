@@ -195,7 +195,7 @@ async def test_a_server_that_ends_otherwise_while_it_closes_is_closed(how: str) 
 async def test_calls_in_flight_end_when_the_endpoint_closes() -> None:
     """A caller would wait for a server that was stopped."""
     async with stage() as played:
-        task, frame, _ = await called(played, played.endpoint.invoke("echo"))
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         del played.worker.rules[Close]
         closing = played.start(played.endpoint.close())
         request, _ = await played.worker.next(Close)
@@ -212,7 +212,7 @@ async def test_calls_in_flight_end_when_the_endpoint_closes() -> None:
 async def test_losing_a_ready_server_faults_it_and_ends_every_call_at_once() -> None:
     """Callers of a dead server would wait for their deadlines."""
     async with stage() as played:
-        task, _, _ = await called(played, played.endpoint.invoke("echo"))
+        task, _, _ = await played.called(played.endpoint.invoke("echo"))
         played.seat.may_leave.clear()
         played.worker.says(Lost(EXITED))
         with pytest.raises(ProtocolFault) as caught:

@@ -1,7 +1,6 @@
-"""Lists and calls of an endpoint: every one ends once, and costs no other."""
+"""Calls of an endpoint: every one ends once, and costs no other."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from support.endpoints import (
@@ -11,23 +10,17 @@ from support.endpoints import (
     FAULTED,
     IDLE,
     READY,
-    Stage,
     assert_not_connected,
     stage,
 )
-from support.workers import lists, turns
+from support.workers import turns
 
-from quarterdeck.fleet import endpoint as endpoint_module
-from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Call, List, Progress
+from quarterdeck_protocol.frames import Call, Progress
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import ProgressNote, Settled, WireResult
 
 pytestmark = pytest.mark.anyio
-
-
-# Using
 
 
 @pytest.mark.parametrize("phase", [IDLE, CONNECTING, CLOSING, CLOSED, FAULTED])
@@ -47,85 +40,6 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
         assert played.worker.asked.empty()
 
 
-async def test_the_list_is_asked_for_once() -> None:
-    """Every list of a client would be a round trip to the server."""
-    async with stage() as played:
-        played.worker.rules[List] = lists("read", "write", "secret-one")
-        first = await played.endpoint.list_tools()
-        assert [tool.ref.name for tool in first] == ["read", "write"]
-        del played.worker.rules[List]
-        assert await played.endpoint.list_tools() is first
-        assert played.endpoint.tools() is first
-        assert played.seen[-1] == (READY, 2)
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        (FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error"), FaultKind.PROTOCOL),
-        (FaultRecord(FaultKind.TIMEOUT, "slow", "list_timeout"), FaultKind.TIMEOUT),
-    ],
-)
-async def test_a_list_that_fails_is_the_callers_and_leaves_the_endpoint_ready(
-    fault: FaultRecord, kind: FaultKind
-) -> None:
-    """A server that cannot list once would be thrown away."""
-    async with stage() as played:
-        played.worker.rules[List] = lambda worker, request, _: worker.fail(request, fault)
-        with pytest.raises(ProtocolFault) as caught:
-            await played.endpoint.list_tools()
-        assert (caught.value.kind, caught.value.code) == (kind, fault.code)
-        assert played.endpoint.phase is READY
-        played.worker.rules[List] = lists("now")
-        assert len(await played.endpoint.list_tools()) == 1
-
-
-async def test_a_list_that_is_no_list_is_a_protocol_fault() -> None:
-    """Nonsense would look like a server without tools."""
-    async with stage() as played:
-        played.worker.rules[List] = lambda worker, request, _: worker.answer(request, b"{}")
-        with pytest.raises(ProtocolFault) as caught:
-            await played.endpoint.list_tools()
-        assert (caught.value.kind, caught.value.code) == (FaultKind.PROTOCOL, "bad_output")
-        assert played.endpoint.phase is READY
-
-
-async def test_a_large_list_is_read_beside_the_loop_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server with thousands of tools would stop everybody for a moment."""
-    monkeypatch.setattr(endpoint_module, "DECODE_IN_THREAD_BYTES", 1)
-    async with stage() as played:
-        played.worker.rules[List] = lists("read")
-        assert [tool.ref.name for tool in await played.endpoint.list_tools()] == ["read"]
-
-
-async def test_what_is_left_out_of_a_list_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """A user would look for a tool that is missing for a reason that nobody tells."""
-    async with stage() as played:
-        played.worker.rules[List] = lists("good", "b a d")
-        await played.endpoint.list_tools()
-        assert "tool 2 of fs is left out" in caplog.text
-
-
-async def test_a_caller_that_gives_up_a_list_tells_the_worker() -> None:
-    """The server would page on for nobody."""
-    async with stage() as played:
-        del played.worker.rules[List]
-        listing = played.start(played.endpoint.list_tools())
-        request, _ = await played.worker.next(List)
-        listing.cancel()
-        assert (await played.worker.next_cancel()).request_id == request.request_id
-
-
-# Calls
-
-
-async def called(played: Stage, work: Any) -> "tuple[asyncio.Task[RemoteCallResult], Call, bytes]":
-    """A call under way, as the worker sees it."""
-    task = played.start(work)
-    frame, body = await played.worker.next(Call)
-    return task, frame, body
-
-
 @pytest.mark.parametrize(
     ("args", "body"),
     [
@@ -139,7 +53,7 @@ async def called(played: Stage, work: Any) -> "tuple[asyncio.Task[RemoteCallResu
 async def test_arguments_travel_as_json_and_anything_but_a_dict_is_none(args: object, body: str) -> None:
     """A server would be sent what is no object of arguments."""
     async with stage() as played:
-        task, frame, sent = await called(played, played.endpoint.invoke("echo", args))
+        task, frame, sent = await played.called(played.endpoint.invoke("echo", args))
         assert sent == body.encode()
         assert frame == Call(frame.request_id, 20.0, "echo")
         played.worker.answer(frame, b'{"content":[1],"structuredContent":2,"_meta":{"k":3}}', era="e")
@@ -172,7 +86,7 @@ async def test_arguments_that_contain_themselves_are_the_callers_fault() -> None
 async def test_an_error_result_is_a_result() -> None:
     """A tool's own failure would look like a broken bridge."""
     async with stage() as played:
-        task, frame, _ = await called(played, played.endpoint.invoke("echo"))
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, b'{"content":[],"isError":true}')
         assert (await task).is_error
 
@@ -188,7 +102,7 @@ async def test_an_error_result_is_a_result() -> None:
 async def test_a_call_that_fails_is_the_callers_and_leaves_the_endpoint_ready(fault: FaultRecord) -> None:
     """One refused call would cost all others their server."""
     async with stage() as played:
-        task, frame, _ = await called(played, played.endpoint.invoke("echo"))
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.fail(frame, fault)
         with pytest.raises(ProtocolFault) as caught:
             await task
@@ -202,7 +116,7 @@ async def test_a_call_that_fails_is_the_callers_and_leaves_the_endpoint_ready(fa
 async def test_the_shorter_deadline_wins(wish: float | None, told: float) -> None:
     """A client could hold a server longer than its configuration allows."""
     async with stage() as played:
-        _, frame, _ = await called(played, played.endpoint.call("echo", b"{}", timeout_s=wish))
+        _, frame, _ = await played.called(played.endpoint.call("echo", b"{}", timeout_s=wish))
         assert frame.timeout_s == told
         played.worker.answer(frame, b"{}")
 
@@ -211,7 +125,7 @@ async def test_the_shorter_deadline_wins(wish: float | None, told: float) -> Non
 async def test_a_deadline_that_has_passed_is_one_that_passes_at_once(wish: float) -> None:
     """A caller whose time is up would crash instead of being told so."""
     async with stage() as played:
-        _, frame, _ = await called(played, played.endpoint.call("echo", b"{}", timeout_s=wish))
+        _, frame, _ = await played.called(played.endpoint.call("echo", b"{}", timeout_s=wish))
         assert 0 < frame.timeout_s <= 0.01
         played.worker.answer(frame, b"{}")
 
@@ -221,7 +135,7 @@ async def test_meta_and_progress_travel_with_the_call() -> None:
     notes: list[ProgressNote] = []
     async with stage() as played:
         work = played.endpoint.call("echo", b"{}", meta=b'{"k":1}', on_progress=notes.append)
-        task, frame, _ = await called(played, work)
+        task, frame, _ = await played.called(work)
         assert (frame.meta, frame.progress) == (b'{"k":1}', True)
         played.worker.says(Progress(frame.request_id, 1.0, 2.0, "half"))
         played.worker.answer(frame, b"{}")
@@ -232,7 +146,7 @@ async def test_meta_and_progress_travel_with_the_call() -> None:
 async def test_cancelling_a_call_tells_the_server_and_raises_nothing_of_ours() -> None:
     """The server would go on working, or the caller's own cancellation would be swallowed."""
     async with stage() as played:
-        task, frame, _ = await called(played, played.endpoint.invoke("echo"))
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -244,7 +158,7 @@ async def test_cancelling_a_call_tells_the_server_and_raises_nothing_of_ours() -
 async def test_a_call_that_is_cancelled_as_it_is_answered_stays_cancelled() -> None:
     """Cancellation would be lost when the answer is quicker."""
     async with stage() as played:
-        task, frame, _ = await called(played, played.endpoint.invoke("echo"))
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, b"{}")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -273,7 +187,7 @@ async def test_a_hidden_tool_cannot_be_called() -> None:
 async def test_a_result_that_may_not_be_passed_on_ends_its_worker(body: bytes) -> None:
     """A hostile worker could write into a client's stream."""
     async with stage() as played:
-        task, frame, _ = await called(played, played.endpoint.invoke("echo"))
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         other = played.start(played.endpoint.invoke("echo"))
         await played.worker.next(Call)
         played.worker.answer(frame, body)
@@ -292,7 +206,7 @@ async def test_a_result_that_may_not_be_passed_on_ends_its_worker(body: bytes) -
 async def test_a_server_that_asks_instead_of_answering_is_a_clear_fault() -> None:
     """A legacy client would be shown a result of a type that it does not know."""
     async with stage() as played:
-        task, frame, _ = await called(played, played.endpoint.invoke("echo"))
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, b'{"inputRequests":{}}', result_type="input_required")
         with pytest.raises(ProtocolFault) as caught:
             await task

@@ -1,0 +1,199 @@
+"""A fleet's servers die, are started again, closed by hand and watched."""
+
+import asyncio
+from typing import Any
+
+import anyio
+import pytest
+from support.harbours import (
+    CLOSED,
+    FAULTED,
+    IDLE,
+    READY,
+    PretendRuntime,
+    config,
+    hangs,
+    harbour,
+    refuses,
+)
+from support.workers import PATIENCE_S, PlayedSeat, lists, turns
+
+from quarterdeck.fleet import fleet as fleet_module
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
+from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
+from quarterdeck_protocol.frames import List, ListChanged, Open
+from quarterdeck_protocol.phases import EndpointPhase
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_server_that_dies_is_started_again_as_another_generation(runtime: PretendRuntime) -> None:
+    """A crash would cost the user the server until our own restart."""
+    async with harbour(runtime) as made:
+        await made.fleet.start(config("a", "b"))
+        before = made.fleet.endpoint("a")
+        made.seats["a"][0].worker.dies()
+        await made.until(lambda: made.phases()["a"] is READY)
+        after = made.fleet.endpoint("a")
+        assert after is not before
+        assert before is not None
+        assert before.phase is FAULTED
+        status = made.fleet.status()
+        assert (status["a"].restarts, status["b"].restarts) == (1, 0)
+        assert status["a"].fault is None
+        assert made.seats["a"][0].left == 1
+
+
+async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: PretendRuntime) -> None:
+    """A broken server would be started for ever."""
+    async with harbour(runtime) as made:
+        await made.fleet.start(config("a"))
+        for life in range(3):
+            await made.until(lambda: made.phases()["a"] is READY)
+            assert len(made.seats["a"]) == life + 1
+            made.seats["a"][life].worker.dies()
+            await turns()
+        await made.until(lambda: made.fleet.status()["a"].fault is not None)
+        fault = made.fleet.status()["a"].fault
+        assert fault is not None
+        assert fault.code == "crash_loop"
+        endpoint = made.fleet.endpoint("a")
+        assert endpoint is not None
+        assert endpoint.fault is not None
+        assert endpoint.fault.code == "worker_lost"
+        await made.fleet.restart("a")
+        await made.until(lambda: made.phases()["a"] is READY)
+        assert made.fleet.status()["a"].fault is None
+
+
+async def test_a_server_can_be_restarted_by_hand_in_any_phase(runtime: PretendRuntime) -> None:
+    """A user could not help a stuck server."""
+    async with harbour(runtime) as made:
+        made.prepare["a"] = hangs
+        await made.fleet.begin_start(config("a"))
+        await made.until(lambda: "a" in made.seats)
+        made.prepare["a"] = refuses
+        await made.fleet.restart("a")
+        await made.until(lambda: made.phases()["a"] is FAULTED)
+        del made.prepare["a"]
+        await made.fleet.restart("a")
+        await made.until(lambda: made.phases()["a"] is READY)
+        await made.fleet.restart("a")
+        await made.until(lambda: len(made.seats["a"]) == 4 and made.phases()["a"] is READY)
+        with pytest.raises(KeyError):
+            await made.fleet.restart("nobody")
+
+
+async def test_a_server_that_waits_to_be_started_again_shows_its_last_fault(runtime: PretendRuntime) -> None:
+    """`ps` would show a dead server as ready, or as closed."""
+    slow = RestartPolicy(backoff_s=1_000, backoff_max_s=1_000)
+    async with harbour(runtime) as made:
+        await made.fleet.start(config("a", restart=slow))
+        made.seats["a"][0].worker.dies()
+        await turns()
+        status = made.fleet.status()["a"]
+        assert status.phase is FAULTED
+        assert status.fault is not None
+        assert status.fault.code == "worker_lost"
+        assert made.fleet._alarm is not None
+
+
+async def test_a_server_that_nobody_started_yet_is_idle(runtime: PretendRuntime) -> None:
+    """A server that waits for its slot would be missing from `ps`."""
+    many = [f"s{number}" for number in range(6)]
+    async with harbour(runtime) as made:
+        for server in many:
+            made.prepare[server] = hangs
+        await made.fleet.begin_start(config(*many))
+        assert list(made.phases()) == many
+        assert made.phases()["s5"] is IDLE
+        assert len(made.fleet.endpoints()) < 6
+        assert made.fleet.endpoint("s5") is None
+
+
+async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime: PretendRuntime) -> None:
+    """The fleet would believe it ready, and close it again at the end."""
+    async with harbour(runtime) as made:
+        await made.fleet.start(config("a"))
+        endpoint = made.fleet.endpoint("a")
+        assert endpoint is not None
+        await endpoint.close()
+        await turns()
+        assert made.phases() == {"a": CLOSED}
+        assert len(made.seats["a"]) == 1
+        await made.fleet.restart("a")
+        await made.until(lambda: made.phases()["a"] is READY)
+
+
+async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would not learn of new tools, or of servers that came and went."""
+    monkeypatch.setattr("quarterdeck.fleet.endpoint.REFRESH_S", 0.0)
+    seen: list[tuple[EndpointPhase, int]] = []
+    async with harbour(runtime) as made:
+
+        def look() -> None:
+            status = made.fleet.status()["a"]
+            seen.append((status.phase, status.tool_count))
+
+        unwatch = made.fleet.watch(look)
+        await made.fleet.start(config("a"))
+        assert seen[-1] == (READY, 1)
+        [seat] = made.seats["a"]
+        seat.worker.rules[List] = lists("one", "two")
+        seat.worker.says(ListChanged())
+        await made.until(lambda: seen[-1] == (READY, 2))
+        seat.worker.dies()
+        await made.until(lambda: (FAULTED, 2) in seen)
+        await made.until(lambda: seen[-1] == (READY, 1))
+        unwatch()
+        unwatch()
+        count = len(seen)
+        await made.fleet.tear_down()
+        assert len(seen) == count
+
+
+async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
+    runtime: PretendRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One client's trouble would stop the fleet's bookkeeping half way."""
+    restarted: list[asyncio.Task[Any]] = []
+    async with harbour(runtime) as made:
+
+        def fails() -> None:
+            raise RuntimeError("a watcher's own trouble")
+
+        def acts() -> None:
+            if made.phases().get("a") is READY and not restarted:
+                restarted.append(asyncio.ensure_future(made.fleet.restart("a")))
+
+        made.fleet.watch(fails)
+        made.fleet.watch(acts)
+        await made.fleet.start(config("a"))
+        await made.until(lambda: len(made.seats["a"]) == 2 and made.phases()["a"] is READY)
+        assert "a watcher's own trouble" in caplog.text
+
+
+async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Giving up a slow start would leave every process running."""
+    seats: list[PlayedSeat] = []
+
+    def make(config: ServerConfig) -> ServerEndpointImpl:
+        seats.append(PlayedSeat())
+        hangs(seats[-1])
+        return ServerEndpointImpl(config, seats[-1])
+
+    monkeypatch.setattr(fleet_module, "ServerFleetImpl", lambda: ServerFleetImpl(make))
+    starting = asyncio.ensure_future(start_server_fleet(config("a")))
+    with anyio.fail_after(PATIENCE_S):
+        while not seats:
+            await turns(1)
+        await seats[0].worker.next(Open)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    assert seats[0].left == 1
+    assert runtime.users == 0
+    seats[0].worker.leaves()

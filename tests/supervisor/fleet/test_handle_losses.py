@@ -1,0 +1,228 @@
+"""The loss of a worker: told once, with its reason, after its last words."""
+
+import asyncio
+
+import anyio
+import pytest
+from support.handles import EXITED, Desk, greeted
+from support.workers import PATIENCE_S, turns
+
+from quarterdeck.fleet import handle as handle_module
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.frames import Answer, Call, List, Lost, Reply
+from quarterdeck_protocol.link import LinkTerms, Overdue, Silent, Violated
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once() -> None:
+    """Callers of a dead server would wait for their deadlines, or its restart would begin twice."""
+    desk = await greeted()
+    request_id, _ = desk.call()
+    await desk.worker.next(Call)
+    desk.worker.says(Lost(EXITED))
+    await turns()
+    assert desk.handle.lost == EXITED
+    assert desk.fault(request_id) == FaultRecord(
+        FaultKind.TOOL_ERROR, "it exited", "exited", Delivery.UNKNOWN, None, Dossier(exit_status=3)
+    )
+    desk.worker.dies(0)
+    desk.handle.violated("late")
+    assert desk.owner.losses == [EXITED]
+    assert desk.worker.kills == 0
+    desk.worker.leaves()
+
+
+async def test_what_never_left_our_queue_is_said_to_be_unsent() -> None:
+    """A caller would not dare to repeat a call that nobody ever saw."""
+    desk = await greeted(LinkTerms(window_units=1))
+    desk.worker.to_worker.receive = lambda _: None  # it reads no more, so it gives no credit either
+    sent, _ = desk.call()
+    waiting, _ = desk.call()
+    desk.handle.lose(EXITED)
+    assert (desk.fault(sent).delivery, desk.fault(waiting).delivery) == (Delivery.UNKNOWN, Delivery.NOT_SENT)
+    desk.worker.leaves()
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "code", "at_site"),
+    [
+        (Silent(7.0), FaultKind.TIMEOUT, "worker_unresponsive", FaultKind.TIMEOUT),
+        (Overdue(99), FaultKind.TIMEOUT, "worker_unresponsive", FaultKind.TIMEOUT),
+        (Violated("it sent nonsense"), FaultKind.TRANSPORT, "protocol_violation", FaultKind.TOOL_ERROR),
+    ],
+)
+async def test_a_worker_that_hangs_or_breaks_the_rules_is_killed_and_lost(
+    event: Silent | Overdue | Violated, kind: FaultKind, code: str, at_site: FaultKind
+) -> None:
+    """A hung worker would hold its callers, a hostile one would go on."""
+    desk = await greeted()
+    request_id, _ = desk.call()
+    await desk.worker.next(Call)
+    desk.handle.on_event(event)
+    desk.handle.on_event(event)
+    assert desk.worker.kills == 1
+    [loss] = desk.owner.losses
+    assert (loss.kind, loss.code) == (kind, code)
+    fault = desk.fault(request_id)
+    assert (fault.kind, fault.delivery) == (at_site, Delivery.UNKNOWN)
+    await turns()
+    assert desk.owner.losses == [loss]
+    desk.worker.leaves()
+
+
+async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker() -> None:
+    """A short deadline behind a large call would have a healthy worker killed, with all its other calls."""
+    desk = await greeted(LinkTerms(window_units=1))
+    first, _ = desk.call()
+    waiting, _ = desk.call(timeout_s=0.001)
+    request, _ = await desk.worker.next(Call)
+    # The deadline passes, then credit comes: the link tells that this one was never sent.
+    desk.handle.on_event(Overdue(waiting, was_sent=False))
+    fault = desk.fault(waiting)
+    assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TIMEOUT, "busy", Delivery.NOT_SENT)
+    assert desk.worker.kills == 0
+    assert desk.handle.lost is None
+    desk.worker.answer(request)
+    await turns()
+    assert first in desk.ended
+    desk.worker.leaves()
+
+
+@pytest.mark.parametrize(
+    ("returncode", "dossier", "words"),
+    [
+        (-9, Dossier(signal=9), "was killed by signal 9"),
+        (70, Dossier(exit_status=70), "exited with status 70"),
+    ],
+)
+async def test_the_death_of_the_process_says_how(returncode: int, dossier: Dossier, words: str) -> None:
+    """A user would not learn what killed a worker."""
+    desk = await greeted()
+    desk.worker.dies(returncode)
+    [loss] = desk.owner.losses
+    assert (loss.kind, loss.code, loss.dossier) == (FaultKind.TRANSPORT, "worker_lost", dossier)
+    assert words in loss.message
+    assert desk.handle.exited.is_set()
+    desk.worker.leaves()
+
+
+async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's own dossier, and answers that were given, would be hidden behind the worker's exit."""
+    desk = await greeted()
+    request_id, _ = desk.call()
+    request, _ = await desk.worker.next(Call)
+    desk.worker.answer(request, b"[1]")
+    desk.worker.says(Lost(EXITED))
+    waiting: list[list[bytes]] = []
+    monkeypatch.setattr(desk.worker.to_supervisor, "receive", waiting.append)
+
+    def drain() -> None:
+        for parts in waiting:
+            desk.handle.driver.receive(parts)
+
+    await turns()
+    monkeypatch.setattr(desk.worker.to_worker, "drain", drain)
+    desk.worker.dies(0)
+    assert desk.ended[request_id] == (Answer(request_id), b"[1]")
+    assert desk.owner.losses == [EXITED]
+    desk.worker.leaves()
+
+
+async def test_a_worker_that_left_in_good_order_has_a_moment_for_its_last_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The dossier of its server, still on its way through the socket, would be lost."""
+    monkeypatch.setattr(handle_module, "LAST_WORDS_S", 1_000.0)
+    desk = await greeted()
+    request_id, _ = desk.call()
+    await desk.worker.next(Call)
+    desk.handle.on_exit(0)
+    assert desk.handle.exited.is_set()
+    assert desk.owner.losses == []
+    desk.worker.says(Lost(EXITED))
+    await turns()
+    assert desk.owner.losses == [EXITED]
+    assert desk.fault(request_id).code == "exited"
+    desk.worker.leaves()
+
+
+async def test_a_worker_that_left_without_a_word_is_lost_after_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server would look ready for ever."""
+    monkeypatch.setattr(handle_module, "LAST_WORDS_S", 0.0)
+    desk = await greeted()
+    desk.worker.dies(0)
+    with anyio.fail_after(PATIENCE_S):
+        while not desk.owner.losses:
+            await turns(1)
+    [loss] = desk.owner.losses
+    assert (loss.code, loss.dossier) == ("worker_lost", Dossier(exit_status=0))
+    desk.worker.leaves()
+
+
+async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None:
+    """An endpoint would wait for a hello that never comes."""
+    desk = Desk(is_born=False)
+    assert not desk.handle.greeted.done()
+    desk.worker.dies(1)
+    with anyio.fail_after(PATIENCE_S):
+        await desk.handle.greeted
+    assert desk.handle.lost is not None
+    desk.worker.leaves()
+
+
+async def test_dismissing_waits_for_the_workers_own_end_and_tells_nobody() -> None:
+    """A closed server would be reported as a crash."""
+    desk = await greeted()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(desk.handle.dismiss(PATIENCE_S))
+        await turns()
+        desk.worker.dies(0)
+    assert desk.worker.kills == 0
+    assert desk.owner.heard == []
+    desk.worker.leaves()
+
+
+async def test_dismissing_kills_who_does_not_go() -> None:
+    """A stuck worker would outlive its endpoint."""
+    desk = await greeted()
+    await desk.handle.dismiss(0.0)
+    assert desk.worker.kills == 1
+    assert desk.handle.exited.is_set()
+    assert desk.owner.heard == []
+    assert desk.handle.driver._timer is None
+    desk.worker.leaves()
+
+
+async def test_dismissing_one_that_we_killed_does_not_wait_politely() -> None:
+    """Every hung worker would cost three seconds more."""
+    desk = await greeted()
+    desk.handle.violated("nonsense")
+    with anyio.fail_after(PATIENCE_S):
+        await desk.handle.dismiss(10 * PATIENCE_S)
+    desk.worker.leaves()
+
+
+async def test_a_worker_that_survives_its_kill_is_told_and_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Closing would hang on a process that the kernel cannot end."""
+    monkeypatch.setattr(handle_module, "KILL_S", 0.0)
+    desk = await greeted()
+    desk.handle.kill = lambda: None
+    await desk.handle.dismiss(0.0)
+    assert "pid 42" in caplog.text
+    desk.worker.leaves()
+
+
+async def test_a_list_request_is_a_request_like_any_other() -> None:
+    """Lists would never end when the server is lost."""
+    desk = await greeted()
+    frame = List(desk.handle.next_id(), 30.0)
+    ended: list[Reply] = []
+    desk.handle.ask(frame, b"", lambda reply, _: ended.append(reply))
+    request, _ = await desk.worker.next(List)
+    assert request == frame
+    desk.worker.dies()
+    assert len(ended) == 1
+    desk.worker.leaves()

@@ -1,0 +1,159 @@
+"""Servers that never become open: every reason is told in words, and nothing is left."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.lives import ANSWERS, ordered, stage
+from support.processes import PlayedProcess
+from support.scripted import INITIALIZED, LEGACY, JsonObject
+from support.workers import PATIENCE_S, turns
+
+from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind
+from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
+from quarterdeck_worker.news import Newsroom
+from quarterdeck_worker.session import Life, ServerFault, run_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
+
+
+# What never becomes open
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "code"),
+    [("no-such-tool", "/", "command_not_found"), ("/etc/passwd", "/", "not_executable"), ("sh", "/none", "bad_cwd")],
+)
+async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, cwd: str, code: str) -> None:
+    """A typing error would be told as a lost server."""
+    config = StdioServerConfig(id="a", command=command, cwd=cwd)
+    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    with pytest.raises(ServerFault) as caught:
+        await run_server(ordered(config, env={"PATH": "/usr/bin:/bin"}, home="/"), life)
+    record = caught.value.record
+    assert (record.kind, record.code, record.delivery) == (FaultKind.SPAWN_FAILED, code, Delivery.NOT_SENT)
+
+
+async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
+    """A sandbox that cannot be had would start the server without it."""
+
+    async def refuses(plan: LaunchPlan) -> Any:
+        raise LaunchError("sandbox_refused", "no namespaces here")
+
+    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    with pytest.raises(ServerFault, match="no namespaces") as caught:
+        await run_server(ordered(StdioServerConfig(id="a", command="sh"), env={}, home="/"), life, refuses)
+    assert caught.value.record.code == "sandbox_refused"
+
+
+async def test_a_server_that_exits_at_its_greeting_says_so_with_its_status() -> None:
+    """A user would be told of a handshake, and not that the program ended."""
+
+    def dies(_: JsonObject) -> None:
+        played.process.complains(b"no such module\n")
+        played.process.dies(1)
+
+    async with stage({"initialize": dies}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code, fault.delivery) == (
+            FaultKind.SPAWN_FAILED,
+            "exited_at_handshake",
+            Delivery.NOT_SENT,
+        )
+        assert "exited with status 1 before" in fault.message
+        assert fault.dossier is not None
+        assert "no such module" in fault.dossier.stderr_tail
+        assert played.lost == []
+
+
+async def test_a_server_that_hangs_up_at_its_greeting_and_lives_on_says_so() -> None:
+    """A user would look for a crash that did not happen."""
+
+    def hangs_up(_: JsonObject) -> None:
+        played.process.hangs_up()
+
+    async with stage({"initialize": hangs_up}) as played:
+        fault = await played.fault()
+        assert fault.code == "handshake_failed"
+        assert "goes on running" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"error": {"code": -32000, "message": "not today"}}, "not today"),
+        ({"result": {**INITIALIZED["result"], "protocolVersion": "1999-01-01"}}, "1999-01-01"),
+        ({"result": {"nonsense": 1}}, "handshake failed"),
+    ],
+    ids=["refuses", "another revision", "nonsense"],
+)
+async def test_a_greeting_that_fails_is_a_failed_spawn_in_words(answer: JsonObject, words: str) -> None:
+    """A user would be shown a nested group of exceptions."""
+    async with stage({"initialize": answer}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "handshake_failed")
+        assert words in fault.message
+        assert fault.cause is not None
+
+
+async def test_a_greeting_that_is_too_long_says_which_limit() -> None:
+    """A flood at the start would look like a silent server."""
+
+    def floods(_: JsonObject) -> None:
+        played.process.writes(b"x" * 20_000)
+
+    async with stage({"initialize": floods}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "bad_output")
+
+
+async def test_a_server_that_never_answers_can_be_given_up() -> None:
+    """A deadline outside could not end it, nor say what is known of it."""
+    async with stage({"initialize": None}) as played:
+        while not played.process.asked:
+            await turns(1)
+        played.process.complains(b"downloading\n")
+        await turns()
+        dossier = played.life.diagnose()
+        assert dossier is not None
+        assert dossier.stderr_tail == "downloading\n"
+        played.task.cancel()
+        await asyncio.wait([played.task])
+        assert played.process.stopped
+        assert played.opened == []
+
+
+async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp_path: Path) -> None:
+    """A server would run on unwatched, and the fault blame the worker."""
+    process = PlayedProcess(ANSWERS)
+
+    async def launch(plan: LaunchPlan) -> Any:
+        return process
+
+    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    order = ordered(
+        StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", log_path=str(tmp_path / "missing" / "err.log")
+    )
+    try:
+        with pytest.raises(ServerFault):
+            await run_server(order, life, launch)
+        assert process.stopped
+    finally:
+        process.dies(0)
+        process.close_fds()
+
+
+# Remote servers
+
+
+async def test_a_remote_server_that_cannot_be_reached_is_a_transport_fault_with_its_url() -> None:
+    """A user would not know which address is wrong."""
+    config = StreamableHttpServerConfig(id="a", url="http://127.0.0.1:9/mcp")
+    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    with anyio.fail_after(PATIENCE_S), pytest.raises(ServerFault, match=r"127\.0\.0\.1:9") as caught:
+        await run_server(ordered(config, era=LEGACY), life)
+    record = caught.value.record
+    assert (record.kind, record.code, record.delivery) == (FaultKind.TRANSPORT, "connect_failed", Delivery.NOT_SENT)

@@ -9,6 +9,8 @@ each wait at most the grace; nothing in it can hang.
 """
 
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -45,7 +47,10 @@ class ConfinedProcess:
         self._started_at = time.monotonic()
         self._ended_at: float | None = None
         self._ended = anyio.Event()
-        self._usage: tuple[int, float] | None = None
+        self._cpu_s: float | None = None
+        self._peak_rss_bytes: int | None = None
+        # The kernel counts what a child shared with us before its exec as the child's own peak.
+        self._inherited_rss_bytes = _peak_bytes(resource.getrusage(resource.RUSAGE_SELF))
 
     @property
     def stdin_fd(self) -> int:
@@ -64,13 +69,22 @@ class ConfinedProcess:
 
     @property
     def peak_rss_bytes(self) -> int | None:
-        """Largest resident memory of one process of its tree, once it ended."""
-        return self._usage[0] if self._usage else None
+        """Largest resident memory of one process of its tree; while it runs, as far as `look` has seen it."""
+        return self._peak_rss_bytes
 
     @property
     def cpu_s(self) -> float | None:
         """User and system time of its reaped tree, once it ended."""
-        return self._usage[1] if self._usage else None
+        return self._cpu_s
+
+    def look(self) -> None:
+        """See how much memory it has used so far (Linux); a smaller peak than ours cannot be told at its end."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_bytes()
+        except OSError:
+            return
+        if (peak := _HIGH_WATER.search(status)) is not None:
+            self._peak_rss_bytes = max(self._peak_rss_bytes or 0, int(peak[1]) * 1024)
 
     async def wait(self) -> int:
         """Its return code, as soon as it has ended."""
@@ -118,8 +132,9 @@ class ConfinedProcess:
         self._child.returncode = os.waitstatus_to_exitcode(status)
         self._ended_at = time.monotonic()
         if usage is not None:
-            rss = usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
-            self._usage = (rss, usage.ru_utime + usage.ru_stime)
+            self._cpu_s = usage.ru_utime + usage.ru_stime
+            if (peak := _peak_bytes(usage)) > self._inherited_rss_bytes:
+                self._peak_rss_bytes = peak
         return True
 
     async def _exit_signal(self) -> None:
@@ -139,6 +154,14 @@ class ConfinedProcess:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass  # gone already, or left to a group of its own: the descendants' sweep finds it
+
+
+_HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
+
+
+def _peak_bytes(usage: resource.struct_rusage) -> int:
+    # Bytes on macOS, kibibytes elsewhere (getrusage(2)).
+    return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
 
 
 async def start(plan: LaunchPlan) -> ConfinedProcess:

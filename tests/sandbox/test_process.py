@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -98,12 +99,16 @@ async def test_a_server_leads_a_session_of_its_own() -> None:
 
 
 async def test_the_end_of_a_process_is_told_with_its_usage() -> None:
-    """A dossier would be empty."""
-    async with running("exit 3") as process:
+    """A dossier would be empty, or tell our memory as the server's (a child begins as a copy of its parent)."""
+    async with running("echo ready; read line; exit 3") as process:
         assert process.returncode is None
+        await line(process)
+        process.look()
+        process.close_stdin()
         assert await process.wait() == 3
         assert process.returncode == 3
-        assert (process.peak_rss_bytes or 0) > 100_000
+        ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        assert 100_000 < (process.peak_rss_bytes or 0) < ours / 4
         assert process.cpu_s is not None
         uptime = process.uptime_s
         assert uptime > 0

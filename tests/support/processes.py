@@ -36,6 +36,9 @@ class PlayedProcess:
         if answers is not None:
             self._loop.add_reader(self._hears, self._hear)
 
+    def look(self) -> None:
+        """See how much memory it uses: as much as the test said."""
+
     def says(self, *messages: JsonObject) -> None:
         """Write messages to stdout."""
         for message in messages:

@@ -23,6 +23,9 @@ LAST_WORDS_S: Final = 0.2
 EXIT_AFTER_EOF_S: Final = 1.0
 """How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
 
+LOOK_S: Final = 2.0
+"""Between two looks at the server's memory, for its dossier."""
+
 JUNK_LINES_LOGGED: Final = 20
 """Lines on stdout that are no MCP, kept in the log for the server's author; the rest is only counted."""
 
@@ -66,7 +69,7 @@ class ServerProcess:
 
     async def lost(self) -> FaultRecord:
         """Wait until the server is gone, or as good as gone, and say why."""
-        await first_of(self._process.wait, self.lines.ended.wait)
+        await first_of(self._process.wait, self.lines.ended.wait, self._watch_memory)
         if self.lines.overflow is not None:
             return self._record("result_too_large", f"a line on stdout exceeds {self.lines.overflow.max_bytes:,} bytes")
         if not self.lines.ended.is_set():
@@ -74,6 +77,11 @@ class ServerProcess:
                 await self.lines.ended.wait()
         await self.settle()
         return self._record("exited" if self.has_exited else "server_lost", self.describe_end())
+
+    async def _watch_memory(self) -> None:
+        while True:
+            self._process.look()
+            await anyio.sleep(LOOK_S)
 
     async def settle(self) -> None:
         """Give a server that hung up a moment to exit, so that its end can be told."""

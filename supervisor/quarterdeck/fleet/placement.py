@@ -151,7 +151,8 @@ class FreshPlacement:
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> int:
         """See `Placement`."""
-        process = await asyncio.to_thread(isolated, "quarterdeck_worker.main", stdin=subprocess.PIPE)
+        # Not in a thread: cancelled there, a process would be started that nobody knows of.
+        process = isolated("quarterdeck_worker.main", stdin=subprocess.PIPE)
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(order) + b"\n")
         process.stdin.close()

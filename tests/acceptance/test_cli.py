@@ -18,6 +18,7 @@ from support.commands import (
 )
 from support.leftovers import assert_gone, descendants, eventually, no_leftovers
 from support.line_child import LineChild
+from support.loggers import untouched_logging
 from support.raw_client import RawStdioClient
 
 from quarterdeck.cli.program import run
@@ -104,7 +105,8 @@ def test_each_failure_has_its_exit_code_and_says_what_to_do(
     said: str,
 ) -> None:
     """A script could not tell one from the other."""
-    assert run([*arguments, "--config", str(config)]) == code
+    with untouched_logging():
+        assert run([*arguments, "--config", str(config)]) == code
     assert said in capsys.readouterr().err
 
 

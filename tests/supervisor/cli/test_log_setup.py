@@ -2,23 +2,10 @@
 
 import json
 import logging
-import warnings
-from collections.abc import Iterator
 
 import pytest
 
 from quarterdeck.cli.log_setup import LineFormatter, LogFormat, LogLevel, set_up_logging
-
-
-@pytest.fixture
-def untouched_logging() -> Iterator[None]:
-    """What a test sets up is gone after it."""
-    root, ours = logging.getLogger(), logging.getLogger("quarterdeck")
-    before = (root.handlers[:], root.level, ours.level, warnings.showwarning)
-    yield
-    root.handlers[:], root.level, ours.level = before[:3]
-    logging.captureWarnings(capture=False)
-    warnings.showwarning = before[3]
 
 
 def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
@@ -76,7 +63,6 @@ def test_an_exception_is_told_with_its_traceback() -> None:
         assert "Traceback" in line
 
 
-@pytest.mark.usefixtures("untouched_logging")
 def test_libraries_are_quiet_unless_everything_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     """The SDK says a line for each request; ours would drown."""
     set_up_logging(LogLevel.INFO, LogFormat.JSON)
@@ -92,7 +78,6 @@ def test_libraries_are_quiet_unless_everything_is_wanted(capsys: pytest.CaptureF
     assert [json.loads(line)["event"] for line in err.splitlines()] == ["news", "all"]
 
 
-@pytest.mark.usefixtures("untouched_logging")
 def test_the_format_follows_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A client's log file would hold what is meant for people."""
     set_up_logging(LogLevel.INFO, LogFormat.AUTO)

@@ -249,7 +249,7 @@ async def test_a_server_that_keeps_dying_is_left_alone_until_it_is_restarted_by_
     """An endless loop of starts would burn the machine; a person who mended it must be able to try again."""
     flag = tmp_path / "broken"
     flag.touch()
-    dying = " ".join(server_argv("hostile", "exits_at_once", "--at", "notifications/initialized"))
+    dying = " ".join(server_argv("hostile", "exits_at_once", "--at", "tools/list"))
     program = f"test -e {flag} && exec {dying}; exec {' '.join(server_argv('echo'))}"
     policy = RestartPolicy(backoff_s=0.01, max_restarts=2)
     async with running_fleet(stdio_config("dying", ["sh", "-c", program], restart=policy)) as fleet:

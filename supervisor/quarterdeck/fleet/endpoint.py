@@ -131,9 +131,6 @@ class ServerEndpointImpl:
         self._tell()
         if fault is not None:
             await self._seat.leave()
-        elif self._handle is not None and self._handle.lost is not None:
-            # It answered and died before this task heard of either.
-            self.on_lost(self._handle.lost)
 
     async def _attempt(self) -> ProtocolFault | None:
         try:
@@ -145,6 +142,8 @@ class ServerEndpointImpl:
             return self._at_connect(fault)
         self._card = card
         self._seat.remember(card.era)
+        if handle.lost is not None:
+            return self._at_connect(ProtocolFault.from_record(handle.lost))
         return None
 
     def _at_connect(self, fault: ProtocolFault) -> ProtocolFault:

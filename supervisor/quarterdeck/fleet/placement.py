@@ -67,6 +67,7 @@ class ZygotePlacement:
         self._exits: dict[int, OnExit] = {}
         self._pending = b""
         self._closed = False
+        self._is_ready = False
         self._decoder = msgspec.json.Decoder(Report)
         self._loop.add_reader(ours, self._readable)
 
@@ -87,9 +88,12 @@ class ZygotePlacement:
             self._births.pop(order.generation, None)
 
     async def close(self) -> None:
-        """See `Placement`: closing the socket is the order; a zygote that does not obey is killed."""
+        """See `Placement`: closing the socket is the order; a zygote that does not obey is killed.
+
+        One that is still importing has forked nothing, and would only notice when it is done.
+        """
         self._hang_up()
-        await asyncio.to_thread(_wait_or_kill, self._process, EXIT_S)
+        await asyncio.to_thread(_wait_or_kill, self._process, EXIT_S if self._is_ready else 0.0)
 
     def _readable(self) -> None:
         try:
@@ -105,7 +109,7 @@ class ZygotePlacement:
         for line in lines:
             match self._decoder.decode(line):
                 case Forked(generation=0):
-                    pass  # the zygote itself is ready
+                    self._is_ready = True
                 case Forked(generation=generation, pid=pid):
                     self._tell_birth(generation, pid)
                 case Died(generation=generation, returncode=returncode):

@@ -186,7 +186,7 @@ async def test_closing_ends_all_and_waits_for_the_process(monkeypatch: pytest.Mo
     async with stage(monkeypatch) as played:
         birth = played.spawn()
         await played.zygote.order()
-        played.zygote.says(Forked(1, 4711))
+        played.zygote.says(Forked(0, 4710), Forked(1, 4711))
         await birth
         await played.placement.close()
         await played.placement.close()
@@ -200,9 +200,20 @@ async def test_a_zygote_that_does_not_obey_is_killed(monkeypatch: pytest.MonkeyP
     """Closing would hang."""
     async with stage(monkeypatch) as played:
         played.zygote.obeys = False
+        played.zygote.says(Forked(0, 4710))
+        await turns()
         await played.placement.close()
         assert played.zygote.killed == 1
         assert played.zygote.waited == [placement_module.EXIT_S, None]
+
+
+async def test_a_zygote_that_is_still_importing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that ends at once would take another two seconds to do so."""
+    async with stage(monkeypatch) as played:
+        played.zygote.obeys = False
+        await played.placement.close()
+        assert played.zygote.killed == 1
+        assert played.zygote.waited == [0.0, None]
 
 
 class PlayedInterpreter:

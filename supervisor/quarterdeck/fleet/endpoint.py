@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.requests import ask
 from quarterdeck.fleet.seats import Seat, WorkerSeat
-from quarterdeck.fleet.short_call import EndpointCall, RefusedCall
+from quarterdeck.fleet.short_call import begin_call, is_error_body
 from quarterdeck.fleet.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Answer, Call, Close, Failed, List, Log, Open, Reply, ServerCard
-from quarterdeck_protocol.jsonrpc import BodyError, check_object
-from quarterdeck_protocol.link import Refusal
+from quarterdeck_protocol.frames import Close, List, Log, Open, ServerCard
 from quarterdeck_protocol.phases import EndpointPhase, Step, advance, is_terminal_phase
-from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, WireResult
+from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.embedded import SessionFactory
@@ -34,11 +33,11 @@ CLOSE_S = 3 * CLOSE_GRACE_S + 1.0
 REFRESH_S = 1.0
 """Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
 
-SHORTEST_S = 0.001
-"""The deadline of a call whose caller has no time left; the link takes none that has passed."""
-
 DECODE_IN_THREAD_BYTES = 256 * 1024
 """Larger results are decoded beside the loop."""
+
+SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
+"""Log levels of MCP that our own log shows by default."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -136,7 +135,7 @@ class ServerEndpointImpl:
         try:
             handle = self._handle = await self._seat.take(self)
             frame = Open(handle.next_id(), self._config.connect_timeout_s)
-            _, body = await self._ask(frame, msgspec.json.encode(self._seat.order()))
+            _, body = await ask(handle, frame, msgspec.json.encode(self._seat.order()))
             card = msgspec.json.decode(body, type=ServerCard)
         except ProtocolFault as fault:
             return self._at_connect(fault)
@@ -170,7 +169,7 @@ class ServerEndpointImpl:
     async def _list(self, handle: WorkerHandle) -> None:
         self._refreshed_at = time.monotonic()
         try:
-            _, body = await self._ask(List(handle.next_id(), self._config.list_timeout_s))
+            _, body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
             if len(body) > DECODE_IN_THREAD_BYTES:
                 toolset = await asyncio.to_thread(parse_tools, self._config, body)
             else:
@@ -213,15 +212,16 @@ class ServerEndpointImpl:
         handle = self._handle
         if self._phase is not EndpointPhase.READY or handle is None or not self._config.tools.admits(tool):
             return None
-        frame = Call(handle.next_id(), self._limit(timeout_s), tool, on_progress is not None, meta)
-
-        def on_reply(reply: Reply, body: bytes) -> None:
-            deliver(self._settle(handle, reply, body))
-
-        refusal = handle.ask(frame, arguments, on_reply, on_progress)
-        if refusal is not None:
-            return RefusedCall(asyncio.get_running_loop().call_soon(deliver, _refused(refusal)))
-        return EndpointCall(handle, frame.request_id)
+        return begin_call(
+            handle,
+            self._config,
+            tool,
+            arguments,
+            deliver,
+            meta=meta,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+        )
 
     async def call(
         self,
@@ -275,31 +275,6 @@ class ServerEndpointImpl:
                 delivery=Delivery.NOT_SENT,
             ) from error
         return await self.call(name, arguments)
-
-    def _limit(self, wish_s: float | None) -> float:
-        """The shorter of the caller's wish and ours; a wish that is past ends at once, after all has gone its way."""
-        limit = self._config.call_timeout_s
-        return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
-
-    def _settle(self, handle: WorkerHandle, reply: Reply, body: bytes) -> Settled:
-        if isinstance(reply, Failed):
-            return ProtocolFault.from_record(reply.fault)
-        try:
-            members = check_object(body, max_bytes=self._config.max_result_bytes)
-            if "resultType" in members:
-                raise BodyError("the era's envelope was left on it")
-        except BodyError as error:
-            # A worker checks what it forwards; one that does not is not ours any more.
-            handle.violated(f"a result that may not be passed on: {error}")
-            return ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation")
-        if reply.result_type != "complete":
-            return ProtocolFault(
-                FaultKind.TOOL_ERROR,
-                f"the server answered {reply.result_type!r} instead of a result",
-                code="input_required",
-                delivery=Delivery.ANSWERED,
-            )
-        return WireResult(body, reply.era)
 
     # What the worker says
 
@@ -356,7 +331,7 @@ class ServerEndpointImpl:
     async def _shut_down(self) -> None:
         assert self._handle is not None
         try:
-            await self._ask(Close(self._handle.next_id(), CLOSE_S))
+            await ask(self._handle, Close(self._handle.next_id(), CLOSE_S))
         except ProtocolFault as fault:
             _log.debug("closing %s: %s", self._config.id, fault)
         await self._seat.leave()
@@ -379,28 +354,6 @@ class ServerEndpointImpl:
             isolated=self._seat.isolated,
             era=self._card.era if self._card else None,
         )
-
-    async def _ask(self, frame: Open | List | Close, body: bytes = b"") -> tuple[Answer, bytes]:
-        assert self._handle is not None
-        arrived: asyncio.Future[tuple[Reply, bytes]] = asyncio.get_running_loop().create_future()
-
-        def on_reply(reply: Reply, body: bytes) -> None:
-            if not arrived.done():
-                arrived.set_result((reply, body))
-
-        refusal = self._handle.ask(frame, body, on_reply)
-        if refusal is not None:
-            if self._handle.lost is not None:
-                raise ProtocolFault.from_record(self._handle.lost)
-            raise _refused(refusal)
-        try:
-            reply, answer_body = await arrived
-        except asyncio.CancelledError:
-            self._handle.cancel(frame.request_id, "the caller gave up")
-            raise
-        if isinstance(reply, Failed):
-            raise ProtocolFault.from_record(reply.fault)
-        return reply, answer_body
 
     def _ready_handle(self) -> WorkerHandle:
         if self._phase is not EndpointPhase.READY or self._handle is None:
@@ -443,33 +396,3 @@ def create_server_endpoint(config: ServerConfig, session_factory: "SessionFactor
     from quarterdeck.fleet.embedded import EmbeddedSeat
 
     return ServerEndpointImpl(config, EmbeddedSeat(config, session_factory))
-
-
-def is_error_body(body: bytes) -> bool:
-    """The `isError` of a result that was checked before."""
-    return msgspec.json.decode(body, type=_Verdict).isError is True
-
-
-class _Verdict(msgspec.Struct):
-    isError: object = False  # noqa: N815 - the wire's name
-
-
-SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
-"""Log levels of MCP that our own log shows by default."""
-
-
-def _refused(refusal: Refusal) -> ProtocolFault:
-    if refusal is Refusal.BUSY:
-        return ProtocolFault(
-            FaultKind.TOOL_ERROR, "too many calls wait already", code="busy", delivery=Delivery.NOT_SENT
-        )
-    if refusal is Refusal.UNSENDABLE:
-        return ProtocolFault(
-            FaultKind.TOOL_ERROR,
-            "no message can carry this call: it is too large, or some of its text is no Unicode",
-            code="bad_arguments",
-            delivery=Delivery.NOT_SENT,
-        )
-    return ProtocolFault(
-        FaultKind.NOT_CONNECTED, "the worker is gone", code="not_connected", delivery=Delivery.NOT_SENT
-    )

@@ -1,9 +1,22 @@
-"""A call on the short way, as its caller holds it: under way, or refused."""
+"""One tool call to one worker, bytes in and bytes out: how it begins, how it is held, how it ends."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck.fleet.requests import refused
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.frames import Call, Failed, Reply
+from quarterdeck_protocol.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, WireResult
+
+SHORTEST_S: Final = 0.001
+"""The deadline of a call whose caller has no time left; the link takes none that has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +40,62 @@ class RefusedCall:
     def cancel(self, reason: str = "") -> None:  # noqa: ARG002 - there is nobody to tell
         """Give up: nothing is delivered any more."""
         self.delivery.cancel()
+
+
+def begin_call(
+    handle: WorkerHandle,
+    config: ServerConfig,
+    tool: str,
+    arguments: bytes,
+    deliver: Callable[[Settled], None],
+    *,
+    meta: bytes,
+    timeout_s: float | None,
+    on_progress: Callable[[ProgressNote], None] | None,
+) -> ShortCall:
+    """Ask `handle` to run a tool; see `ShortWay.begin`."""
+    frame = Call(handle.next_id(), _limit(config, timeout_s), tool, on_progress is not None, meta)
+
+    def on_reply(reply: Reply, body: bytes) -> None:
+        deliver(_settle(handle, config, reply, body))
+
+    refusal = handle.ask(frame, arguments, on_reply, on_progress)
+    if refusal is not None:
+        return RefusedCall(asyncio.get_running_loop().call_soon(deliver, refused(refusal)))
+    return EndpointCall(handle, frame.request_id)
+
+
+def is_error_body(body: bytes) -> bool:
+    """The `isError` of a result that was checked before."""
+    return msgspec.json.decode(body, type=_Verdict).isError is True
+
+
+class _Verdict(msgspec.Struct):
+    isError: object = False  # noqa: N815 - the wire's name
+
+
+def _limit(config: ServerConfig, wish_s: float | None) -> float:
+    """The shorter of the caller's wish and ours; a wish that is past ends at once, after all has gone its way."""
+    limit = config.call_timeout_s
+    return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
+
+
+def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: bytes) -> Settled:
+    if isinstance(reply, Failed):
+        return ProtocolFault.from_record(reply.fault)
+    try:
+        members = check_object(body, max_bytes=config.max_result_bytes)
+        if "resultType" in members:
+            raise BodyError("the era's envelope was left on it")
+    except BodyError as error:
+        # A worker checks what it forwards; one that does not is not ours any more.
+        handle.violated(f"a result that may not be passed on: {error}")
+        return ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation")
+    if reply.result_type != "complete":
+        return ProtocolFault(
+            FaultKind.TOOL_ERROR,
+            f"the server answered {reply.result_type!r} instead of a result",
+            code="input_required",
+            delivery=Delivery.ANSWERED,
+        )
+    return WireResult(body, reply.era)

@@ -18,8 +18,9 @@ from support.endpoints import (
 )
 from support.workers import CARD, closes, lists, turns
 
-from quarterdeck.fleet.endpoint import create_server_endpoint, is_error_body
+from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.seats import WorkerSeat
+from quarterdeck.fleet.short_call import is_error_body
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Close, List, Lost

@@ -6,7 +6,7 @@ Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.bridge` i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -46,7 +46,7 @@ class RemoteCallResult:
         """The whole result, decoded."""
         if self._value is not None:
             return self._value
-        return msgspec.json.decode(self.body, type=dict[str, object])
+        return _object.decode(self.body)
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -178,3 +178,7 @@ class MountedBridge:
     fleet: ServerFleet
     tool_box: ToolBox
     tool_count: int
+
+
+_object: Final = msgspec.json.Decoder(dict[str, object])
+"""Made once: a decoder costs more to make than a small result to decode."""

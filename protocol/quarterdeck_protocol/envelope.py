@@ -51,8 +51,8 @@ def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) ->
         header = _encoder.encode(frame)
     except (UnicodeEncodeError, OverflowError) as error:
         raise WireError(f"no header can carry this: {error}") from None
-    if limits is not None:
-        _check_sizes(len(header), len(body), limits)
+    if limits is not None and (len(header) > limits.header_bytes or len(body) > limits.body_bytes):
+        raise _too_large(len(header), len(body), limits)
     prefix = len(header).to_bytes(_PREFIX, "big")
     if len(body) < INLINE_BYTES:
         return [b"".join((prefix, header, body))]
@@ -77,7 +77,8 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
         if body:
             raise WireError("two bodies")
         body = parts[1]
-    _check_sizes(length, len(body), limits)
+    if length > limits.header_bytes or len(body) > limits.body_bytes:
+        raise _too_large(length, len(body), limits)
     header = head[_PREFIX:end]
     try:
         frame = _decoder.decode(header)
@@ -88,11 +89,10 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
     return frame, body
 
 
-def _check_sizes(header_bytes: int, body_bytes: int, limits: WireLimits) -> None:
+def _too_large(header_bytes: int, body_bytes: int, limits: WireLimits) -> WireError:
     if header_bytes > limits.header_bytes:
-        raise WireError(f"a header of {header_bytes:,} bytes; the limit is {limits.header_bytes:,}")
-    if body_bytes > limits.body_bytes:
-        raise WireError(f"a body of {body_bytes:,} bytes; the limit is {limits.body_bytes:,}")
+        return WireError(f"a header of {header_bytes:,} bytes; the limit is {limits.header_bytes:,}")
+    return WireError(f"a body of {body_bytes:,} bytes; the limit is {limits.body_bytes:,}")
 
 
 _WITH_FAULT: Final = (Failed, Lost)

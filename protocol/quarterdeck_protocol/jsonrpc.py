@@ -9,7 +9,6 @@ is, hands out the parts as raw bytes, and takes the envelope of a protocol era o
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
@@ -50,8 +49,7 @@ class Message(msgspec.Struct, gc=False):
     error: Raw = Raw()
 
 
-@dataclass(frozen=True, slots=True)
-class SplitResult:
+class SplitResult(msgspec.Struct, frozen=True):
     """A tool result without its era's envelope.
 
     Attributes:
@@ -136,8 +134,11 @@ def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
     members = check_object(body, max_bytes=max_bytes)
     check_depth(body)
     content = members.get("content")
-    if content is not None and bytes(memoryview(content)[:1]) != b"[":
+    if content is not None and memoryview(content)[0] != _LIST_OPENS:
         raise BodyError("the result's content is no list")
+    is_error = members.get("isError") == _TRUE
+    if "resultType" not in members and "_meta" not in members:
+        return SplitResult(body, is_error=is_error)
     rest = dict(members)
     result_type = _result_type(rest.pop("resultType", _COMPLETE))
     # Servers that serialise every absent field say null.
@@ -147,7 +148,6 @@ def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
         else:
             del rest["_meta"]
     is_untouched = rest == members
-    is_error = members.get("isError") == _TRUE
     return SplitResult(body if is_untouched else msgspec.json.encode(rest), result_type, is_error)
 
 
@@ -216,6 +216,7 @@ class LineBuffer:
 
 _message: Final = msgspec.json.Decoder(Message)
 _object: Final = msgspec.json.Decoder(dict[str, Raw])
+_LIST_OPENS: Final = ord("[")
 _COMPLETE: Final = Raw(b'"complete"')
 _TRUE: Final = Raw(b"true")
 _NULL: Final = Raw(b"null")

@@ -49,7 +49,7 @@ from quarterdeck_protocol.link_events import (
     Silent,
     Violated,
 )
-from quarterdeck_protocol.link_rules import GREETINGS, MIN_TOKEN_BYTES, can_be_told, misfit, stranger
+from quarterdeck_protocol.link_rules import FREE, GREETINGS, MIN_TOKEN_BYTES, can_be_told, misfit, stranger
 
 __all__ = ["MAX_REASON_CHARS", "UNIT_BYTES", "Arrived", "Expired", "Greeted", "Link", "LinkEvent", "LinkMisuseError"]
 __all__ += ["LinkTerms", "Overdue", "Refusal", "Settled", "Side", "Silent", "Violated", "units"]
@@ -77,6 +77,7 @@ class Link:
         if len(token) < MIN_TOKEN_BYTES:
             raise LinkMisuseError(f"a token of {len(token)} bytes; {MIN_TOKEN_BYTES} are the least")
         self.side = side
+        self._peer = side.peer
         self._token = token
         self._version = version
         self._terms = terms = terms or LinkTerms()
@@ -111,8 +112,10 @@ class Link:
             return inf
         if not self._greeted:
             return self._heard_at + self._terms.greet_s
-        silence_ends = min(self._sent_at + self._terms.beat_s, self._heard_at + self._terms.patience_s)
-        return min(silence_ends, self._asked.soonest, self._serving.soonest)
+        terms = self._terms
+        return min(
+            self._sent_at + terms.beat_s, self._heard_at + terms.patience_s, self._asked.soonest, self._serving.soonest
+        )
 
     def next_id(self) -> int:
         """A fresh request id."""
@@ -195,15 +198,16 @@ class Link:
             return [self._violation(str(error))]
         if (reason := misfit(frame, body, self.side)) is not None:
             return [self._violation(reason)]
+        if self._greeted and not isinstance(frame, FREE):
+            return self._charged(frame, body, now)
         if isinstance(frame, GREETINGS):
             return [self._greet(frame)]
         if not self._greeted:
             return [self._violation(f"{type(frame).__name__} before the handshake")]
         if isinstance(frame, Beat):
             return []
-        if isinstance(frame, Credit):
-            return self._credited(frame.units, now)
-        return self._charged(frame, body, now)
+        assert isinstance(frame, Credit)
+        return self._credited(frame.units, now)
 
     def tick(self, now: float) -> list[LinkEvent]:
         """Judge what is due; call it only after the channel was drained."""
@@ -224,7 +228,7 @@ class Link:
     # Helpers
 
     def _send(self, frame: Frame, body: bytes = b"") -> bool:
-        if (reason := misfit(frame, body, self.side.peer)) is not None:
+        if (reason := misfit(frame, body, self._peer)) is not None:
             raise LinkMisuseError(reason)
         return self._outbox.send(frame, body)
 
@@ -263,7 +267,7 @@ class Link:
         return events
 
     def _charged(self, frame: Frame, body: bytes, now: float) -> list[LinkEvent]:
-        if not self._allowance.charge(units(len(body))):
+        if not self._allowance.charge(1 + len(body) // UNIT_BYTES):
             return [self._violation("it sent more than its credit")]
         if isinstance(frame, Reply):
             return self._settled(frame, body)

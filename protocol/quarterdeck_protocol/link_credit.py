@@ -47,7 +47,7 @@ class Outbox:
         if self._waiting or self._credit <= 0:
             self._waiting.append((frame, body))
         else:
-            self._credit -= units(len(body))
+            self._credit -= 1 + len(body) // UNIT_BYTES
             self._ready.append(parts)
         return True
 

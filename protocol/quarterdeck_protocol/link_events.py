@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from quarterdeck_protocol.envelope import WireLimits
 from quarterdeck_protocol.frames import Frame, Reply
 
@@ -50,39 +52,34 @@ class LinkTerms:
     wire: WireLimits = field(default_factory=WireLimits)
 
 
-@dataclass(frozen=True, slots=True)
-class Greeted:
+class Greeted(msgspec.Struct, frozen=True):
     """The handshake is done; `peer_version` is the peer's package, `pid` what a worker says of itself."""
 
     peer_version: str
     pid: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(msgspec.Struct, frozen=True):
     """A frame for the layer above: a request or cancel (worker), news (supervisor)."""
 
     frame: Frame
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """A request of ours has its reply."""
 
     reply: Reply
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(msgspec.Struct, frozen=True):
     """The deadline of a request of the peer's has passed: stop it and reply."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(msgspec.Struct, frozen=True):
     """A request of ours has no reply although even the backstop has passed; a later one is swallowed.
 
     `was_sent`: the peer has it and is unresponsive.  Otherwise it still waited for credit and will never be sent.
@@ -92,15 +89,13 @@ class Overdue:
     was_sent: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Silent:
+class Silent(msgspec.Struct, frozen=True):
     """The peer let its beats go missing, or never greeted; the link is dead."""
 
     silence_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Violated:
+class Violated(msgspec.Struct, frozen=True):
     """The peer broke the rules; the link is dead."""
 
     reason: str

@@ -44,12 +44,16 @@ GREETINGS: Final = (Hello, Welcome)
 CARRIERS: Final = (Open, Call, Answer)
 """The frames that have a body."""
 
+FREE: Final = (*GREETINGS, Beat, Credit)
+"""The link\'s own frames, which cost no credit."""
+
 
 def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
     """Why this may not be sent to `receiver` in any state of the link; None when it may."""
-    if not isinstance(frame, RECEIVES[receiver]):
+    kind = type(frame)
+    if kind not in (_TO_SUPERVISOR if receiver is Side.SUPERVISOR else _TO_WORKER):
         return f"{type(frame).__name__} is not the {receiver}'s to receive"
-    if body and not isinstance(frame, CARRIERS):
+    if body and kind not in _CARRIERS:
         return f"{type(frame).__name__} has a body of {len(body):,} bytes"
     if isinstance(frame, Request) and not 0 < frame.timeout_s < inf:
         return f"a timeout of {frame.timeout_s} s"
@@ -72,3 +76,9 @@ def stranger(frame: Hello | Welcome, *, token: bytes, version: str) -> str | Non
 def can_be_told(note: Progress) -> bool:
     """Whether JSON can say its numbers."""
     return isfinite(note.progress) and (note.total is None or isfinite(note.total))
+
+
+# Every frame is judged at both ends: a set of types answers at once, and no enumeration is hashed.
+_TO_SUPERVISOR: Final = frozenset(RECEIVES[Side.SUPERVISOR])
+_TO_WORKER: Final = frozenset(RECEIVES[Side.WORKER])
+_CARRIERS: Final = frozenset(CARRIERS)

@@ -29,6 +29,15 @@ async def test_a_server_that_is_killed_while_it_starts_is_reported_with_the_sign
     assert_fault(fault, "spawn_failed", "exited_at_handshake", "not_sent", "killed by SIGKILL")
     assert fault.dossier is not None
     assert (fault.dossier.exit_status, fault.dossier.signal) == (None, 9)
+    assert "memory runs out" in fault.dossier.hints[0]
+
+
+async def test_a_shell_that_finds_no_program_is_explained() -> None:
+    """A wrapped command hides its own mistakes behind a status."""
+    fault = await fault_at_open(stdio_config("wrapped", ["sh", "-c", "no-such-command"]))
+    assert_fault(fault, "spawn_failed", "exited_at_handshake", "not_sent", "exited with status 127")
+    assert fault.dossier is not None
+    assert fault.dossier.hints == ("its command found no such program",)
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,7 @@ _ID_WINDOW: Final = 256
 """Serialisers write the id first or last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """How a call ended: a result, or a fault."""
 
     outcome: SplitResult | FaultRecord

@@ -32,6 +32,7 @@ class LinkDriver:
         self._timer_at = 0.0
         self._closed = False
         self._flush()
+        self._arm()
 
     def receive(self, parts: Sequence[bytes]) -> None:
         """Take one message of the peer's."""
@@ -39,11 +40,13 @@ class LinkDriver:
         self._flush()
         for event in events:
             self._on_event(event)
+        self._arm()
 
     def request(self, frame: Request, body: bytes = b"") -> Refusal | None:
         """See `Link.request`."""
         refusal = self.link.request(frame, body, self._loop.time())
         self._flush()
+        self._arm()
         return refusal
 
     def cancel(self, request_id: int, reason: str = "") -> bool:
@@ -77,9 +80,9 @@ class LinkDriver:
     def _flush(self) -> None:
         for parts in self.link.take(self._loop.time()):
             self._way.send(parts)
-        self._arm()
 
     def _arm(self) -> None:
+        # Only the handshake and requests, ours or the peer's, bring the next ring forward; what is sent puts it off.
         # A timer that rings early is re-armed; only an earlier one is worth replacing.
         wake_at = self.link.wake_at
         if self._closed or wake_at == float("inf"):
@@ -98,5 +101,6 @@ class LinkDriver:
             return
         events = self.link.tick(self._loop.time())
         self._flush()
+        self._arm()
         for event in events:
             self._on_event(event)

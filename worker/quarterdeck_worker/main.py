@@ -45,10 +45,14 @@ VERSION: Final = importlib.metadata.version("quarterdeck")
 
 def work(order: SpawnOrder) -> int:
     """Serve the link until there is nothing left to serve; the exit status."""
-    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr, format="quarterdeck worker: %(message)s")
-    warnings.simplefilter("ignore")
     adopt_orphans()
     return asyncio.run(_serve(order))
+
+
+def be_quiet() -> None:
+    """Say on stderr only what is fatal.  A zygote does it for all its workers: it costs each of them a millisecond."""
+    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr, format="quarterdeck worker: %(message)s")
+    warnings.simplefilter("ignore")
 
 
 async def _serve(order: SpawnOrder) -> int:
@@ -80,6 +84,7 @@ async def _serve(order: SpawnOrder) -> int:
 
 def main() -> None:
     """The program."""
+    be_quiet()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
     sys.exit(work(order))
 

@@ -1,7 +1,8 @@
 """Drive a ZeroMQ socket from an asyncio loop by its descriptor, without a future or a task per message.
 
 `zmq.asyncio` costs three times as much a round trip (measured).  libzmq's descriptor is edge-triggered: every wake
-drains the socket, and every send looks again, because a send can swallow the edge (zmq_getsockopt, ZMQ_FD).
+drains the socket, and every send looks again, because a send can swallow the edge (zmq_getsockopt, ZMQ_FD); but not
+while a wake drains, which looks after each message anyway.
 """
 
 import asyncio
@@ -40,6 +41,7 @@ class Pump:
         self._unsent: deque[Sequence[bytes]] = deque()
         self._get: Callable[[int], int] = socket.getsockopt  # type: ignore[assignment]  # of these options
         self._scheduled = False
+        self._draining = False
         self._closed = False
         self._fd = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._wake)
@@ -52,7 +54,7 @@ class Pump:
         if self._unsent or not self._try_send(parts):
             self._unsent.append(parts)
             self._schedule()
-        elif not self._scheduled and self._has_input():
+        elif not self._scheduled and not self._draining and self._has_input():
             self._schedule()
 
     def drain(self) -> None:
@@ -72,17 +74,20 @@ class Pump:
         self._scheduled = False
         if self._closed:
             return
+        self._draining = True
         for _ in range(BATCH):
             if self._closed:
-                return
+                break
             # A look takes the edge, also the one that says that there is room: each is followed by a try to send.
             has_input = self._has_input()
             while self._unsent and self._try_send(self._unsent[0]):
                 self._unsent.popleft()
             if not has_input:
-                return
+                break
             self._receive_one()
-        self._schedule()
+        else:
+            self._schedule()
+        self._draining = False
 
     def _has_input(self) -> bool:
         return bool(self._get(_EVENTS) & _POLLIN)

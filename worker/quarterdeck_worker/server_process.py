@@ -31,6 +31,15 @@ JUNK_LINES_LOGGED: Final = 20
 
 JUNK_LINE_BYTES: Final = 300
 
+HINTS: Final = {
+    126: "its command found a program that may not be executed",
+    127: "its command found no such program",
+    -signal.SIGKILL: "it was killed from outside: the system does so when memory runs out",
+    -signal.SIGSEGV: "it crashed in native code",
+    -signal.SIGABRT: "it gave up by itself in native code",
+}
+"""What a return code says to who knows the system: a status of a shell's, or minus a signal."""
+
 
 class ServerProcess:
     """See the module.  `close` must be called in the end, whatever happened."""
@@ -44,7 +53,6 @@ class ServerProcess:
         self.lines = StdioLines(process.stdin_fd, process.stdout_fd, newsroom, max_line_bytes=config.max_result_bytes)
         self.lines.on_junk = self._log_junk
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
-        self._stopped_by_us = False
 
     @property
     def pid(self) -> int:
@@ -92,7 +100,6 @@ class ServerProcess:
 
     async def close(self) -> None:
         """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
-        self._stopped_by_us = True
         self.lines.pipe.stop_writing()
         await self._process.stop(CLOSE_GRACE_S)
         self.lines.pipe.close()
@@ -104,7 +111,7 @@ class ServerProcess:
     def dossier(self) -> Dossier:
         """What is known of it by now."""
         code = self._process.returncode
-        hints = []
+        hints = [HINTS[code]] if code in HINTS else []
         if self.lines.junk_lines:
             hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are no MCP messages")
         return Dossier(

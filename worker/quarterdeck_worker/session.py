@@ -1,8 +1,6 @@
 """Drive one server from its start to its end: connect, greet, list, call, notice its loss, stop it.
 
-`run_server` is the whole life in one scope; whatever ends it early is a `ServerFault`, classified by where it was.
-The SDK's exceptions arrive in nested groups, without the exit status or the stderr of a dead process: both are
-found here.
+`run_server` is the whole life in one scope; whatever ends it early is a `ServerFault`, judged by where it was.
 """
 
 import importlib.metadata
@@ -20,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter
 
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, SseServerConfig, StdioServerConfig
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import OpenOrder, ServerCard
 from quarterdeck_sandbox.launch import LaunchError, LaunchPlan, plan_launch
 from quarterdeck_sandbox.process import ConfinedProcess, start
@@ -32,6 +30,7 @@ from quarterdeck_worker.listing import PageDispatcher, list_tools
 from quarterdeck_worker.news import Newsroom, log_text
 from quarterdeck_worker.sdk_calls import SdkCalls
 from quarterdeck_worker.server_process import ServerProcess
+from quarterdeck_worker.verdicts import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
 from quarterdeck_worker.waiting import first_of
 
 CLIENT: Final = types.Implementation(name="quarterdeck", version=importlib.metadata.version("quarterdeck"))
@@ -111,7 +110,7 @@ async def adopt_session(session: ClientSession, life: Life, max_bytes: int) -> N
     """Live on a session that somebody else connected, and will close; returns after `life.stop`."""
     info = session.server_info
     card = ServerCard(era=session.protocol_version or "", name=info.name if info else "")
-    await _serve_sdk(session, card, life, max_bytes, _session_gone)
+    await _serve_sdk(session, card, life, max_bytes, session_gone)
 
 
 async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, launcher: Launcher) -> None:
@@ -140,13 +139,13 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
             )
             await _serve(OpenServer(card, calls, session, server.refusal), life, until_lost=server.lost)
     except (MCPError, RuntimeError, ExceptionGroup) as error:
-        cause = _root(error)
+        cause = root_cause(error)
         if isinstance(cause, ServerFault):
             raise cause from None
         if greeted:
-            raise ServerFault(_broken(cause)) from error
+            raise ServerFault(broken(cause)) from error
         await server.settle()
-        raise ServerFault(_not_greeted(cause, server)) from error
+        raise ServerFault(not_greeted(cause, server)) from error
     finally:
         with anyio.CancelScope(shield=True):
             await server.close()
@@ -167,19 +166,19 @@ async def _run_remote(config: RemoteConfig, order: OpenOrder, life: Life) -> Non
                     card = await greet(session, order.era)
                     greeted = True
                     telltale.expect(card.era, legacy=legacy)
-                    gone = partial(_refused_or_closed, config.url, telltale)
+                    gone = partial(refused_or_closed, config.url, telltale)
                     await _serve_sdk(
                         session, card, life, config.max_result_bytes, gone, telltale.rejected, watched.ended
                     )
                     return
         except Exception as error:
-            cause = _root(error)
+            cause = root_cause(error)
             if isinstance(cause, ServerFault):
                 raise cause from None
             if greeted:
-                raise ServerFault(_broken(cause)) from error
+                raise ServerFault(broken(cause)) from error
             if legacy is ways[-1] or not telltale.is_another_transport:
-                raise ServerFault(_unreachable(config.url, cause, telltale)) from error
+                raise ServerFault(unreachable(config.url, cause, telltale)) from error
 
 
 async def _serve_sdk(
@@ -260,56 +259,3 @@ def _sdk_session(read: Any, write: Any, newsroom: Newsroom) -> ClientSession:
         message_handler=on_message,
         log_level="info",
     )
-
-
-def _not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
-    if server.lines.overflow is not None:
-        code, message = "bad_output", str(server.lines.overflow)
-    elif server.lines.ended.is_set():
-        code = "exited_at_handshake" if server.has_exited else "handshake_failed"
-        message = f"{server.describe_end()} before it answered the handshake"
-    else:
-        code, message = "handshake_failed", f"the handshake failed: {cause}"
-    return FaultRecord(
-        FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, RemoteCause.of(cause), server.dossier()
-    )
-
-
-def _unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRecord:
-    if telltale.wants_credentials:
-        code, message = "auth_needed", f"{url} answered {telltale.status}: it wants other credentials"
-    elif telltale.status is not None:
-        code, message = "connect_failed", f"{url} answered {telltale.status}: no MCP server there"
-    elif isinstance(cause, MCPError):
-        code, message = "handshake_failed", f"{url}: the handshake failed: {cause}"
-    else:
-        code, message = "connect_failed", f"{url}: {cause or type(cause).__name__}"
-    return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, RemoteCause.of(cause))
-
-
-def _refused_or_closed(url: str, telltale: Telltale) -> FaultRecord:
-    if not telltale.rejected.is_set():
-        return _lost(f"{url} closed the connection")
-    if telltale.wants_credentials:
-        return _lost(f"{url} answered {telltale.status}: our credentials are not good any more", "auth_needed")
-    return _lost(f"{url} answered {telltale.status}: the session is over, as after a restart of the server")
-
-
-def _session_gone() -> FaultRecord:
-    return _lost("the session's connection is closed")
-
-
-def _lost(message: str, code: str = "server_lost") -> FaultRecord:
-    return FaultRecord(FaultKind.TRANSPORT, message, code)
-
-
-def _broken(cause: BaseException) -> FaultRecord:
-    message = f"the connection to the server broke: {cause or type(cause).__name__}"
-    return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=RemoteCause.of(cause))
-
-
-def _root(error: BaseException) -> BaseException:
-    """The first real error in nested groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

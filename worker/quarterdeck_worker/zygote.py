@@ -19,7 +19,7 @@ import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
 from quarterdeck_sandbox.process import adopt_orphans
-from quarterdeck_worker.main import EXIT_FAILED, work
+from quarterdeck_worker.main import EXIT_FAILED, be_quiet, work
 from quarterdeck_worker.warm_up import warm_up
 
 SWEEP_S: Final = 2.0
@@ -35,6 +35,7 @@ def serve(control: socket.socket) -> None:
     Raises:
         ConnectionError: it closed while something was to be said.
     """
+    be_quiet()
     warm_up()
     adopt_orphans()
     workers: dict[int, int] = {}

@@ -21,6 +21,7 @@ from quarterdeck_protocol.frames import OpenOrder
 from quarterdeck_protocol.link import Link, Side
 from quarterdeck_worker.driver import LinkDriver
 from quarterdeck_worker.session import Life, ServerFault, adopt_session
+from quarterdeck_worker.verdicts import root_cause
 from quarterdeck_worker.worker import Worker
 
 EXIT_S: Final = 10.0
@@ -121,9 +122,7 @@ class EmbeddedSeat:
                 code, what = "server_lost", "the session broke"
                 await adopt_session(session, life, self._config.max_result_bytes)
         except Exception as error:
-            cause: BaseException = error
-            while isinstance(cause, BaseExceptionGroup):
-                cause = cause.exceptions[0]
+            cause = root_cause(error)
             if isinstance(cause, ServerFault):
                 raise cause from None
             message = f"{what}: {cause or type(cause).__name__}"

@@ -67,11 +67,14 @@ def begin_call(
 
 def is_error_body(body: bytes) -> bool:
     """The `isError` of a result that was checked before."""
-    return msgspec.json.decode(body, type=_Verdict).isError is True
+    return _verdict.decode(body).isError is True
 
 
 class _Verdict(msgspec.Struct):
     isError: object = False  # noqa: N815 - the wire's name
+
+
+_verdict: Final = msgspec.json.Decoder(_Verdict)
 
 
 def _limit(config: ServerConfig, wish_s: float | None) -> float:

@@ -1,0 +1,69 @@
+"""What the end of a connection means: from what was seen, one fault for each site.  Starts and stops nothing.
+
+The SDK's exceptions arrive in nested groups, without the exit status or the stderr of a dead process and without the
+HTTP status that explains them: all of it is put together here.
+"""
+
+from mcp.shared.exceptions import MCPError
+
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_worker.dial import Telltale
+from quarterdeck_worker.server_process import ServerProcess
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The first real error in nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
+    """A process that did not become a server."""
+    if server.lines.overflow is not None:
+        code, message = "bad_output", str(server.lines.overflow)
+    elif server.lines.ended.is_set():
+        code = "exited_at_handshake" if server.has_exited else "handshake_failed"
+        message = f"{server.describe_end()} before it answered the handshake"
+    else:
+        code, message = "handshake_failed", f"the handshake failed: {cause}"
+    return FaultRecord(
+        FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, RemoteCause.of(cause), server.dossier()
+    )
+
+
+def unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRecord:
+    """A URL behind which there is no server for us."""
+    if telltale.wants_credentials:
+        code, message = "auth_needed", f"{url} answered {telltale.status}: it wants other credentials"
+    elif telltale.status is not None:
+        code, message = "connect_failed", f"{url} answered {telltale.status}: no MCP server there"
+    elif isinstance(cause, MCPError):
+        code, message = "handshake_failed", f"{url}: the handshake failed: {cause}"
+    else:
+        code, message = "connect_failed", f"{url}: {cause or type(cause).__name__}"
+    return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, RemoteCause.of(cause))
+
+
+def refused_or_closed(url: str, telltale: Telltale) -> FaultRecord:
+    """A remote server that wants to hear no more."""
+    if not telltale.rejected.is_set():
+        return _lost(f"{url} closed the connection")
+    if telltale.wants_credentials:
+        return _lost(f"{url} answered {telltale.status}: our credentials are not good any more", "auth_needed")
+    return _lost(f"{url} answered {telltale.status}: the session is over, as after a restart of the server")
+
+
+def session_gone() -> FaultRecord:
+    """A session that was lent, and is of no use any more."""
+    return _lost("the session's connection is closed")
+
+
+def broken(cause: BaseException) -> FaultRecord:
+    """A greeted server whose connection raised something."""
+    message = f"the connection to the server broke: {cause or type(cause).__name__}"
+    return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=RemoteCause.of(cause))
+
+
+def _lost(message: str, code: str = "server_lost") -> FaultRecord:
+    return FaultRecord(FaultKind.TRANSPORT, message, code)

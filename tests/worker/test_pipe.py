@@ -177,12 +177,27 @@ async def test_closing_from_inside_a_line_delivers_no_more() -> None:
         assert (played.lines, played.ends) == ([b"one"], [])
 
 
-async def test_lines_are_written_at_once_and_in_order() -> None:
-    """A call would wait for the loop's next turn, or overtake another."""
+async def test_the_first_line_of_a_turn_leaves_at_once_and_the_others_together_after_it() -> None:
+    """A call would wait for the loop's next turn, overtake another, or cost a write of its own among a hundred."""
     with server() as played:
         played.pipe.write(b"one\n")
         played.pipe.write(b"two\n")
-        assert played.has_heard() == b"one\ntwo\n"
+        played.pipe.write(b"three\n")
+        assert played.has_heard() == b"one\n"
+        await anyio.lowlevel.checkpoint()
+        assert played.has_heard() == b"two\nthree\n"
+        played.pipe.write(b"four\n")
+        assert played.has_heard() == b"four\n"
+
+
+async def test_what_waits_for_the_turns_end_is_forgotten_with_the_pipe() -> None:
+    """A line would be written to a descriptor that is somebody else's by then."""
+    with server() as played:
+        played.pipe.write(b"one\n")
+        played.pipe.write(b"two\n")
+        played.pipe.stop_writing()
+        await anyio.lowlevel.checkpoint()
+        assert played.has_heard() == b"one\n"
 
 
 async def test_what_a_slow_server_does_not_take_is_kept_in_order() -> None:

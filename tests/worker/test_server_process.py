@@ -49,7 +49,7 @@ def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":
     [
         (3, {"exit_status": 3}, "exited with status 3"),
         (0, {"exit_status": 0}, "exited with status 0"),
-        (-11, {"signal": 11}, "was killed by SIGSEGV"),
+        (-11, {"signal": 11, "hints": ("it crashed in native code",)}, "was killed by SIGSEGV"),
     ],
 )
 async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict[str, Any], words: str) -> None:

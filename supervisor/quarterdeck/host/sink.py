@@ -118,10 +118,19 @@ class PolledSink(Sink):
         super().__init__(fd, on_broken=on_broken, on_room=on_room)
         self._was_blocking = os.get_blocking(fd)
         self._waits = False
+        self._in_turn = False
         os.set_blocking(fd, False)
 
     def _start(self) -> None:
-        self._loop.call_soon(self._flush)
+        # The first answer of a turn of the loop leaves at once, those that come with it leave together after it.
+        if not self._in_turn:
+            self._in_turn = True
+            self._loop.call_soon(self._end_turn)
+            self._flush()
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        self._flush()
 
     def _stop(self) -> None:
         self._loop.remove_writer(self._fd)

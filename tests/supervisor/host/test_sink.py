@@ -83,6 +83,23 @@ async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
     os.close(writing)
 
 
+async def test_the_first_line_of_a_turn_leaves_at_once_and_the_others_after_it():
+    """An answer would wait for the loop's next turn, or cost a write of its own among a hundred."""
+    reading, writing = os.pipe()
+    sink = sink_of(writing, Told())
+    sink.write(b"one\n")
+    assert os.read(reading, 100) == b"one\n"
+    sink.write(b"two\n")
+    sink.write(b"three\n")
+    os.set_blocking(reading, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reading, 100)
+    await sink.close(5)
+    assert os.read(reading, 100) == b"two\nthree\n"
+    os.close(reading)
+    os.close(writing)
+
+
 async def test_a_slow_reader_congests_the_sink_until_it_has_read():
     """Whoever writes must be able to wait, and to hear that it need not."""
     reading, writing = os.pipe()
@@ -90,7 +107,8 @@ async def test_a_slow_reader_congests_the_sink_until_it_has_read():
     sink = sink_of(writing, told)
     sink.write(b"x" * HIGH_WATER_BYTES)
     assert not sink.is_congested
-    sink.write(b"y")
+    # What the pipe itself took at once is not held.
+    sink.write(b"y" * HIGH_WATER_BYTES)
     assert sink.is_congested
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:

@@ -12,14 +12,14 @@ from typing import Final
 from support.real import fault_of, hostile, opened, pretend
 
 from .finding import Finding, Target
-from .peers import endpoint_call
-from .rounds import Call, Effort, Sample, alternate, p50_of
+from .peers import endpoint_call, preloaded
+from .rounds import Effort, Table, alternate, p50_of, repeat
 
 TOLD_MS: Final = Target(required=200.0, goal=20.0)
 NEIGHBOUR: Final = Target(required=2.0)
 
-CALLS: Final = 40
-"""In one sample."""
+CALLS: Final = 200
+"""In one sample: long enough that the flood is at its height."""
 
 JUNK_LINES: Final = 20_000
 """In one call of the flooding server; it is called again and again."""
@@ -30,15 +30,14 @@ Flood = Callable[[], AbstractAsyncContextManager[None]]
 
 async def measure(effort: Effort) -> list[Finding]:
     """Deaths, then floods."""
-    deaths = [await _death_ms() for _ in range(max(3, effort.rounds // 2))]
-    async with opened(pretend("echo", server_id="neighbour")) as neighbour:
-        call = endpoint_call(neighbour)
-        junk = await _beside_junk(call, effort.rounds)
-        news = await _beside_notifications(call, effort.rounds)
+    async with preloaded():
+        deaths = [await _death_ms() for _ in range(effort.rounds)]
+        junk, no_junk = await repeat(effort.repeats, lambda: _beside(_junk_flood(), effort.rounds))
+        news, no_news = await repeat(effort.repeats, lambda: _beside(_news_flood(), effort.rounds))
     return [
         Finding("SIGKILL of a server to the caller's fault", "ms", TOLD_MS, median(deaths), note=_worst(deaths)),
-        Finding.of_rounds("a neighbour's p50 beside a flood of junk lines", "ms", NEIGHBOUR, *junk),
-        Finding.of_rounds("a neighbour's p50 beside a flood of notifications", "ms", NEIGHBOUR, *news),
+        Finding.of_rounds("a neighbour's p50 beside a flood of junk lines", "ms", NEIGHBOUR, junk, no_junk),
+        Finding.of_rounds("a neighbour's p50 beside a flood of notifications", "ms", NEIGHBOUR, news, no_news),
     ]
 
 
@@ -62,8 +61,30 @@ async def _death_ms() -> float:
         return taken_ms
 
 
-async def _beside_junk(call: Call, rounds: int) -> tuple[list[float], list[float]]:
-    async with opened(pretend("echo", server_id="junk", call_timeout_s=600.0)) as flooding:
+async def _beside(flooding: AbstractAsyncContextManager[Flood], rounds: int) -> Table:
+    """A neighbour's p50 beside the flood, and without it, in alternating rounds."""
+    async with opened(pretend("echo", server_id="neighbour")) as neighbour, flooding as flood:
+        call = endpoint_call(neighbour)
+        p50 = p50_of(call, CALLS)
+
+        async def loud() -> float:
+            async with flood():
+                await call()
+                return await p50()
+
+        async def calm() -> float:
+            # The last flood runs dry first.
+            for _ in range(CALLS):
+                await call()
+            return await p50()
+
+        return await alternate(rounds, loud, calm)
+
+
+@asynccontextmanager
+async def _junk_flood() -> AsyncIterator[Flood]:
+    """A server that writes junk lines as fast as it can, for as long as it is called."""
+    async with opened(pretend("echo", server_id="junk", call_timeout_s=600.0)) as server:
 
         @asynccontextmanager
         async def flood() -> AsyncIterator[None]:
@@ -71,53 +92,35 @@ async def _beside_junk(call: Call, rounds: int) -> tuple[list[float], list[float
 
             async def go_on() -> None:
                 while not is_over:
-                    await flooding.call("flood", b'{"n":%d}' % JUNK_LINES)
+                    await server.call("flood", b'{"n":%d}' % JUNK_LINES)
 
             going = asyncio.create_task(go_on())
-            yield
-            is_over = True
-            await going
+            try:
+                yield
+            finally:
+                is_over = True
+                await going
 
-        return await _calm_and_beside(call, flood, rounds)
+        yield flood
 
 
-async def _beside_notifications(call: Call, rounds: int) -> tuple[list[float], list[float]]:
-    async with opened(hostile("notification_flood")) as flooding:
-        pid = flooding.status().pid
+@asynccontextmanager
+async def _news_flood() -> AsyncIterator[Flood]:
+    """A server that notifies for ever, stopped by a signal in between."""
+    async with opened(hostile("notification_flood")) as server:
+        pid = server.status().pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
 
         @asynccontextmanager
         async def flood() -> AsyncIterator[None]:
             os.kill(pid, signal.SIGCONT)
-            yield
-            os.kill(pid, signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                os.kill(pid, signal.SIGSTOP)
 
         try:
-            return await _calm_and_beside(call, flood, rounds)
+            yield flood
         finally:
             os.kill(pid, signal.SIGCONT)
-
-
-async def _calm_and_beside(call: Call, flood: Flood, rounds: int) -> tuple[list[float], list[float]]:
-    """A neighbour's p50 beside the flood, and without it, in alternating rounds."""
-    calm = p50_of(call, CALLS)
-
-    async def beside() -> float:
-        async with flood():
-            await call()
-            return await calm()
-
-    quiet, loud = await alternate(rounds, _after(call, calm), beside)
-    return loud, quiet
-
-
-def _after(call: Call, sample: Sample) -> Sample:
-    """The sample after a few calls in which the last flood runs dry."""
-
-    async def settled() -> float:
-        for _ in range(CALLS // 2):
-            await call()
-        return await sample()
-
-    return settled

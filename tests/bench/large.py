@@ -30,7 +30,7 @@ async def measure(effort: Effort) -> list[Finding]:
         opened(pretend("echo", server_id="large")) as large,
     ):
         call = endpoint_call(neighbour)
-        for number in range(max(3, effort.rounds // 2) + 1):
+        for number in range(effort.rounds + 1):
             started = time.perf_counter()
             stall_ms = await _longest_beside(call, asyncio.create_task(_pass_large(large)))
             taken_s = time.perf_counter() - started

@@ -12,7 +12,8 @@ from support.raw_client import LEGACY_VERSION
 from support.real import pretend
 
 from quarterdeck.bridge import LiveBox, mount_protocol_bridge
-from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerConfig, ServerEndpointImpl
+from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerEndpointImpl
 from quarterdeck_protocol.tools import CancelToken, Settled, ToolCall, WireResult
 
 from .rounds import Call
@@ -45,9 +46,19 @@ def sdk_call(client: Client) -> Call:
 
 
 @asynccontextmanager
-async def mounted(*servers: ServerConfig) -> AsyncIterator[LiveBox]:
-    """A toolbox over these servers, or over one echo server."""
-    bridge = await mount_protocol_bridge(BridgeConfig(servers=servers or (pretend(ECHO),)))
+async def preloaded() -> AsyncIterator[Runtime]:
+    """The loop's runtime, kept for the block: what is opened in it shares one zygote, which is not started anew."""
+    runtime = await Runtime.acquire()
+    try:
+        yield runtime
+    finally:
+        await runtime.release()
+
+
+@asynccontextmanager
+async def mounted() -> AsyncIterator[LiveBox]:
+    """A toolbox over an echo server."""
+    bridge = await mount_protocol_bridge(BridgeConfig(servers=(pretend(ECHO),)))
     try:
         yield bridge.box
     finally:

@@ -1,4 +1,8 @@
-"""The method: short rounds of alternating samples, so that a shared machine's moods hit both sides alike."""
+"""The method: short rounds of alternating samples, so that a shared machine's moods hit both sides alike.
+
+A process keeps the place in memory and on the cores that it happened to get, which moves its figures by a quarter: so
+the rounds are repeated on fresh processes, and the median is one over all.
+"""
 
 import asyncio
 import time
@@ -12,21 +16,24 @@ Sample = Callable[[], Awaitable[float]]
 Call = Callable[[], Awaitable[object]]
 """Makes one call and waits for its end."""
 
+Table = list[list[float]]
+"""A list of numbers for each sample, one number a round."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure: `rounds` of short samples, `repeats` of what takes seconds."""
+    """How long to measure: `rounds` of short samples, `repeats` on fresh processes."""
 
     rounds: int
     repeats: int
 
 
-async def alternate(rounds: int, *samples: Sample) -> list[list[float]]:
+async def alternate(rounds: int, *samples: Sample) -> Table:
     """Take each sample once a round, the last first in every other round; one list of numbers for each.
 
     A round before the first warms up and does not count.
     """
-    taken: list[list[float]] = [[] for _ in samples]
+    taken: Table = [[] for _ in samples]
     order = list(range(len(samples)))
     for number in range(rounds + 1):
         for index in order:
@@ -35,6 +42,12 @@ async def alternate(rounds: int, *samples: Sample) -> list[list[float]]:
                 taken[index].append(value)
         order.reverse()
     return taken
+
+
+async def repeat(times: int, measure: Callable[[], Awaitable[Table]]) -> Table:
+    """Measure so often, each time on fresh processes, and put the rounds of all together."""
+    tables = [await measure() for _ in range(times)]
+    return [[value for part in parts for value in part] for parts in zip(*tables, strict=True)]
 
 
 def p50_of(call: Call, calls: int) -> Sample:

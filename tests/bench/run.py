@@ -37,8 +37,8 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "large": large.measure,
 }
 
-FULL: Final = Effort(rounds=31, repeats=5)
-QUICK: Final = Effort(rounds=7, repeats=2)
+FULL: Final = Effort(rounds=9, repeats=5)
+QUICK: Final = Effort(rounds=3, repeats=2)
 
 COLUMNS: Final = ("measure", "ours", "reference", "ratio", "required", "goal", "verdict", "note")
 

@@ -13,12 +13,12 @@ from support.raw_client import RawStdioClient
 
 from .finding import Finding, NotMeasuredError, Target
 from .peers import ECHO, ECHO_NAME, TEXT, plain_client, sdk_call
-from .rounds import Effort, alternate, p50_of
+from .rounds import Effort, Table, alternate, p50_of, repeat
 
 LATENCY: Final = Target(required=1.5, goal=1.0)
 
 
-CALLS: Final = 40
+CALLS: Final = 60
 """In one sample."""
 
 START_S: Final = 60.0
@@ -29,16 +29,20 @@ async def measure(effort: Effort) -> list[Finding]:
     """One call at a time.  The raw client blocks the loop, on which nothing else has work meanwhile."""
     if importlib.util.find_spec("quarterdeck.cli") is None:
         raise NotMeasuredError("quarterdeck.cli is not there")
-    with tempfile.TemporaryDirectory(prefix="qd-bench-") as folder, _serving(Path(folder)) as raw:
-        raw.initialize()
-        names = [tool["name"] for tool in raw.list_tools()]
-        assert ECHO_NAME in names, (names, raw.stderr_text())
 
-        async def call() -> None:
-            raw.call(ECHO_NAME, text=TEXT)
+    async def compare() -> Table:
+        with tempfile.TemporaryDirectory(prefix="qd-bench-") as folder, _serving(Path(folder)) as raw:
+            raw.initialize()
+            names = [tool["name"] for tool in raw.list_tools()]
+            assert ECHO_NAME in names, (names, raw.stderr_text())
 
-        async with plain_client() as client:
-            ours, sdk = await alternate(effort.rounds, p50_of(call, CALLS), p50_of(sdk_call(client), CALLS))
+            async def call() -> None:
+                raw.call(ECHO_NAME, text=TEXT)
+
+            async with plain_client() as client:
+                return await alternate(effort.rounds, p50_of(call, CALLS), p50_of(sdk_call(client), CALLS))
+
+    ours, sdk = await repeat(effort.repeats, compare)
     return [Finding.of_rounds("call through serve on stdio, p50", "ms", LATENCY, ours, sdk)]
 
 

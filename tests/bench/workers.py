@@ -11,13 +11,12 @@ from typing import Final
 import psutil
 from support.real import opened, pretend
 
-from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.runtime import SPAWN_VARIABLE, Runtime
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.frames import Log
 
 from .finding import Finding, Target
-from .peers import endpoint_call
+from .peers import endpoint_call, preloaded
 from .rounds import Effort
 
 START: Final = Target(required=100.0, more_is_better=True)
@@ -56,15 +55,12 @@ async def measure(effort: Effort) -> list[Finding]:
 
 async def _starts(repeats: int) -> list[Finding]:
     ours, imports, greetings = [], [], []
-    runtime = await Runtime.acquire()
-    try:
+    async with preloaded() as runtime:
         await _start_ms(runtime)  # the zygote's own start, once a run
         for _ in range(repeats):
             ours.append(median([await _start_ms(runtime) for _ in range(STARTS_A_ROUND)]))
             imports.append(await asyncio.to_thread(_import_ms))
             greetings.append(await asyncio.to_thread(_fresh_start_ms))
-    finally:
-        await runtime.release()
     return [
         _faster("worker start, against an interpreter's import of the same", ours, imports),
         _faster("worker start, against a fresh worker's", ours, greetings),
@@ -96,11 +92,8 @@ def _fresh_start_ms() -> float:
     """A worker in an interpreter of its own, on an event loop, and so a runtime, of its own."""
 
     async def start() -> float:
-        runtime = await Runtime.acquire()
-        try:
+        async with preloaded() as runtime:
             return await _start_ms(runtime)
-        finally:
-            await runtime.release()
 
     os.environ[SPAWN_VARIABLE] = "fresh"
     try:
@@ -111,11 +104,10 @@ def _fresh_start_ms() -> float:
 
 async def _weights() -> list[Finding]:
     idle, opened_mib, used = [], [], []
-    runtime = await Runtime.acquire()
-    try:
+    async with preloaded() as runtime:
         for _ in range(WORKERS_WEIGHED):
             handle = await runtime.hire("bench", _Deaf())
-            idle.append(_private_mib(_pid(handle)))
+            idle.append(_private_mib(handle.pid))
             await handle.dismiss(0)
             async with opened(pretend("echo")) as endpoint:
                 await endpoint.list_tools()
@@ -125,8 +117,6 @@ async def _weights() -> list[Finding]:
                 for _ in range(CALLS_BEFORE_WEIGHING):
                     await call()
                 used.append(_private_mib(worker))
-    finally:
-        await runtime.release()
     return [
         Finding("private memory of a worker, idle", "MiB", IDLE_MIB, median(idle)),
         Finding("private memory, its server open and listed", "MiB", USED_MIB, median(opened_mib)),
@@ -134,11 +124,7 @@ async def _weights() -> list[Finding]:
     ]
 
 
-def _pid(handle: WorkerHandle) -> int:
-    assert handle.pid is not None
-    return handle.pid
-
-
 def _private_mib(pid: int | None) -> float:
     """Pages that only this process has (USS): what one more worker costs."""
+    assert pid is not None
     return float(psutil.Process(pid).memory_full_info().uss) / MIB

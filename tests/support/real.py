@@ -97,3 +97,11 @@ def text_of(result: RemoteCallResult) -> str:
     assert isinstance(block, dict)
     text: str = block["text"]
     return text
+
+
+def pids_of(endpoint: ServerEndpointImpl) -> tuple[int, int]:
+    """The server's and the worker's."""
+    status = endpoint.status()
+    assert status.pid is not None
+    assert status.worker_pid is not None
+    return status.pid, status.worker_pid

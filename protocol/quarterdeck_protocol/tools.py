@@ -37,10 +37,15 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class WireResult:
-    """A server's own result, whole: one JSON object without the era's envelope keys, and the era it was said in."""
+    """A server's own result, whole: one JSON object without the era's envelope keys, and the era it was said in.
+
+    Attributes:
+        is_error: the body's own `isError`, for whoever has not read it.
+    """
 
     body: bytes
     era: str
+    is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import msgspec
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import ask
 from quarterdeck.fleet.seats import Seat, WorkerSeat
-from quarterdeck.fleet.short_call import begin_call, is_error_body
+from quarterdeck.fleet.short_call import begin_call
 from quarterdeck.fleet.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
@@ -259,7 +259,7 @@ class ServerEndpointImpl:
             raise
         if isinstance(outcome, ProtocolFault):
             raise outcome
-        return RemoteCallResult(outcome, is_error_body(outcome.body))
+        return RemoteCallResult(outcome, outcome.is_error)
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
         """See `ServerEndpoint`."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
+from msgspec import Raw
 
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import refused
@@ -65,18 +65,6 @@ def begin_call(
     return EndpointCall(handle, frame.request_id)
 
 
-def is_error_body(body: bytes) -> bool:
-    """The `isError` of a result that was checked before."""
-    return _verdict.decode(body).isError is True
-
-
-class _Verdict(msgspec.Struct):
-    isError: object = False  # noqa: N815 - the wire's name
-
-
-_verdict: Final = msgspec.json.Decoder(_Verdict)
-
-
 def _limit(config: ServerConfig, wish_s: float | None) -> float:
     """The shorter of the caller's wish and ours; a wish that is past ends at once, after all has gone its way."""
     limit = config.call_timeout_s
@@ -101,4 +89,7 @@ def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: byte
             code="input_required",
             delivery=Delivery.ANSWERED,
         )
-    return WireResult(body, reply.era)
+    return WireResult(body, reply.era, members.get("isError") == _TRUE)
+
+
+_TRUE: Final = Raw(b"true")

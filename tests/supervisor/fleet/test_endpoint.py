@@ -20,7 +20,6 @@ from support.workers import CARD, closes, lists, turns
 
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.seats import WorkerSeat
-from quarterdeck.fleet.short_call import is_error_body
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Close, List, Lost
@@ -286,12 +285,3 @@ def test_an_endpoint_is_made_for_a_worker_unless_a_session_is_given() -> None:
     assert isinstance(made._seat, WorkerSeat)
     assert made.status().isolated
     assert made.config is STDIO
-
-
-@pytest.mark.parametrize(
-    ("body", "verdict"),
-    [(b"{}", False), (b'{"isError":true}', True), (b'{"isError":1}', False), (b'{"isError":null}', False)],
-)
-def test_only_true_is_an_error(body: bytes, verdict: bool) -> None:
-    """A sloppy server's results would look failed."""
-    assert is_error_body(body) is verdict

@@ -269,3 +269,15 @@ async def test_a_call_that_no_message_can_carry_says_so() -> None:
                 await played.endpoint.call(tool, b"{}", meta=meta)
             assert (caught.value.code, caught.value.delivery) == ("bad_arguments", Delivery.NOT_SENT)
         assert played.endpoint.phase is READY
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [(b"{}", False), (b'{"isError":true}', True), (b'{"isError":1}', False), (b'{"isError":null}', False)],
+)
+async def test_only_true_is_an_error(body: bytes, verdict: bool) -> None:
+    """A sloppy server's results would look failed."""
+    async with stage() as played:
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
+        played.worker.answer(frame, body, era="e")
+        assert (await task).is_error is verdict

@@ -18,7 +18,7 @@ import msgspec
 import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
-from quarterdeck_sandbox.process import adopt_orphans
+from quarterdeck_sandbox.process import adopt_orphans, set_trait
 from quarterdeck_worker.main import EXIT_FAILED, be_quiet, work
 from quarterdeck_worker.warm_up import warm_up
 
@@ -108,12 +108,8 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
 
 def _set_process_traits() -> None:
     """Die with the zygote, and be called a worker in process lists (Linux)."""
-    if sys.platform == "linux":
-        import ctypes
-
-        libc = ctypes.CDLL(None)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        libc.prctl(PR_SET_NAME, b"qd-worker", 0, 0, 0)
+    set_trait(PR_SET_PDEATHSIG, signal.SIGKILL)
+    set_trait(PR_SET_NAME, b"qd-worker")
 
 
 def _reap() -> list[tuple[int, int]]:

@@ -55,7 +55,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "exited": "the server's process ended: see its logs and the dossier",
         "exited_at_handshake": "the server ended before it answered: run its command by hand and see its logs",
         "handshake_failed": "the server refused the handshake: see its logs, check its version",
-        "handshake_timeout": "the server did not answer the handshake in time: raise connect_timeout_s",
+        "handshake_timeout": "see its logs: is it an MCP server? One that is slow needs a larger connect_timeout_s",
         "input_required": "the server asks its user something that nobody here can answer: give it as an argument",
         "limit_hit": "the server hit a limit of its sandbox: see the dossier, raise that limit or ask for less",
         "list_timeout": "the server did not list its tools in time: restart it, or see its logs",

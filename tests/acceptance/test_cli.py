@@ -91,7 +91,7 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
         (("call", "nobody__echo"), 3, "there is no tool"),
         (("call", "gone__echo"), 4, "gone is faulted"),
         (("call", "unset__echo"), 4, "NOT_SET_QD"),
-        (("call", "echo__echo", "[1]"), 2, "no JSON object"),
+        (("call", "echo__echo", "[1]"), 2, "not a JSON object"),
         (("restart", "nobody"), 3, "there is no server"),
         (("logs", "nobody"), 3, "there is no server"),
     ],

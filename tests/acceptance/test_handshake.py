@@ -29,7 +29,7 @@ async def test_a_server_that_is_killed_while_it_starts_is_reported_with_the_sign
     assert_fault(fault, "spawn_failed", "exited_at_handshake", "not_sent", "killed by SIGKILL")
     assert fault.dossier is not None
     assert (fault.dossier.exit_status, fault.dossier.signal) == (None, 9)
-    assert "memory runs out" in fault.dossier.hints[0]
+    assert "memory ran out" in fault.dossier.hints[0]
 
 
 async def test_a_shell_that_finds_no_program_is_explained() -> None:

@@ -34,7 +34,7 @@ JUNK_LINE_BYTES: Final = 300
 HINTS: Final = {
     126: "its command found a program that may not be executed",
     127: "its command found no such program",
-    -signal.SIGKILL: "it was killed from outside: the system does so when memory runs out",
+    -signal.SIGKILL: "it was killed from outside, perhaps by the system because memory ran out",
     -signal.SIGSEGV: "it crashed in native code",
     -signal.SIGABRT: "it gave up by itself in native code",
 }

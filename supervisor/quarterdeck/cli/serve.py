@@ -123,7 +123,7 @@ async def _serve(settings: "Settings", http: HttpWish | None, *, portable_schema
 
     try:
         async with open_deck(settings) as deck, open_control(deck):
-            _log.info("serving %d servers (pid %d)", len(deck.status()), os.getpid())
+            _log.info("serving (servers: %d, pid %d)", len(deck.status()), os.getpid())
             with changes_logged(deck):
                 # Beside the zygote, which imports the same: the first list of tools needs both.
                 face = "stdio" if http is None else "http"

@@ -81,7 +81,7 @@ def server_row(server: ServerView) -> list[Cell]:
 
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
     """What happened, what to do, and how the process died when one did."""
-    label = f"{fault.kind}, {fault.code}" if fault.code else fault.kind
+    label = f"{fault.kind}, {fault.code}" if fault.code not in (None, fault.kind) else fault.kind
     owner = f"{printable(of)}: " if of is not None else ""
     print_line(f"{owner}{printable(fault.message)} ({label})", "red", stderr=stderr)
     if fault.remedy is not None:

@@ -14,12 +14,12 @@ _log = logging.getLogger("quarterdeck.serve")
 
 @contextmanager
 def changes_logged(deck: Quarterdeck) -> Iterator[None]:
-    """Log each change of any server's phase inside the block, and once how the broken ones are."""
-    seen: dict[str, tuple[EndpointPhase, ProtocolFault | None]] = {}
+    """Log each change of any server's phase or number of tools inside the block, and once how the broken ones are."""
+    seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
 
     def look() -> None:
         for server, status in deck.status().items():
-            now = (status.phase, status.fault)
+            now = (status.phase, status.fault, status.tool_count)
             if seen.get(server) != now:
                 seen[server] = now
                 _tell(status)
@@ -34,8 +34,10 @@ def changes_logged(deck: Quarterdeck) -> Iterator[None]:
 
 def _tell(status: EndpointStatus) -> None:
     if status.phase is EndpointPhase.READY:
-        times = f", for the {status.restarts + 1}. time" if status.restarts else ""
-        _log.info("%s is ready with %d tools (pid %s)%s", status.server, status.tool_count, status.pid, times)
+        restarts = f", restarts: {status.restarts}" if status.restarts else ""
+        # None before its first list has come, which is the next change.
+        tools = f", tools: {status.tool_count}" if status.tool_count else ""
+        _log.info("%s is ready (pid %s%s%s)", status.server, status.pid, tools, restarts)
     elif status.phase is EndpointPhase.FAULTED and status.fault is not None:
         fault = status.fault
         _log.warning("%s is faulted: %s (%s): %s", status.server, fault.message, fault.code or fault.kind, fault.remedy)

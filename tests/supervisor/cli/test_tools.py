@@ -84,7 +84,7 @@ def test_arguments_that_are_no_object_are_a_usage_error(
     asked = answering(monkeypatch, result({"content": []}))
     assert run(["call", "fs__read", arguments]) == 2
     assert asked.request is None
-    assert "no JSON object" in capsys.readouterr().err
+    assert "not a JSON object" in capsys.readouterr().err
 
 
 def test_a_result_is_shown_block_by_block(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

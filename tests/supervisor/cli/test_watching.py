@@ -32,7 +32,7 @@ def test_each_change_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     server.phase = EndpointPhase.CLOSED
     fleet.tell()
     assert [entry.getMessage() for entry in caplog.records] == [
-        "fs is ready with 1 tools (pid None)",
+        "fs is ready (pid None, tools: 1)",
         "fs is faulted: it died (exited): the server's process ended: see its logs and the dossier",
-        "fs is ready with 1 tools (pid None), for the 2. time",
+        "fs is ready (pid None, tools: 1, restarts: 1)",
     ]

@@ -1,0 +1,22 @@
+"""The tables in the package's README are those of the code."""
+
+from pathlib import Path
+
+import pytest
+
+from quarterdeck_protocol.faults import REMEDIES
+from quarterdeck_protocol.phases import TRANSITIONS
+
+ROWS = (Path(__file__).parents[2] / "protocol" / "README.md").read_text().splitlines()
+
+
+@pytest.mark.parametrize("code", REMEDIES)
+def test_every_code_is_listed_with_its_remedy(code: str) -> None:
+    """A person who looks a code up would find nothing, or old advice."""
+    assert f"| `{code}` | {REMEDIES[code]} |" in ROWS
+
+
+def test_the_life_of_an_endpoint_is_told_as_it_is() -> None:
+    """Whoever builds on the phases would rely on a step that does not exist."""
+    told = [row for row in ROWS if row.count("|") == 4 and not row.startswith(("| phase", "|---"))]
+    assert told == [f"| {phase} | {step} | {after} |" for (phase, step), after in TRANSITIONS.items()]

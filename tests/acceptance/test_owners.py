@@ -110,6 +110,24 @@ def test_a_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
     assert_gone(pids)
 
 
+def test_a_killed_supervisor_leaves_no_process_where_fork_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker in an interpreter of its own has no zygote to tell it."""
+    monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")
+    servers = {"echo": server_argv("echo"), "stubborn": server_argv("hostile", "ignores_term")}
+    with supervisor_of(servers) as (_, pids):
+        assert len(pids) == 4
+        assert all(map(is_running, pids))
+    assert_gone(pids)
+
+
+@pytest.mark.anyio
+async def test_a_fresh_interpreter_serves_as_a_fork_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There would be no Quarterdeck where fork does not serve."""
+    monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")
+    async with opened(pretend("echo")) as endpoint:
+        await say(endpoint)
+
+
 @pytest.mark.anyio
 async def test_what_a_killed_supervisor_left_on_disk_is_swept_at_the_next_start(own_directories: Path) -> None:
     """Sockets and locks of the dead would pile up."""

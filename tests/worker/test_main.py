@@ -1,7 +1,6 @@
 """A worker from its order to its exit status, in this very process: the real socket, a played supervisor and server."""
 
 import asyncio
-import io
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -61,7 +60,7 @@ async def working(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Played
     with tempfile.TemporaryDirectory(prefix="qd-") as folder:
         supervisor = PlayedSupervisor(folder)
         order = SpawnOrder(1, supervisor.router.address, TOKEN.hex())
-        task = asyncio.ensure_future(main_module._serve(order))
+        task = asyncio.ensure_future(main_module._serve(order, None))
         try:
             assert isinstance(await supervisor.next(), Greeted)
             yield supervisor, task
@@ -117,15 +116,19 @@ async def test_a_worker_whose_supervisor_breaks_the_rules_leaves_with_a_status_o
 def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where fork does not serve no worker would start."""
     order = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
-    taken: list[SpawnOrder] = []
+    taken: list[tuple[SpawnOrder, int]] = []
 
-    def work(given: SpawnOrder) -> int:
-        taken.append(given)
+    def work(given: SpawnOrder, owner_fd: int) -> int:
+        taken.append((given, owner_fd))
         return 5
 
+    reading, writing = os.pipe()
+    os.write(writing, msgspec.json.encode(order) + b"\n")
     monkeypatch.setattr(main_module, "work", work)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(msgspec.json.encode(order) + b"\nmore")))
-    with pytest.raises(SystemExit) as caught:
-        main_module.main()
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(SystemExit) as caught:
+            main_module.main()
+    os.close(writing)
     assert caught.value.code == 5
-    assert taken == [order]
+    assert taken == [(order, reading)]

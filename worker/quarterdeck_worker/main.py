@@ -43,10 +43,15 @@ SWEEP_S: Final = 2.0
 VERSION: Final = importlib.metadata.version("quarterdeck")
 
 
-def work(order: SpawnOrder) -> int:
-    """Serve the link until there is nothing left to serve; the exit status."""
+def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
+    """Serve the link until there is nothing left to serve; the exit status.
+
+    Args:
+        order: what it was born with.
+        owner_fd: closes when our owner dies; a fork has none, the kernel tells it in a harder way.
+    """
     adopt_orphans()
-    return asyncio.run(_serve(order))
+    return asyncio.run(_serve(order, owner_fd))
 
 
 def be_quiet() -> None:
@@ -55,7 +60,7 @@ def be_quiet() -> None:
     warnings.simplefilter("ignore")
 
 
-async def _serve(order: SpawnOrder) -> int:
+async def _serve(order: SpawnOrder, owner_fd: int | None) -> int:
     context = zmq.Context(io_threads=1)
     socket = context.socket(zmq.DEALER)
     socket.linger = LINGER_MS
@@ -72,6 +77,8 @@ async def _serve(order: SpawnOrder) -> int:
         pump = Pump(socket, lambda parts: driver.receive(parts))  # noqa: PLW0108 - the driver is made next
         driver = LinkDriver(link, pump, worker.on_event)
         worker.attach(driver)
+        if owner_fd is not None:
+            tasks.start_soon(_outlive_nobody, owner_fd, worker)
         await worker.finished.wait()
         tasks.cancel_scope.cancel()
     driver.close()
@@ -82,11 +89,17 @@ async def _serve(order: SpawnOrder) -> int:
     return EXIT_LINK_LOST if worker.link_lost else 0
 
 
+async def _outlive_nobody(owner_fd: int, worker: Worker) -> None:
+    # Nothing more is ever written there, so that the first thing to read is the end.
+    await anyio.wait_readable(owner_fd)
+    worker.abandon_ship("the supervisor is gone")
+
+
 def main() -> None:
     """The program."""
     be_quiet()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
-    sys.exit(work(order))
+    sys.exit(work(order, sys.stdin.fileno()))
 
 
 if __name__ == "__main__":

@@ -96,9 +96,9 @@ class Worker:
             case Expired(request_id=request_id):
                 self._expire(request_id)
             case Silent(silence_s=silence_s):
-                self._abandon_ship(f"the supervisor is silent for {silence_s:.0f} s")
+                self.abandon_ship(f"the supervisor is silent for {silence_s:.0f} s")
             case Violated(reason=reason):
-                self._abandon_ship(reason)
+                self.abandon_ship(reason)
             case Greeted() | Arrived() | Settled() | Overdue():
                 pass  # the link admits no other frame on this side, and we ask nothing
             case _:
@@ -228,7 +228,8 @@ class Worker:
             finally:
                 del self._scopes[request.request_id]
 
-    def _abandon_ship(self, reason: str) -> None:
+    def abandon_ship(self, reason: str) -> None:
+        """Nobody is left to serve: end the server and finish."""
         self.link_lost = reason
         self._requests.clear()
         self._life_scope.cancel()

@@ -158,11 +158,14 @@ class FreshPlacement:
         # Not in a thread: cancelled there, a process would be started that nobody knows of.
         process = isolated("quarterdeck_worker.main", stdin=subprocess.PIPE)
         assert process.stdin is not None
-        process.stdin.write(msgspec.json.encode(order) + b"\n")
-        process.stdin.close()
+        # Left open: it closes when we die, and the worker hears of that.
+        owner = process.stdin
+        owner.write(msgspec.json.encode(order) + b"\n")
+        owner.flush()
 
         async def watch() -> None:
             returncode = await asyncio.to_thread(process.wait)
+            owner.close()
             del self._workers[process.pid]
             on_exit(returncode)
 

@@ -230,6 +230,9 @@ class PlayedInterpreter:
         """See `BytesIO`."""
         self.written += data
 
+    def flush(self) -> None:
+        """See `BytesIO`."""
+
     def close(self) -> None:
         """See `BytesIO`."""
 

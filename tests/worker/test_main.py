@@ -1,6 +1,7 @@
 """A worker from its order to its exit status, in this very process: the real socket, a played supervisor and server."""
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator

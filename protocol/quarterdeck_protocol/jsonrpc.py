@@ -24,8 +24,6 @@ MAX_DEPTH: Final = 256
 MAX_RESULT_TYPE_CHARS: Final = 128
 """A result's type is a word or an extension's tag; it travels in a frame's header."""
 
-EMPTY_OBJECT: Final = b"{}"
-
 
 class BodyError(ValueError):
     """Bytes that are not the one JSON value that they must be."""

@@ -2,9 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final, NewType
-
-ServerId = NewType("ServerId", str)
+from typing import Final
 
 QUALIFIER: Final = "__"
 """Between server id and tool name; a server id never contains it, so the first one always splits a qualified name."""

@@ -48,7 +48,6 @@ class ConfinedProcess:
         self.pid = child.pid
         self._started_at = time.monotonic()
         self._ended_at: float | None = None
-        self._ended = anyio.Event()
         self._cpu_s: float | None = None
         self._peak_rss_bytes: int | None = None
         # The kernel counts what a child shared with us before its exec as the child's own peak.
@@ -92,7 +91,6 @@ class ConfinedProcess:
         """Its return code, as soon as it has ended."""
         while self._child.returncode is None and not self._reap():
             await self._exit_signal()
-        self._ended.set()
         assert self._child.returncode is not None
         return self._child.returncode
 

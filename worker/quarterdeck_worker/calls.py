@@ -58,7 +58,6 @@ class ErrorObject(msgspec.Struct):
 class _Pending:
     short_id: int
     done: Callable[[Ended], None]
-    wants_progress: bool
 
 
 class ShortCalls:
@@ -85,7 +84,7 @@ class ShortCalls:
         short_id = self._next_id
         self._next_id += 1
         self._by_short_id[short_id] = call.request_id
-        self._pending[call.request_id] = _Pending(short_id, done, call.progress)
+        self._pending[call.request_id] = _Pending(short_id, done)
         own = call.meta.strip()[1:-1].strip()
         members = [own] if own else []
         if self._stamp:

@@ -19,9 +19,6 @@ from quarterdeck_protocol.refs import server_of_qualified
 NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 """Kinds of faults that say that the server is not there."""
 
-EXAMPLE: Final = """quote them for the shell, for example: '{"text": "hello"}'"""
-"""What a call's arguments look like."""
-
 
 def tools(
     config: options.Config = None,
@@ -78,7 +75,7 @@ def _read_arguments(text: str) -> bytes:
         raise CommandError(
             ExitCode.USAGE,
             f"the arguments are not a JSON object: {error}",
-            """quoted for the shell, for example: '{"text": "hello"}'""",
+            """quote them for the shell, for example: '{"text": "hello"}'""",
         ) from None
     return given.strip()
 

@@ -82,7 +82,7 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
     header = head[_PREFIX:end]
     try:
         frame = _decoder.decode(header)
-        if isinstance(frame, _WITH_FAULT) and _untyped.decode(header) != _untyped.decode(_encoder.encode(frame)):
+        if type(frame) in _WITH_FAULT and _untyped.decode(header) != _untyped.decode(_encoder.encode(frame)):
             raise WireError("a fault with more in it than a fault")
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise WireError(f"a header that is no frame: {error}") from None
@@ -95,7 +95,7 @@ def _too_large(header_bytes: int, body_bytes: int, limits: WireLimits) -> WireEr
     return WireError(f"a body of {body_bytes:,} bytes; the limit is {limits.body_bytes:,}")
 
 
-_WITH_FAULT: Final = (Failed, Lost)
+_WITH_FAULT: Final = frozenset({Failed, Lost})
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Frame)
 _untyped: Final = msgspec.msgpack.Decoder()

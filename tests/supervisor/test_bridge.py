@@ -1,5 +1,6 @@
 """Mount and the live box, over a fleet in memory."""
 
+import asyncio
 import sys
 from types import ModuleType
 
@@ -323,3 +324,45 @@ async def test_a_cancelled_mount_leaves_nothing_running(monkeypatch: pytest.Monk
         await mount_protocol_bridge(BridgeConfig())
     assert scope.cancelled_caught
     assert fleet.torn_down
+
+
+@pytest.mark.anyio
+async def test_a_task_that_is_cancelled_together_with_its_token_is_cancelled() -> None:
+    """A session that ends while its client cancels would take the call for answered, and go on."""
+    cancel = CancelToken()
+    started = anyio.Event()
+    outcomes: list[ToolOutcome] = []
+
+    async def answer(tool: str, arguments: object) -> object:
+        started.set()
+        await anyio.sleep_forever()
+
+    async def call() -> None:
+        outcomes.append(await run(box, "fs__read", cancel=cancel))
+
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await started.wait()
+        cancel.cancel()
+        tasks.cancel_scope.cancel()
+    assert outcomes == []
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_token_leaves_its_task_able_to_go_on() -> None:
+    """The caller's next wait, or its own deadline, would take the old cancellation for its own."""
+    cancel = CancelToken()
+
+    async def answer(tool: str, arguments: object) -> object:
+        cancel.cancel()
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError:
+            return call_result({"content": []})  # it ended all the same
+
+    task = asyncio.current_task()
+    assert task is not None
+    await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
+    assert task.cancelling() == 0
+    await anyio.lowlevel.checkpoint()

@@ -14,14 +14,12 @@ from typing import Final
 
 import anyio
 import msgspec
-import zmq
 
-from quarterdeck_protocol.envelope import WireLimits
 from quarterdeck_protocol.link import Link, LinkTerms, Side
 from quarterdeck_protocol.spawning import SpawnOrder
 from quarterdeck_sandbox.process import adopt_orphans, kill_descendants
+from quarterdeck_worker.dealer import Dealer
 from quarterdeck_worker.driver import LinkDriver
-from quarterdeck_worker.pump import Pump
 from quarterdeck_worker.session import run_server
 from quarterdeck_worker.worker import Worker
 
@@ -34,7 +32,7 @@ EXIT_FAILED: Final = 70
 SUPERVISOR_PATIENCE_S: Final = 60.0
 """A supervisor that was paused in a debugger is still ours; a dead one is noticed by the zygote at once."""
 
-LINGER_MS: Final = 1000
+LINGER_S: Final = 1.0
 """How long the last frame may take to leave."""
 
 SWEEP_S: Final = 2.0
@@ -61,12 +59,6 @@ def be_quiet() -> None:
 
 
 async def _serve(order: SpawnOrder, owner_fd: int | None) -> int:
-    context = zmq.Context(io_threads=1)
-    socket = context.socket(zmq.DEALER)
-    socket.linger = LINGER_MS
-    socket.sndhwm = socket.rcvhwm = 0
-    socket.maxmsgsize = WireLimits().part_bytes
-    socket.connect(order.address)
     loop = asyncio.get_running_loop()
     terms = LinkTerms(patience_s=SUPERVISOR_PATIENCE_S)
     link = Link(
@@ -74,18 +66,20 @@ async def _serve(order: SpawnOrder, owner_fd: int | None) -> int:
     )
     async with anyio.create_task_group() as tasks:
         worker = Worker(tasks, run_server, loop.time)
-        pump = Pump(socket, lambda parts: driver.receive(parts))  # noqa: PLW0108 - the driver is made next
-        driver = LinkDriver(link, pump, worker.on_event)
+        dealer = Dealer(
+            order.address,
+            lambda parts: driver.receive(parts),  # noqa: PLW0108 - the driver is made next
+            worker.abandon_ship,
+        )
+        driver = LinkDriver(link, dealer, worker.on_event)
         worker.attach(driver)
         if owner_fd is not None:
             tasks.start_soon(_outlive_nobody, owner_fd, worker)
         await worker.finished.wait()
         tasks.cancel_scope.cancel()
     driver.close()
-    pump.close()
+    dealer.close(LINGER_S)
     await kill_descendants(SWEEP_S)
-    socket.close()
-    context.term()
     return EXIT_LINK_LOST if worker.link_lost else 0
 
 

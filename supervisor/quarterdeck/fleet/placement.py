@@ -18,7 +18,7 @@ import msgspec
 
 from quarterdeck_protocol.spawning import Died, Forked, Report, SpawnOrder
 
-NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "zmq", "msgspec", "psutil")
+NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
 """Packages whose folders an isolated interpreter is told, wherever they were installed."""
 
 INHERITED: Final = (

@@ -12,9 +12,9 @@ from typing import Final
 
 import zmq
 
+from quarterdeck.fleet.pump import Pump
 from quarterdeck_protocol.envelope import WireError, WireLimits, decode
 from quarterdeck_protocol.frames import Hello
-from quarterdeck_worker.pump import Pump
 
 HANDSHAKE_MS: Final = 5_000
 """A connection that has not finished ZMTP's greeting by then is dropped (ZMQ_HANDSHAKE_IVL)."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import refused
@@ -19,8 +19,7 @@ SHORTEST_S: Final = 0.001
 """The deadline of a call whose caller has no time left; the link takes none that has passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointCall:
+class EndpointCall(Struct, frozen=True):
     """See `ShortCall`."""
 
     handle: WorkerHandle

@@ -9,9 +9,9 @@ import anyio
 import pytest
 import zmq
 
+from quarterdeck.fleet import pump as pump_module
+from quarterdeck.fleet.pump import BATCH, Parts, Pump
 from quarterdeck_protocol.envelope import INLINE_BYTES
-from quarterdeck_worker import pump as pump_module
-from quarterdeck_worker.pump import BATCH, Parts, Pump
 
 pytestmark = pytest.mark.anyio
 

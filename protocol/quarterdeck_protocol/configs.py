@@ -4,15 +4,16 @@ Files, environment variables and mapped names are the supervisor's concern; here
 and numbers.  Pure.
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from quarterdeck_protocol.models import FrozenModel, Text, VariableName
+from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.refs import is_server_id
 
 CONNECT_TIMEOUT_S: Final = 60.0
@@ -39,18 +40,6 @@ class TransportKind(StrEnum):
     STREAMABLE_HTTP = "streamable_http"
 
 
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("no process can be given a NUL character")
-    return text
-
-
-def _variable_name(text: str) -> str:
-    if not text or "=" in text:
-        raise ValueError("a variable's name is not empty and holds no '='")
-    return text
-
-
 def _header_name(text: str) -> str:
     if not _TOKEN.fullmatch(text):
         raise ValueError("no HTTP header has such a name")
@@ -66,30 +55,11 @@ def _header_value(text: str) -> str:
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LINE_ENDS: Final = re.compile(r"[\r\n\0]")
 
-_Text = Annotated[str, AfterValidator(_without_nul)]
-_VariableName = Annotated[_Text, AfterValidator(_variable_name)]
 _HeaderName = Annotated[str, AfterValidator(_header_name)]
 _HeaderValue = Annotated[str, AfterValidator(_header_value)]
 
 
-class _Frozen(BaseModel):
-    """Immutable, closed; an unknown key is an error that names the nearest known one, and no error shows a value."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_the_nearest_key(cls, data: Any) -> Any:
-        if isinstance(data, Mapping):
-            for key in data:
-                if key not in cls.model_fields:
-                    near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
-                    hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(cls.model_fields)}"
-                    raise ValueError(f"unknown key {key!r}: {hint}")
-        return data
-
-
-class RestartPolicy(_Frozen):
+class RestartPolicy(FrozenModel):
     """When a dead server is started again.
 
     Attributes:
@@ -109,7 +79,7 @@ class RestartPolicy(_Frozen):
     stable_s: float = Field(default=300.0, gt=0)
 
 
-class ToolFilter(_Frozen):
+class ToolFilter(FrozenModel):
     """Which of a server's tools are offered: names that match a glob of `allow` and none of `deny`."""
 
     allow: tuple[str, ...] = ("*",)
@@ -124,7 +94,7 @@ class ToolFilter(_Frozen):
         )
 
 
-class _ServerConfig(_Frozen):
+class _ServerConfig(FrozenModel):
     """What every kind of server has."""
 
     id: str
@@ -151,15 +121,17 @@ class StdioServerConfig(_ServerConfig):
         env: set for the server, over the allow-list.
         cwd: where it runs; its private home when absent.
         inherit_env: names of our own variables that it may see too.
+        sandbox: what it may reach and use.
     """
 
     kind: Literal[TransportKind.STDIO] = TransportKind.STDIO
     transport: ClassVar[TransportKind] = TransportKind.STDIO
-    command: _Text = Field(min_length=1)
-    args: tuple[_Text, ...] = ()
-    env: Mapping[_VariableName, _Text] = Field(default={}, repr=False)
-    cwd: _Text | None = None
-    inherit_env: tuple[_VariableName, ...] = ()
+    command: Text = Field(min_length=1)
+    args: tuple[Text, ...] = ()
+    env: Mapping[VariableName, Text] = Field(default={}, repr=False)
+    cwd: Text | None = None
+    inherit_env: tuple[VariableName, ...] = ()
+    sandbox: SandboxPolicy = SandboxPolicy()
 
     @field_validator("args", "env", mode="before")
     @classmethod
@@ -174,6 +146,13 @@ class _RemoteConfig(_ServerConfig):
 
     url: str = Field(pattern=r"^https?://[^\s]+$")
     headers: Mapping[_HeaderName, _HeaderValue] = Field(default={}, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_process(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "sandbox" in data:
+            raise ValueError("unknown key 'sandbox': a remote server has no process to confine")
+        return data
 
     @field_validator("headers", mode="before")
     @classmethod
@@ -200,7 +179,7 @@ ServerConfig = Annotated[StdioServerConfig | SseServerConfig | StreamableHttpSer
 """One server, discriminated by `kind`."""
 
 
-class BridgeConfig(_Frozen):
+class BridgeConfig(FrozenModel):
     """The servers to connect, in the order that every snapshot keeps."""
 
     servers: tuple[ServerConfig, ...] = ()

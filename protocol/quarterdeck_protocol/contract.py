@@ -66,6 +66,21 @@ class RemoteCallResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxStatus:
+    """What confines an endpoint's process, in short.
+
+    Attributes:
+        tier: how, by its policy's name.
+        network: what it can reach, in words for people.
+        gaps: one line for each way in which this is weaker than wanted.
+    """
+
+    tier: str
+    network: str
+    gaps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointStatus:
     """One endpoint at one moment.
 
@@ -77,6 +92,7 @@ class EndpointStatus:
         restarts: how often the fleet has started it again.
         isolated: False when its session runs inside the supervisor (`session_factory`).
         era: the protocol revision spoken.
+        sandbox: what confines its process, None while there is none of ours.
     """
 
     server: str
@@ -89,6 +105,7 @@ class EndpointStatus:
     restarts: int = 0
     isolated: bool = True
     era: str | None = None
+    sandbox: SandboxStatus | None = None
 
 
 FleetStatus = Mapping[str, EndpointStatus]

@@ -10,7 +10,7 @@ import msgspec
 
 from quarterdeck_protocol.faults import Dossier, FaultRecord
 
-LINK_VERSION: Final = 1
+LINK_VERSION: Final = 2
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
 
 
@@ -90,6 +90,16 @@ class Cancel(_Frame, frozen=True, tag=14):
     reason: str = ""
 
 
+class Condemn(_Frame, frozen=True, tag=15):
+    """The server's tree exceeded a limit: kill all of it.  Unanswered; the loss that follows names the limit.
+
+    `limit` is the policy's own name of it (`memory_bytes`), `detail` a sentence with the numbers, for people.
+    """
+
+    limit: str
+    detail: str
+
+
 # Replies and news, worker to supervisor.
 
 
@@ -139,8 +149,13 @@ class Lost(_Frame, frozen=True, tag=25):
     fault: FaultRecord
 
 
+class Started(_Frame, frozen=True, tag=26):
+    """The server's process was just let go, and is not greeted yet.  Body: `ServerStart` as JSON; at most once."""
+
+
 Request = Open | List | Call | Close
 Reply = Answer | Failed
+News = Progress | Log | ListChanged | Lost | Started
 Frame = (
     Hello
     | Welcome
@@ -151,12 +166,14 @@ Frame = (
     | Call
     | Close
     | Cancel
+    | Condemn
     | Answer
     | Failed
     | Progress
     | Log
     | ListChanged
     | Lost
+    | Started
 )
 
 
@@ -172,6 +189,11 @@ class OpenOrder(msgspec.Struct, frozen=True):
         home: its private home, an existing directory; also where it runs when `cwd` is absent.
         log_path: where its stderr is kept; empty for nowhere.
         era: the protocol revision it spoke last time, empty when unknown: spares the probe.
+        tmp: its private directory for temporary files, an existing one.
+        private: our own state and runtime directories, which no server may see.
+        user_home: the home of the user who runs us.
+        user_env: of that user's environment, what says where tools and granted things are.
+        allow_unsandboxed: start it even where nothing but limits can be enforced.
     """
 
     config: str
@@ -179,6 +201,43 @@ class OpenOrder(msgspec.Struct, frozen=True):
     home: str = ""
     log_path: str = ""
     era: str = ""
+    tmp: str = ""
+    private: tuple[str, ...] = ()
+    user_home: str = ""
+    user_env: dict[str, str] = {}
+    allow_unsandboxed: bool = False
+
+
+MAX_START_BYTES: Final = 64 * 1024
+"""A `ServerStart` as JSON; a receipt has some ten findings, and a line for each path that was opened."""
+
+
+class ServerStart(msgspec.Struct, frozen=True):
+    """A confined server that was let go: what its supervisor watches and shows.  Process ids are those outside.
+
+    Attributes:
+        pid: the program's.
+        tree_pid: the topmost process of its tree, ours among them (a bubblewrap, a reaper): where a scan begins.
+        root_pid: one whose `/proc/PID/root` is the root that the program sees; 0 when that is the machine's.
+        program: the resolved path of what was executed.
+        cwd: where it runs.
+        scratch: directories outside whose files count as its scratch space.
+        tmpfs: mount points below that root which hold its temporary files in memory.
+        enforced: names of limits that the kernel itself holds on the whole tree.
+        receipt: the `Receipt` as JSON.
+        gaps: its lines, one for each way in which it is weaker than wanted; a start with any is announced.
+    """
+
+    pid: int
+    tree_pid: int
+    root_pid: int = 0
+    program: str = ""
+    cwd: str = ""
+    scratch: tuple[str, ...] = ()
+    tmpfs: tuple[str, ...] = ()
+    enforced: tuple[str, ...] = ()
+    receipt: str = "{}"
+    gaps: tuple[str, ...] = ()
 
 
 class ServerCard(msgspec.Struct, frozen=True):
@@ -201,11 +260,13 @@ class ServerCard(msgspec.Struct, frozen=True):
 
 __all__ = [
     "LINK_VERSION",
+    "MAX_START_BYTES",
     "Answer",
     "Beat",
     "Call",
     "Cancel",
     "Close",
+    "Condemn",
     "Credit",
     "Dossier",
     "Failed",
@@ -216,11 +277,14 @@ __all__ = [
     "ListChanged",
     "Log",
     "Lost",
+    "News",
     "Open",
     "OpenOrder",
     "Progress",
     "Reply",
     "Request",
     "ServerCard",
+    "ServerStart",
+    "Started",
     "Welcome",
 ]

@@ -21,12 +21,11 @@ from quarterdeck_protocol.frames import (
     LINK_VERSION,
     Beat,
     Cancel,
+    Condemn,
     Credit,
     Frame,
     Hello,
-    ListChanged,
-    Log,
-    Lost,
+    News,
     Progress,
     Reply,
     Request,
@@ -171,9 +170,9 @@ class Link:
         """Whether a request of the peer's still awaits our reply."""
         return request_id in self._serving
 
-    def post(self, frame: Progress | Log | ListChanged | Lost) -> bool:
-        """Send news; False when it was dropped: too much waits already, or no message can carry it."""
-        return self.is_open and self._outbox.has_room(frame, self._terms.max_waiting) and self._send(frame)
+    def post(self, frame: News | Condemn, body: bytes = b"") -> bool:
+        """Send what has no reply; False when it was dropped: too much waits already, or no message can carry it."""
+        return self.is_open and self._outbox.has_room(frame, self._terms.max_waiting) and self._send(frame, body)
 
     def take(self, now: float) -> list[list[bytes]]:
         """The messages to send, in order; each is the parts of one."""
@@ -198,7 +197,7 @@ class Link:
             return [self._violation(str(error))]
         if (reason := misfit(frame, body, self.side)) is not None:
             return [self._violation(reason)]
-        if self._greeted and not isinstance(frame, FREE):
+        if self._greeted and type(frame) not in FREE:
             return self._charged(frame, body, now)
         if isinstance(frame, GREETINGS):
             return [self._greet(frame)]

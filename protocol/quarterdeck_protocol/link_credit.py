@@ -8,10 +8,13 @@ from collections import deque
 from typing import Final
 
 from quarterdeck_protocol.envelope import WireError, WireLimits, encode
-from quarterdeck_protocol.frames import Frame, ListChanged, Lost, Request
+from quarterdeck_protocol.frames import Condemn, Frame, ListChanged, Lost, Request, Started
 
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""
+
+ALWAYS_TOLD: Final = (Lost, Started, Condemn)
+"""Each comes once in a server's life, and what it says must not be missed."""
 
 
 def units(body_bytes: int) -> int:
@@ -29,8 +32,8 @@ class Outbox:
         self._waiting: deque[tuple[Frame, bytes]] = deque()
 
     def has_room(self, frame: Frame, most: int) -> bool:
-        """Whether `frame` may be sent although at most `most` shall wait; a loss is always told, a change once."""
-        if len(self._waiting) < most or isinstance(frame, Lost):
+        """Whether `frame` may be sent although at most `most` shall wait; see `ALWAYS_TOLD`; a change is told once."""
+        if len(self._waiting) < most or isinstance(frame, ALWAYS_TOLD):
             return True
         return isinstance(frame, ListChanged) and not any(isinstance(other, ListChanged) for other, _ in self._waiting)
 

@@ -5,7 +5,7 @@ The receiving end turns a reason into a `Violated`, the sending end into a `Link
 
 import hmac
 from math import inf, isfinite
-from typing import Final
+from typing import Final, get_args
 
 from quarterdeck_protocol.frames import (
     LINK_VERSION,
@@ -14,6 +14,7 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Credit,
     Failed,
     Frame,
@@ -25,6 +26,7 @@ from quarterdeck_protocol.frames import (
     Open,
     Progress,
     Request,
+    Started,
     Welcome,
 )
 from quarterdeck_protocol.link_events import Side
@@ -33,19 +35,19 @@ MIN_TOKEN_BYTES: Final = 16
 """A one-time token that cannot be guessed within a handshake's time."""
 
 RECEIVES: Final[dict[Side, tuple[type, ...]]] = {
-    Side.SUPERVISOR: (Hello, Beat, Credit, Answer, Failed, Progress, Log, ListChanged, Lost),
-    Side.WORKER: (Welcome, Beat, Credit, Open, List, Call, Close, Cancel),
+    Side.SUPERVISOR: (Hello, Beat, Credit, Answer, Failed, Progress, Log, ListChanged, Lost, Started),
+    Side.WORKER: (Welcome, Beat, Credit, Open, List, Call, Close, Cancel, Condemn),
 }
 """What each side may receive, and so what its peer may send."""
 
 GREETINGS: Final = (Hello, Welcome)
 """The frames of the handshake."""
 
-CARRIERS: Final = (Open, Call, Answer)
+CARRIERS: Final = (Open, Call, Answer, Started)
 """The frames that have a body."""
 
-FREE: Final = (*GREETINGS, Beat, Credit)
-"""The link\'s own frames, which cost no credit."""
+FREE: Final = frozenset({*GREETINGS, Beat, Credit})
+"""The link's own frames, which cost no credit."""
 
 
 def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
@@ -55,8 +57,10 @@ def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
         return f"{type(frame).__name__} is not the {receiver}'s to receive"
     if body and kind not in _CARRIERS:
         return f"{type(frame).__name__} has a body of {len(body):,} bytes"
-    if isinstance(frame, Request) and not 0 < frame.timeout_s < inf:
-        return f"a timeout of {frame.timeout_s} s"
+    if kind in _REQUESTS:
+        assert isinstance(frame, Request)
+        if not 0 < frame.timeout_s < inf:
+            return f"a timeout of {frame.timeout_s} s"
     return None
 
 
@@ -82,3 +86,4 @@ def can_be_told(note: Progress) -> bool:
 _TO_SUPERVISOR: Final = frozenset(RECEIVES[Side.SUPERVISOR])
 _TO_WORKER: Final = frozenset(RECEIVES[Side.WORKER])
 _CARRIERS: Final = frozenset(CARRIERS)
+_REQUESTS: Final = frozenset(get_args(Request))

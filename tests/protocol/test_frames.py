@@ -17,6 +17,7 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Credit,
     Failed,
     Frame,
@@ -31,6 +32,8 @@ from quarterdeck_protocol.frames import (
     Reply,
     Request,
     ServerCard,
+    ServerStart,
+    Started,
     Welcome,
 )
 
@@ -65,12 +68,14 @@ WIRE: list[tuple[Frame, list[object]]] = [
     (Call(3, 1.5, "echo", progress=True, meta=b"{}"), [12, 3, 1.5, "echo", True, b"{}"]),
     (Close(4, 2.0), [13, 4, 2.0]),
     (Cancel(3, "why"), [14, 3, "why"]),
+    (Condemn("memory_bytes", "too much"), [15, "memory_bytes", "too much"]),
     (Answer(3, "2025-11-25", "complete", is_error=True), [20, 3, "2025-11-25", "complete", True]),
     (Failed(3, FAULT), [21, 3, FAULT_ON_THE_WIRE]),
     (Progress(3, 0.5, 1.0, "half"), [22, 3, 0.5, 1.0, "half"]),
     (Log("info", "db", "text"), [23, "info", "db", "text"]),
     (ListChanged(), [24]),
     (Lost(FAULT), [25, FAULT_ON_THE_WIRE]),
+    (Started(), [26]),
 ]
 """Every frame, and what an independent msgpack library reads of it."""
 
@@ -129,7 +134,7 @@ def test_no_field_takes_an_extension_or_a_timestamp(frame: Frame, intruder: obje
         [],
         [0],
         [9],
-        [26],
+        [27],
         ["3"],
         [3.0],
         [None],
@@ -170,11 +175,13 @@ def test_frames_are_frozen(frame: Frame) -> None:
         frame.request_id = 2  # type: ignore[union-attr, misc]
 
 
-def test_an_order_and_a_card_survive_json() -> None:
+def test_an_order_a_start_and_a_card_survive_json() -> None:
     """They are bodies, and cross as JSON."""
-    order = OpenOrder('{"kind":"stdio"}', {"PATH": "/bin", "Ü": "\U0001f4a5"}, "/home", "/log", "2025-11-25")
+    order = OpenOrder('{"kind":"stdio"}', {"PATH": "/bin", "Ü": "\U0001f4a5"}, "/home", "/log", "2025-11-25", "/tmp")
+    start = ServerStart(7, 5, 6, "/bin/ü", "/w", ("/s",), ("/tmp",), ("memory_bytes",), '{"tier":"limits"}', ("gap",))
     card = ServerCard("2026-07-28", 42, "name", "1.0", "be nice", announces_tools=True)
     assert msgspec.json.decode(msgspec.json.encode(order), type=OpenOrder) == order
+    assert msgspec.json.decode(msgspec.json.encode(start), type=ServerStart) == start
     assert msgspec.json.decode(msgspec.json.encode(card), type=ServerCard) == card
 
 

@@ -19,14 +19,17 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Failed,
     List,
     ListChanged,
     Log,
     Lost,
+    News,
     Open,
     Progress,
     Request,
+    Started,
 )
 from quarterdeck_protocol.link import (
     MAX_REASON_CHARS,
@@ -85,14 +88,25 @@ def test_news_arrives_in_order() -> None:
     supervisor, worker = make_pair()
     supervisor.request(Call(1, 1.0, "t", progress=True), b"{}", 0.0)
     carry(supervisor, worker)
-    news: list[Progress | Log | ListChanged | Lost] = [
+    news: list[News] = [
         Progress(1, 0.5, 1.0, "half"),
         Log("info", "db", '"x"'),
         ListChanged(),
+        Started(),
         Lost(FAULT),
     ]
     assert all(worker.post(frame) for frame in news)
     assert carry(worker, supervisor) == [Arrived(frame, b"") for frame in news]
+
+
+def test_a_start_and_a_condemnation_cross_whole() -> None:
+    """What confines a server would not be shown, or a tree that exceeds its limit go on."""
+    supervisor, worker = make_pair()
+    assert worker.post(Started(), b'{"pid":1}')
+    assert carry(worker, supervisor) == [Arrived(Started(), b'{"pid":1}')]
+    order = Condemn("memory_bytes", "600 MiB; the limit is 512 MiB")
+    assert supervisor.post(order)
+    assert carry(supervisor, worker) == [Arrived(order, b"")]
 
 
 @pytest.mark.parametrize(

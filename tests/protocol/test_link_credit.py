@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.link_ends import FAULT, LIMITS, frames_of
 
 from quarterdeck_protocol.envelope import WireLimits
-from quarterdeck_protocol.frames import Beat, Call, Cancel, Frame, List, ListChanged, Log, Lost
+from quarterdeck_protocol.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
 from quarterdeck_protocol.link_credit import UNIT_BYTES, Allowance, Outbox, units
 
 
@@ -91,13 +91,15 @@ def test_what_cannot_be_carried_leaves_no_trace() -> None:
         ([Cancel(1)], Log("", "", ""), False),
         ([Cancel(1)], List(2, 1.0), False),
         ([Cancel(1)], Lost(FAULT), True),
+        ([Cancel(1)], Started(), True),
+        ([Cancel(1)], Condemn("cpu_s", "too much"), True),
         ([Cancel(1)], ListChanged(), True),
         ([ListChanged()], ListChanged(), False),
         ([ListChanged()], Lost(FAULT), True),
     ],
 )
 def test_a_full_queue_has_room_for_what_must_be_told(waiting: list[Frame], frame: Frame, room: bool) -> None:
-    """A loss always, a change once, anything else not."""
+    """What decides over a server's life always, a change once, anything else not."""
     outbox = _outbox(1)
     outbox.send(Cancel(0), b"")
     for other in waiting:

@@ -18,6 +18,7 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Credit,
     Failed,
     Hello,
@@ -27,6 +28,7 @@ from quarterdeck_protocol.frames import (
     Lost,
     Open,
     Progress,
+    Started,
     Welcome,
 )
 from quarterdeck_protocol.link import (
@@ -139,10 +141,10 @@ def _is_legal(event: LinkEvent, side: Side, asked: set[int]) -> bool:
         case Overdue(request_id=request_id):
             return request_id in asked or request_id == 3
         case Arrived(frame=frame, body=body):
-            news = (Progress, Log, ListChanged, Lost)
-            orders = (Open, List, Call, Close, Cancel)
+            news = (Progress, Log, ListChanged, Lost, Started)
+            orders = (Open, List, Call, Close, Cancel, Condemn)
             return isinstance(frame, news if side is Side.SUPERVISOR else orders) and (
-                not body or isinstance(frame, Open | Call)
+                not body or isinstance(frame, Open | Call | Started)
             )
         case _:
             return isinstance(event, Expired) and side is Side.WORKER

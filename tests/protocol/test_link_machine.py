@@ -23,6 +23,7 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Credit,
     Failed,
     Hello,
@@ -30,10 +31,12 @@ from quarterdeck_protocol.frames import (
     ListChanged,
     Log,
     Lost,
+    News,
     Open,
     Progress,
     Reply,
     Request,
+    Started,
     Welcome,
 )
 from quarterdeck_protocol.link import (
@@ -103,6 +106,7 @@ class HonestEnds(RuleBasedStateMachine):
         self.replied: set[int] = set()
         self.changes_posted = self.changes_heard = 0
         self.news_posted: deque[object] = deque()
+        self.condemned: deque[Condemn] = deque()
 
     @property
     def supervisor(self) -> Link:
@@ -183,6 +187,8 @@ class HonestEnds(RuleBasedStateMachine):
             case Arrived(frame=Cancel() as frame):
                 assert frame.request_id in self.cancelled
                 assert self.worker.serves(frame.request_id)
+            case Arrived(frame=Condemn() as frame):
+                assert self.condemned.popleft() == frame
             case Arrived(frame=frame):
                 assert isinstance(frame, Request)
                 assert "never sent" not in self.ends[frame.request_id]
@@ -201,7 +207,7 @@ class HonestEnds(RuleBasedStateMachine):
                 assert event.pid == 42
             case Arrived(frame=ListChanged()):
                 self.changes_heard += 1
-            case Arrived(frame=Progress() | Log() | Lost() as frame):
+            case Arrived(frame=Progress() | Log() | Lost() | Started() as frame):
                 while self.news_posted[0] != frame:
                     # Progress of a request that has ended meanwhile is kept back.
                     assert isinstance(self.news_posted.popleft(), Progress)
@@ -290,7 +296,7 @@ class HonestEnds(RuleBasedStateMachine):
         """The worker has news."""
         key = data.draw(st.sampled_from([*sorted(self.arrived - self.replied), 999]))
         line = Log("info", "", str(self.now))
-        choices: list[Progress | Log | ListChanged | Lost] = [Progress(key, 0.5), line, ListChanged(), Lost(FAULT)]
+        choices: list[News] = [Progress(key, 0.5), line, ListChanged(), Lost(FAULT), Started()]
         frame = data.draw(st.sampled_from(choices))
         taken = self.worker.post(frame)
         self._flush(Side.WORKER)
@@ -298,7 +304,15 @@ class HonestEnds(RuleBasedStateMachine):
             self.changes_posted += 1
         elif taken:
             self.news_posted.append(frame)
-        assert taken or not isinstance(frame, Lost)
+        assert taken or not isinstance(frame, Lost | Started)
+
+    @precondition(lambda self: self.held is not Side.SUPERVISOR)
+    @rule()
+    def condemn(self) -> None:
+        """The supervisor condemns the server, whatever waits."""
+        self.condemned.append(Condemn("memory_bytes", str(self.now)))
+        assert self.supervisor.post(self.condemned[-1])
+        self._flush(Side.SUPERVISOR)
 
     @rule(side=st.sampled_from(Side), count=st.integers(1, 5))
     def deliver(self, side: Side, count: int) -> None:
@@ -357,6 +371,7 @@ class HonestEnds(RuleBasedStateMachine):
         assert self.arrived.isdisjoint(key for key, ends in self.ends.items() if ends == ["never sent"])
         assert (self.changes_heard > 0) == (self.changes_posted > 0)
         assert all(isinstance(left, Progress) for left in self.news_posted), "news was lost"
+        assert not self.condemned
 
 
 HonestEnds.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)

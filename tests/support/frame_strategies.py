@@ -9,6 +9,7 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Credit,
     Failed,
     Hello,
@@ -18,6 +19,7 @@ from quarterdeck_protocol.frames import (
     Lost,
     Open,
     Progress,
+    Started,
     Welcome,
 )
 from quarterdeck_protocol.link import MAX_REASON_CHARS
@@ -68,6 +70,7 @@ REQUESTS = (
 CANCELS = st.builds(
     Cancel, request_id=INTS, reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_REASON_CHARS)
 )
+CONDEMNATIONS = st.builds(Condemn, limit=TEXT, detail=TEXT)
 REPLIES = st.builds(Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans()) | st.builds(
     Failed, request_id=INTS, fault=FAULTS
 )
@@ -78,5 +81,6 @@ NEWS = (
     | st.builds(Log, level=TEXT, logger=TEXT, data=TEXT)
     | st.just(ListChanged())
     | st.builds(Lost, fault=FAULTS)
+    | st.just(Started())
 )
-FRAMES = HELLOS | WELCOMES | BEATS | CREDITS | REQUESTS | CANCELS | REPLIES | NEWS
+FRAMES = HELLOS | WELCOMES | BEATS | CREDITS | REQUESTS | CANCELS | CONDEMNATIONS | REPLIES | NEWS

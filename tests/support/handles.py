@@ -6,9 +6,10 @@ import anyio
 
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.frames import Call, Failed, Log, Reply
+from quarterdeck_protocol.frames import Call, Failed, Log, Reply, ServerStart
 from quarterdeck_protocol.link import LinkTerms, Refusal
 from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_sandbox.receipt import Receipt
 from support.workers import PATIENCE_S, PlayedWorker
 
 REFUSED = FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED)
@@ -28,6 +29,10 @@ class Owner:
     def on_log(self, line: Log) -> None:
         """See `Listener`."""
         self.heard.append(line)
+
+    def on_started(self, start: ServerStart, receipt: Receipt) -> None:
+        """See `Listener`."""
+        self.heard.append((start, receipt))
 
     def on_lost(self, fault: FaultRecord) -> None:
         """See `Listener`."""

@@ -15,17 +15,16 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Dossier,
     Failed,
     List,
-    ListChanged,
-    Log,
-    Lost,
+    News,
     Open,
     OpenOrder,
-    Progress,
     Request,
     ServerCard,
+    ServerStart,
 )
 from quarterdeck_protocol.link import Arrived, Greeted, Link, LinkEvent, LinkTerms, Side
 from quarterdeck_worker.driver import LinkDriver
@@ -57,6 +56,7 @@ class PlayedWorker:
         self.rules: dict[type, Rule] = {}
         self.asked: asyncio.Queue[tuple[Request, bytes]] = asyncio.Queue()
         self.cancelled: asyncio.Queue[Cancel] = asyncio.Queue()
+        self.condemned: asyncio.Queue[Condemn] = asyncio.Queue()
         self.greeted = asyncio.Event()
         self.kills = 0
         self.terms = terms
@@ -124,9 +124,9 @@ class PlayedWorker:
         """The request's bad end."""
         self.driver.reply(Failed(request.request_id, fault))
 
-    def says(self, news: Progress | Log | ListChanged | Lost) -> None:
+    def says(self, news: News, body: bytes = b"") -> None:
         """Something unasked."""
-        assert self.driver.post(news)
+        assert self.driver.post(news, body)
 
     def _on_kill(self) -> None:
         self.kills += 1
@@ -138,6 +138,8 @@ class PlayedWorker:
                 self.greeted.set()
             case Arrived(frame=Cancel() as cancel):
                 self.cancelled.put_nowait(cancel)
+            case Arrived(frame=Condemn() as order):
+                self.condemned.put_nowait(order)
             case Arrived(frame=frame, body=body):
                 assert isinstance(frame, Request)
                 rule = self.rules.get(type(frame))
@@ -180,6 +182,7 @@ class PlayedSeat:
         self.worker = PlayedWorker()
         self.worker.rules = {Open: opens, List: lists(), Close: closes}
         self.eras: list[str] = []
+        self.guarded: list[ServerStart] = []
         self.left = 0
         self.may_leave = asyncio.Event()
         self.may_leave.set()
@@ -200,6 +203,10 @@ class PlayedSeat:
     def remember(self, era: str) -> None:
         """See `Seat`."""
         self.eras.append(era)
+
+    def guard(self, start: ServerStart) -> None:
+        """See `Seat`: nobody looks."""
+        self.guarded.append(start)
 
     async def leave(self) -> None:
         """See `Seat`."""

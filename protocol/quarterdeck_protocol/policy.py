@@ -1,0 +1,287 @@
+"""What a user allows a confined process: a frozen, closed pydantic model, with three presets that fill what is absent.
+
+A policy is what is *wanted*; what is *enforced* is a receipt (`quarterdeck_sandbox.receipt`).  Pure: whether a path
+exists or a machine can give it is found out where the process is started.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BeforeValidator, ByteSize, Field, field_validator, model_validator
+
+from quarterdeck_protocol.destinations import MAX_DESTINATIONS, parse_destination
+from quarterdeck_protocol.models import AbsolutePath, FrozenModel, VariableName
+
+
+class Preset(StrEnum):
+    """Where a policy starts from."""
+
+    STRICT = "strict"
+    STANDARD = "standard"
+    TRUSTED = "trusted"
+
+
+class Tier(StrEnum):
+    """How confinement is enforced, strongest first."""
+
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    LIMITS = "limits"
+
+
+class Property(StrEnum):
+    """What confinement can guarantee; a policy may require each."""
+
+    FILESYSTEM = "filesystem"
+    """Nothing but what the policy shows can be read, nothing but what it grants can be written."""
+
+    NETWORK = "network"
+    """Nothing but what the policy names can be reached, host loopback and abstract sockets included."""
+
+    PROCESSES = "processes"
+    """Other processes cannot be seen, signalled or traced."""
+
+    SYSCALLS = "syscalls"
+    """Kernel interfaces that no server needs are closed; no new privileges, no namespaces, no tracing."""
+
+    TREE_DEATH = "tree_death"
+    """Nothing that it started outlives it, daemons included."""
+
+    MEMORY = "memory"
+    """The memory of the whole tree stays under its limit."""
+
+    PROCESS_COUNT = "process_count"
+    """So does the number of its processes and threads."""
+
+    CPU_SHARE = "cpu_share"
+    """So does its share of the processors."""
+
+    SCRATCH = "scratch"
+    """So do the bytes and inodes of its temporary files."""
+
+
+class Grant(StrEnum):
+    """A named piece of the user's own environment that a process may be given."""
+
+    GIT_CONFIG = "git-config"
+    SSH_AGENT = "ssh-agent"
+    AWS = "aws"
+    GCLOUD = "gcloud"
+    KUBE = "kube"
+    GH = "gh"
+    BROWSER = "browser"
+    DISPLAY = "display"
+
+
+class NetworkMode(StrEnum):
+    """What can be reached, when it is no list of `host:port`."""
+
+    NONE = "none"
+    LOOPBACK = "loopback"
+    INTERNET = "internet"
+    FULL = "full"
+
+
+Network = NetworkMode | tuple[str, ...]
+"""A mode, or each `host:port` that can be reached, normalised."""
+
+_GIB: Final = 1 << 30
+_MIB: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 62
+"""More does not fit a resource limit."""
+
+
+def _network(value: object) -> object:
+    """One of the modes, or a list judged entry by entry; of a union, pydantic would tell every member's complaint."""
+    match value:
+        case None | NetworkMode():
+            return value
+        case str() if value in tuple(NetworkMode):
+            return NetworkMode(value)
+        case list() | tuple() if not value:
+            raise ValueError("an empty list reaches nothing: write 'none'")
+        case list() | tuple() if len(value) > MAX_DESTINATIONS:
+            raise ValueError(f"has more than {MAX_DESTINATIONS} entries")
+        case list() | tuple():
+            return tuple(dict.fromkeys(_destination(index, entry) for index, entry in enumerate(value)))
+    raise ValueError(f"must be {', '.join(map(repr, map(str, NetworkMode)))} or a list of host:port")
+
+
+def _destination(index: int, entry: object) -> str:
+    try:
+        return str(parse_destination(entry if isinstance(entry, str) else ""))
+    except ValueError as error:
+        raise ValueError(f"entry [{index}] {error}") from None
+
+
+_Bytes = Annotated[ByteSize, Field(ge=_MIB, le=_MAX_BYTES)]
+"""A number or a text such as "512 MiB" or "2G".  Less than a mebibyte is a forgotten unit more often than a wish."""
+
+_Seconds = Annotated[float, Field(gt=0)]
+
+
+class Limits(FrozenModel):
+    """How much a confined process may use; None is no limit.  The defaults are those of `standard`.
+
+    Attributes:
+        memory_bytes: of the whole tree, its temporary filesystems included.
+        processes: of the whole tree, threads included.
+        open_files: of each process.
+        file_size_bytes: the longest file that it can write.
+        cpu_s: processor seconds of the whole tree.
+        cpu_share: processors that the tree may keep busy, a fraction or a few.
+        wall_s: from its start to its end.
+        scratch_bytes: temporary files, together.
+        scratch_inodes: their number.
+        output_bytes: all that it writes on its standard output.
+        line_bytes: one line of that; a server's `max_result_bytes` holds beside it.
+        partial_line_s: for how long a line may stay without its end.
+    """
+
+    memory_bytes: _Bytes | None = ByteSize(2 * _GIB)
+    processes: int | None = Field(default=512, ge=1, le=1 << 22)
+    open_files: int | None = Field(default=4096, ge=16, le=1 << 20)
+    file_size_bytes: _Bytes | None = ByteSize(4 * _GIB)
+    cpu_s: _Seconds | None = None
+    cpu_share: float | None = Field(default=None, ge=0.01, le=4096)
+    wall_s: _Seconds | None = None
+    scratch_bytes: _Bytes | None = ByteSize(_GIB)
+    scratch_inodes: int | None = Field(default=100_000, ge=16, le=1 << 31)
+    output_bytes: _Bytes | None = None
+    line_bytes: Annotated[ByteSize, Field(ge=1024, le=_MAX_BYTES)] | None = None
+    partial_line_s: _Seconds | None = 300.0
+
+
+PRESETS: Final[Mapping[Preset, Mapping[str, object]]] = {
+    Preset.STRICT: {
+        "network": NetworkMode.NONE,
+        "require": (
+            Property.FILESYSTEM,
+            Property.NETWORK,
+            Property.PROCESSES,
+            Property.SYSCALLS,
+            Property.TREE_DEATH,
+        ),
+        "minimum": Tier.BUBBLEWRAP,
+    },
+    Preset.STANDARD: {},
+    Preset.TRUSTED: {"network": NetworkMode.FULL, "minimum": Tier.LIMITS},
+}
+"""What each preset says otherwise than the defaults of the models, which are those of `standard`."""
+
+PRESET_LIMITS: Final[Mapping[Preset, Mapping[str, object]]] = {
+    Preset.STRICT: {
+        "memory_bytes": 512 * _MIB,
+        "processes": 64,
+        "open_files": 1024,
+        "file_size_bytes": 256 * _MIB,
+        "cpu_s": 3600.0,
+        "scratch_bytes": 256 * _MIB,
+        "scratch_inodes": 10_000,
+        "output_bytes": _GIB,
+        "line_bytes": 16 * _MIB,
+        "partial_line_s": 30.0,
+    },
+    Preset.STANDARD: {},
+    Preset.TRUSTED: dict.fromkeys(Limits.model_fields),
+}
+"""The same of `limits`.  The strict ones leave room for one interpreter: node has eleven threads when it starts."""
+
+_LIMITED: Final[Mapping[Property, tuple[str, ...]]] = {
+    Property.MEMORY: ("memory_bytes",),
+    Property.PROCESS_COUNT: ("processes",),
+    Property.CPU_SHARE: ("cpu_share",),
+    Property.SCRATCH: ("scratch_bytes", "scratch_inodes"),
+}
+"""The limits that each property is about."""
+
+_CONFINING: Final = frozenset({Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Property.SYSCALLS})
+
+
+class SandboxPolicy(FrozenModel):
+    """What one process may reach and use.
+
+    A key that is absent or None is filled from the preset, within `limits` only one that is absent.
+
+    Attributes:
+        preset: what fills the rest.
+        read: host paths that it sees, unchangeable, beyond the system's and its own program's.
+        write: host paths that it may change.
+        hidden: paths within those that it does not see.
+        network: what it can reach; None is the internet where the machine can give exactly that, else everything.
+        environment: names of our own variables that it may see.
+        limits: how much it may use.
+        require: properties without which it does not start.
+        grants: named pieces of the user's environment.
+        minimum: the weakest tier in which it starts.
+    """
+
+    preset: Preset = Preset.STANDARD
+    read: tuple[AbsolutePath, ...] = ()
+    write: tuple[AbsolutePath, ...] = ()
+    hidden: tuple[AbsolutePath, ...] = ()
+    network: Annotated[Network | None, BeforeValidator(_network)] = None
+    environment: tuple[VariableName, ...] = ()
+    limits: Limits = Limits()
+    require: tuple[Property, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    minimum: Tier = Tier.LANDLOCK
+
+    @property
+    def confines_files(self) -> bool:
+        """Whether it sees and runs less than we do at all; a trusted one runs as us, under limits."""
+        return self.preset is not Preset.TRUSTED
+
+    def limits_set(self, name: Property) -> bool:
+        """Whether `name` has a limit to keep; true for properties that are about none."""
+        fields = _LIMITED.get(name)
+        return fields is None or any(getattr(self.limits, field) is not None for field in fields)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_the_preset(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        given = {key: value for key, value in data.items() if value is not None}
+        preset, limits = given.get("preset", Preset.STANDARD), given.get("limits", {})
+        if preset not in tuple(Preset):
+            return given
+        if isinstance(limits, Limits):
+            limits = limits.model_dump(exclude_unset=True)
+        if isinstance(limits, Mapping):
+            limits = {**PRESET_LIMITS[preset], **limits}
+        return {**PRESETS[preset], **given, "limits": limits}
+
+    @field_validator("read", "write", "hidden", "environment", "require", "grants")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(value))
+
+    @model_validator(mode="after")
+    def _contradicts_nothing(self) -> Self:
+        said: dict[str, str] = {}
+        for field in ("read", "write", "hidden"):
+            for index, path in enumerate(getattr(self, field)):
+                if path in said:
+                    raise ValueError(f"{said[path]} and {field}[{index}] are the same path: keep one")
+                said[path] = f"{field}[{index}]"
+        for name in self.require:
+            if not self.limits_set(name):
+                raise ValueError(f"requires {name.value!r} without a limit: set limits.{_LIMITED[name][0]}")
+        if self.network is NetworkMode.FULL and Property.NETWORK in self.require:
+            raise ValueError("requires 'network' and leaves it open with network 'full': drop one")
+        if not self.confines_files:
+            self._confines_nothing()
+        return self
+
+    def _confines_nothing(self) -> None:
+        instead = "the preset 'trusted' confines nothing: use 'standard'"
+        if self.hidden:
+            raise ValueError(f"hidden: {instead}")
+        if self.network is not NetworkMode.FULL:
+            raise ValueError(f"network: {instead}, or drop it")
+        if self.minimum is not Tier.LIMITS:
+            raise ValueError(f"minimum: {instead}, or drop it")
+        if strict := [name.value for name in self.require if name in _CONFINING]:
+            raise ValueError(f"requires {strict[0]!r}: {instead}, or drop it")

@@ -1,17 +1,13 @@
-"""Start a plan, own its pipes and its `wait()`, end its whole tree, and write the dossier of its death.
+"""A confined process that runs: its pipes, its `wait()`, the end of its whole tree, what is known of its death.
 
-One `ConfinedProcess` is one process group in a session of its own.  It must be started from a process that reaps
-(`adopt_orphans`), so that what double-forks away comes back here and is killed too.  The stop sequence:
+The stop sequence, each wait at most the grace; nothing in it can hang:
 
-    close stdin · wait · TERM to the group · wait · KILL to the group and to every descendant · reap
-
-each wait at most the grace; nothing in it can hang.
+    close stdin · wait · TERM to the program's group · wait · KILL to the whole tree · reap
 """
 
 import ctypes
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -25,9 +21,13 @@ import anyio
 import anyio.to_thread
 import psutil
 
-from quarterdeck_sandbox.launch import LaunchError, LaunchPlan, exec_error
+from quarterdeck_protocol.policy import Property, Tier
+from quarterdeck_sandbox.backends import bubblewrap
+from quarterdeck_sandbox.confinement import Confinement
+from quarterdeck_sandbox.holdings import Holdings
+from quarterdeck_sandbox.monitor import Tree
+from quarterdeck_sandbox.receipt import Receipt, Strength
 
-_SHIM: Final = str(Path(__file__).with_name("shim.py"))
 _REAP_POLL_S: Final = 0.01
 """Between looks at descendants that were killed and are not gone yet."""
 
@@ -35,33 +35,65 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class ConfinedProcess:
-    """A started plan; see `start`."""
+    """A started confinement; see `start.start`."""
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        holdings: Holdings,
+        pid: int,
+        confinement: Confinement,
+        receipt: Receipt,
+    ) -> None:
         self._child = child
-        self._stdin: int | None = _detach(child.stdin)
-        self.stdout_fd = _detach(child.stdout)
-        self.stderr_fd = _detach(child.stderr)
-        self.pid = child.pid
+        self._holdings = holdings
+        self._stdin: int | None = _detach(child.stdin) if child.stdin else None
+        self.stdout_fd = _detach(child.stdout) if child.stdout else -1
+        self.stderr_fd = _detach(child.stderr) if child.stderr else -1
+        self.pid = pid
+        self.confinement = confinement
+        self.receipt = receipt
         self._started_at = time.monotonic()
         self._ended_at: float | None = None
         self._cpu_s: float | None = None
         self._peak_rss_bytes: int | None = None
-        # The kernel counts what a child shared with us before its exec as the child's own peak.
-        self._inherited_rss_bytes = _peak_bytes(resource.getrusage(resource.RUSAGE_SELF))
+        self._limit: str | None = None
+
+    def tree(self, scratch: tuple[str, ...]) -> Tree:
+        """What a monitor has to watch; `scratch` are the directories outside whose files count."""
+        has_root = self.confinement.tier is Tier.BUBBLEWRAP
+        return Tree(
+            pid=self.pid,
+            top=self._child.pid,
+            root_pid=self._holdings.init_pid if has_root else 0,
+            scratch=scratch,
+            tmpfs=bubblewrap.temporary(self.confinement) if has_root else (),
+            enforced=self._enforced(),
+        )
+
+    def _enforced(self) -> tuple[str, ...]:
+        """The limits on the whole tree that the kernel keeps, by their names in the policy."""
+        names = set(self._holdings.cgroup.enforced) if self._holdings.cgroup else set()
+        if self.receipt.findings[Property.PROCESS_COUNT].strength is Strength.FULL:
+            names.add("processes")
+        return tuple(sorted(names))
 
     @property
     def stdin_fd(self) -> int:
-        """Where the server listens; -1 once closed."""
+        """Where the program listens; -1 once closed."""
         return -1 if self._stdin is None else self._stdin
 
     @property
     def returncode(self) -> int | None:
-        """As `subprocess`: a status, or minus the signal; None while it runs."""
-        return self._child.returncode
+        """A status, or minus the signal; None while it runs."""
+        code = self._child.returncode
+        # What stands between us and the program passes a signal on as a shell does.
+        return code if code is None or not _SHELL < code <= _SHELL + _LAST_SIGNAL else _SHELL - code
+
+    @property
+    def limit(self) -> str | None:
+        """The limit that ended it, if one did."""
+        return self._limit or _LIMITS.get(self.returncode or 0)
 
     @property
     def uptime_s(self) -> float:
@@ -70,29 +102,43 @@ class ConfinedProcess:
 
     @property
     def peak_rss_bytes(self) -> int | None:
-        """Largest resident memory of one process of its tree; while it runs, as far as `look` has seen it."""
+        """Largest resident memory of the program, as far as `look` has seen it."""
         return self._peak_rss_bytes
 
     @property
     def cpu_s(self) -> float | None:
-        """User and system time of its reaped tree, once it ended."""
+        """User and system time of the program and of what it has reaped, as far as `look` has seen it."""
         return self._cpu_s
 
     def look(self) -> None:
-        """See how much memory it has used so far (Linux); a smaller peak than ours cannot be told at its end."""
+        """See how much memory and time it has used so far; once it has ended nobody can tell."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_bytes()
-        except OSError:
+            times = psutil.Process(self.pid).cpu_times()
+        except (OSError, psutil.Error):
             return
         if (peak := _HIGH_WATER.search(status)) is not None:
             self._peak_rss_bytes = max(self._peak_rss_bytes or 0, int(peak[1]) * 1024)
+        self._cpu_s = times.user + times.system + times.children_user + times.children_system
+
+    def kill(self) -> None:
+        """Kill the whole tree at once."""
+        if self._child.returncode is None:
+            self.look()
+            self._holdings.kill()
+
+    def condemn(self, limit: str) -> None:
+        """Kill the whole tree because it passed `limit`, which its dossier will name."""
+        if self._child.returncode is None:
+            self._limit = self._limit or limit
+        self.kill()
 
     async def wait(self) -> int:
         """Its return code, as soon as it has ended."""
         while self._child.returncode is None and not self._reap():
             await self._exit_signal()
-        assert self._child.returncode is not None
-        return self._child.returncode
+        assert self.returncode is not None
+        return self.returncode
 
     def close_stdin(self) -> None:
         """The polite request to stop."""
@@ -100,18 +146,34 @@ class ConfinedProcess:
             os.close(self._stdin)
             self._stdin = None
 
+    def signal(self, number: int) -> None:
+        """Send it to the program and to those of its children that have stayed in its group."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # gone already
+
     async def stop(self, grace_s: float) -> None:
-        """End it and everything it started; at most four graces long, cancellation does not interrupt it."""
+        """End it and everything it started; at most five graces long, cancellation does not interrupt it."""
         with anyio.CancelScope(shield=True):
             self.close_stdin()
-            for number in (None, signal.SIGTERM, signal.SIGKILL):
+            for number in (None, signal.SIGTERM):
                 if number is not None:
-                    self._signal_group(number)
+                    self.look()
+                    self.signal(number)
                 with anyio.move_on_after(grace_s):
                     await self.wait()
                     break
-            self._signal_group(signal.SIGKILL)
-            await kill_descendants(grace_s)
+            self._holdings.kill()
+            with anyio.move_on_after(grace_s):
+                await self.wait()
+            if self._child.returncode is None:
+                self._child.kill()
+                with anyio.move_on_after(grace_s):
+                    await self.wait()
+            with anyio.move_on_after(grace_s):
+                await self._holdings.gone()
+            await self._holdings.release()
 
     def close_fds(self) -> None:
         """Release the pipes; their readers must be gone."""
@@ -123,86 +185,38 @@ class ConfinedProcess:
 
     def _reap(self) -> bool:
         try:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            pid, status = os.waitpid(self._child.pid, os.WNOHANG)
         except ChildProcessError:
-            pid, status, usage = self.pid, 0, None
+            pid, status = self._child.pid, 0
         if pid == 0:
             return False
         # Popen must not wait for it a second time.
         self._child.returncode = os.waitstatus_to_exitcode(status)
         self._ended_at = time.monotonic()
-        if usage is not None:
-            self._cpu_s = usage.ru_utime + usage.ru_stime
-            if (peak := _peak_bytes(usage)) > self._inherited_rss_bytes:
-                self._peak_rss_bytes = peak
+        if self._limit is None and self.returncode != 0 and self._holdings.cgroup is not None:
+            self._limit = self._holdings.cgroup.hit()
         return True
 
     async def _exit_signal(self) -> None:
         if hasattr(os, "pidfd_open"):
-            fd = os.pidfd_open(self.pid)
+            fd = os.pidfd_open(self._child.pid)
             try:
                 await anyio.wait_readable(fd)
             finally:
                 os.close(fd)
         else:
             await anyio.to_thread.run_sync(
-                lambda: os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT), abandon_on_cancel=True
+                lambda: os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT), abandon_on_cancel=True
             )
 
-    def _signal_group(self, number: int) -> None:
-        try:
-            os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass  # gone already, or left to a group of its own: the descendants' sweep finds it
 
+_SHELL: Final = 128
+_LAST_SIGNAL: Final = 64
+
+_LIMITS: Final = {-signal.SIGXCPU: "cpu_s", -signal.SIGXFSZ: "file_size_bytes"}
+"""Signals that the kernel sends for one limit only."""
 
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
-
-
-def _peak_bytes(usage: resource.struct_rusage) -> int:
-    # Bytes on macOS, kibibytes elsewhere (getrusage(2)).
-    return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
-
-
-async def start(plan: LaunchPlan) -> ConfinedProcess:
-    """Start `plan` behind the shim.
-
-    Raises:
-        LaunchError: it could not be executed; nothing is left behind.
-    """
-    status_r, status_w = os.pipe()
-    try:
-        child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
-            [sys.executable, "-I", "-S", _SHIM, str(status_w), str(os.getpid()), plan.program, *plan.argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd=plan.cwd,
-            env=dict(plan.env),
-            pass_fds=[status_w],
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        os.close(status_r)
-        raise LaunchError("spawn_failed", f"{plan.program}: {error}") from error
-    finally:
-        os.close(status_w)
-    process = ConfinedProcess(child)
-    try:
-        await anyio.wait_readable(status_r)
-        report = os.read(status_r, 32)
-    except BaseException:
-        await process.stop(0.1)
-        process.close_fds()
-        raise
-    finally:
-        os.close(status_r)
-    if report:
-        await process.stop(0.1)
-        process.close_fds()
-        raise exec_error(int(report), plan)
-    return process
 
 
 def adopt_orphans() -> None:

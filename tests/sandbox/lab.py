@@ -1,4 +1,4 @@
-"""Scenes for `test_process.py` that need a process of their own: `lab.py SCENE`, the outcome as JSON on stdout.
+"""Scenes of `test_process_trees.py`, each in a process of its own: `lab.py SCENE TIER`, its outcome as JSON on stdout.
 
 Adopting orphans and killing all descendants concern a whole process; inside the test runner they would hit others.
 """
@@ -6,14 +6,23 @@ Adopting orphans and killing all descendants concern a whole process; inside the
 import asyncio
 import json
 import os
+import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
 import psutil
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from support.berths import Berth, berth_of
+from support.identities import plain_python
+from support.leftovers import eventually_async
+
+from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.launch import LaunchPlan
-from quarterdeck_sandbox.process import ConfinedProcess, adopt_orphans, kill_descendants, start
+from quarterdeck_sandbox.process import ConfinedProcess, adopt_orphans, kill_descendants
+from quarterdeck_sandbox.start import start
 
 DAEMON = """
 import os, signal, sys
@@ -21,26 +30,46 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 if os.fork():
     os.wait()
-    if LEAVES:
-        os._exit(3)
-    sys.stdin.read()
-    os._exit(0)
+    sys.stdin.readline()
+    os._exit(LEAVES)
 os.setsid()
 if os.fork():
     os._exit(0)
-print(os.getpid(), flush=True)
+print("ready", flush=True)
 os.close(0), os.close(1), os.close(2)
 signal.pause()
 """
-"""A server that double-forks a daemon which ignores TERM, then waits for EOF or leaves at once."""
+"""A server that double-forks a daemon which ignores TERM, and leaves without it when it is told to, or at EOF."""
 
 
-async def server(*, leaves: bool) -> tuple[ConfinedProcess, int]:
+async def server(place: Berth, *, leaves: int = 0) -> tuple[ConfinedProcess, list[int]]:
     """The server, and its daemon's pid."""
+    python = plain_python() or sys.executable
     code = DAEMON.replace("LEAVES", str(leaves))
-    process = await start(LaunchPlan(sys.executable, ("python", "-I", "-S", "-c", code), {}, "/"))
+    process = await start(place.confine(LaunchPlan(python, ("python", "-I", "-S", "-c", code), {}, "/")))
     await anyio.wait_readable(process.stdout_fd)
-    return process, int(os.read(process.stdout_fd, 100))
+    assert os.read(process.stdout_fd, 100) == b"ready\n"
+    daemon: list[int] = []
+
+    def is_alone() -> bool:
+        # Its parent goes first; then it has left the server for whoever adopts.
+        daemon[:] = [pid for pid in below(process) if psutil.Process(pid).ppid() != process.pid]
+        return len(daemon) == 1 and psutil.Process(process.pid).children() == []
+
+    await eventually_async(is_alone)
+    return process, daemon
+
+
+def tree(process: ConfinedProcess) -> list[int]:
+    """All of it, from the topmost on."""
+    top = psutil.Process(process.tree(()).top)
+    return [top.pid, *(child.pid for child in top.children(recursive=True))]
+
+
+def below(process: ConfinedProcess) -> list[int]:
+    """What the server has started: neither itself nor what stands above it."""
+    above = {process.pid, *(parent.pid for parent in psutil.Process(process.pid).parents())}
+    return [pid for pid in tree(process) if pid not in above]
 
 
 def alive(*pids: int) -> list[int]:
@@ -48,36 +77,52 @@ def alive(*pids: int) -> list[int]:
     return [pid for pid in pids if psutil.pid_exists(pid)]
 
 
-async def stop_a_server_with_a_daemon() -> dict[str, Any]:
+async def stop_a_server_with_a_daemon(place: Berth) -> dict[str, Any]:
     """The server ends at EOF; its daemon would not."""
-    process, daemon = await server(leaves=False)
-    await process.stop(1.0)
+    process, daemon = await server(place)
+    whole = tree(process)
+    await process.stop(5.0)
     process.close_fds()
-    return {"returncode": process.returncode, "alive": alive(process.pid, daemon)}
+    return {"returncode": process.returncode, "daemons": len(daemon), "alive": alive(*whole)}
 
 
-async def stop_a_server_that_left_its_daemon() -> dict[str, Any]:
-    """The server is gone already; its daemon holds nothing that would tell of it."""
-    process, daemon = await server(leaves=True)
+async def stop_a_server_that_left_its_daemon(place: Berth) -> dict[str, Any]:
+    """The server goes by itself; its daemon holds nothing that would tell of it."""
+    process, _ = await server(place, leaves=3)
+    whole = tree(process)
+    os.write(process.stdin_fd, b"\n")
     returncode = await process.wait()
-    before = alive(daemon)
-    await process.stop(1.0)
+    await process.stop(5.0)
     process.close_fds()
-    return {"returncode": returncode, "before": len(before), "alive": alive(daemon)}
+    return {"returncode": returncode, "alive": alive(*whole)}
 
 
-async def spare_one() -> dict[str, Any]:
+async def spare_one(place: Berth) -> dict[str, Any]:
     """All descendants die but the spared."""
-    kept, kept_daemon = await server(leaves=False)
-    doomed, doomed_daemon = await server(leaves=False)
-    await kill_descendants(5.0, lambda pid: pid in (kept.pid, kept_daemon))
-    outcome = {"kept": alive(kept.pid, kept_daemon) == [kept.pid, kept_daemon], "alive": alive(doomed_daemon)}
+    kept, _ = await server(place)
+    doomed, _ = await server(place)
+    spared, rest = tree(kept), tree(doomed)
+    await kill_descendants(5.0, lambda pid: pid in spared)
+    outcome = {"kept": alive(*spared) == spared, "alive": alive(*rest)}
     for process in (kept, doomed):
-        await process.stop(1.0)
+        await process.stop(5.0)
         process.close_fds()
-    return outcome | {"left": alive(kept.pid, kept_daemon, doomed.pid)}
+    return outcome | {"left": alive(*spared, *rest)}
+
+
+async def be_killed(place: Berth) -> None:
+    """Nothing can be done any more for what runs."""
+    process, _ = await server(place)
+    print(json.dumps({"pids": tree(process)}), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def main(name: str, tier: str) -> None:
+    """Play one."""
+    with berth_of(Tier(tier)) as place:
+        print(json.dumps(await globals()[name](place)))
 
 
 if __name__ == "__main__":
     adopt_orphans()
-    print(json.dumps(asyncio.run(globals()[sys.argv[1]]())))
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,10 +1,8 @@
-"""Starting a server's process and ending it, politely, firmly and for certain."""
+"""Starting a server's process and ending it, politely, firmly and for certain, in every tier."""
 
-import json
 import os
 import resource
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,11 +12,13 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+from support.berths import Berth
 from support.leftovers import eventually_async, is_running
 
-from quarterdeck_sandbox import process as process_module
+from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.process import ConfinedProcess, start
+from quarterdeck_sandbox.process import ConfinedProcess
+from quarterdeck_sandbox.start import start
 
 pytestmark = pytest.mark.anyio
 
@@ -32,28 +32,11 @@ DEAF = "echo ready; exec tail -f /dev/null"
 STUBBORN = "trap '' TERM; echo ready; while :; do /bin/sleep 1000; done"
 
 
-@pytest.fixture(autouse=True)
-def swept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What sweeping away all descendants would have hit: the test runner's, so here it is only noted."""
-    graces: list[float] = []
-
-    async def note(grace_s: float) -> None:
-        graces.append(grace_s)
-
-    monkeypatch.setattr(process_module, "kill_descendants", note)
-    return graces
-
-
-def shell(script: str, *args: str) -> LaunchPlan:
-    """A server that is a shell script."""
-    return LaunchPlan("/bin/sh", ("sh", "-c", script, *args), {"PATH": "/usr/bin:/bin"}, "/")
-
-
 @asynccontextmanager
-async def running(script: str) -> AsyncIterator[ConfinedProcess]:
+async def running(berth: Berth, script: str, **changes: Any) -> AsyncIterator[ConfinedProcess]:
     """A started script; it is gone at the end."""
     with anyio.fail_after(PATIENCE_S):
-        process = await start(shell(script))
+        process = await start(berth.shell(script, **changes))
         try:
             yield process
         finally:
@@ -68,39 +51,38 @@ async def line(process: ConfinedProcess) -> bytes:
     return os.read(process.stdout_fd, 1000)
 
 
-async def test_a_started_process_has_its_pipes_environment_and_place(tmp_path: Path) -> None:
+async def test_a_started_process_has_its_pipes_environment_and_place(berth: Berth) -> None:
     """A server would not hear us, or run somewhere else."""
-    plan = LaunchPlan(
-        "/bin/sh", ("own", "-c", 'read a; echo "$0 $a $X $PWD"; echo oops >&2'), {"X": "1"}, str(tmp_path)
-    )
+    script = 'read a; echo "$0 $a $X $PWD"; echo oops >&2'
+    plan = LaunchPlan("/bin/sh", ("own", "-c", script), {"X": "1"}, str(berth.home))
     with anyio.fail_after(PATIENCE_S):
-        process = await start(plan)
+        process = await start(berth.confine(plan))
         os.write(process.stdin_fd, b"hello\n")
-        assert await line(process) == f"own hello 1 {tmp_path}\n".encode()
+        assert await line(process) == f"own hello 1 {berth.home}\n".encode()
         assert await process.wait() == 0
         assert os.read(process.stderr_fd, 1000) == b"oops\n"
         await process.stop(GRACE_S)
         process.close_fds()
 
 
-async def test_a_server_holds_no_descriptor_but_its_three_pipes() -> None:
+async def test_a_server_holds_no_descriptor_but_its_three_pipes(berth: Berth) -> None:
     """A server could read what we have open, or keep our sockets alive."""
-    async with running("ls /proc/self/fd; read line") as process:
+    async with running(berth, "ls /proc/self/fd; read line") as process:
         fds = (await line(process)).split()
     # The fourth is the directory that `ls` itself reads.
     assert len(fds) <= 4
 
 
-async def test_a_server_leads_a_session_of_its_own() -> None:
+async def test_a_server_leads_a_session_of_its_own(berth: Berth) -> None:
     """A key typed in our terminal would interrupt every server."""
-    async with running(POLITE) as process:
+    async with running(berth, POLITE) as process:
         await line(process)
         assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
 
 
-async def test_the_end_of_a_process_is_told_with_its_usage() -> None:
+async def test_the_end_of_a_process_is_told_with_its_usage(berth: Berth) -> None:
     """A dossier would be empty, or tell our memory as the server's (a child begins as a copy of its parent)."""
-    async with running("echo ready; read line; exit 3") as process:
+    async with running(berth, "echo ready; read line; exit 3") as process:
         assert process.returncode is None
         await line(process)
         process.look()
@@ -115,15 +97,15 @@ async def test_the_end_of_a_process_is_told_with_its_usage() -> None:
         assert process.uptime_s == uptime
 
 
-async def test_a_death_by_signal_is_told_as_one() -> None:
+async def test_a_death_by_signal_is_told_as_one(berth: Berth) -> None:
     """A crash would look like an ordinary exit."""
-    async with running("kill -SEGV $$") as process:
+    async with running(berth, "kill -SEGV $$") as process:
         assert await process.wait() == -signal.SIGSEGV
 
 
-async def test_two_may_wait_for_the_same_end() -> None:
+async def test_two_may_wait_for_the_same_end(berth: Berth) -> None:
     """The second would wait for ever, or be told another status."""
-    async with running(POLITE) as process, anyio.create_task_group() as tasks:
+    async with running(berth, POLITE) as process, anyio.create_task_group() as tasks:
         ends: list[int] = []
 
         async def wait() -> None:
@@ -137,9 +119,9 @@ async def test_two_may_wait_for_the_same_end() -> None:
         assert ends == [7, 7]
 
 
-async def test_a_wait_that_is_given_up_leaves_the_process_alone() -> None:
+async def test_a_wait_that_is_given_up_leaves_the_process_alone(berth: Berth) -> None:
     """A deadline that passes would end the server, or leak a descriptor each time."""
-    async with running(POLITE) as process:
+    async with running(berth, POLITE) as process:
         await line(process)
         before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
         for _ in range(3):
@@ -150,10 +132,12 @@ async def test_a_wait_that_is_given_up_leaves_the_process_alone() -> None:
             assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_without_descriptors_for_processes_the_end_is_noticed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_descriptors_for_processes_the_end_is_noticed_too(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On other systems a death would stay unseen."""
-    monkeypatch.delattr(os, "pidfd_open", raising=False)
-    async with running(POLITE) as process:
+    async with running(berth, POLITE) as process:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
         await line(process)
         process.close_stdin()
         assert await process.wait() == 7
@@ -162,28 +146,27 @@ async def test_without_descriptors_for_processes_the_end_is_noticed_too(monkeypa
 # Stopping
 
 
-async def test_a_polite_server_is_only_asked(swept: list[float]) -> None:
+async def test_a_polite_server_is_only_asked(berth: Berth) -> None:
     """Every server would be killed in the middle of its clean end."""
-    async with running("echo ready; read line; echo bye >&2; exit 7") as process:
+    async with running(berth, "echo ready; read line; echo bye >&2; exit 7") as process:
         await line(process)
         await process.stop(PATIENCE_S)
         assert process.returncode == 7
         assert os.read(process.stderr_fd, 100) == b"bye\n"
         assert process.stdin_fd == -1
-        assert swept == [PATIENCE_S]
 
 
-async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end() -> None:
+async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end(berth: Berth) -> None:
     """A server that does not watch its stdin would stay."""
-    async with running(DEAF) as process:
+    async with running(berth, DEAF) as process:
         await line(process)
         await process.stop(GRACE_S)
         assert process.returncode == -signal.SIGTERM
 
 
-async def test_a_server_that_ignores_that_too_is_killed_with_its_children() -> None:
+async def test_a_server_that_ignores_that_too_is_killed_with_its_children(berth: Berth) -> None:
     """A stubborn server would hold the whole shutdown, its children would stay."""
-    async with running(STUBBORN) as process:
+    async with running(berth, STUBBORN) as process:
         await line(process)
         await eventually_async(lambda: psutil.Process(process.pid).children())
         children = psutil.Process(process.pid).children()
@@ -192,18 +175,19 @@ async def test_a_server_that_ignores_that_too_is_killed_with_its_children() -> N
         await eventually_async(lambda: not any(is_running(child.pid) for child in children))
 
 
-async def test_the_children_of_a_server_that_went_politely_are_killed() -> None:
+async def test_the_children_of_a_server_that_went_politely_are_killed(berth: Berth) -> None:
     """A server's helper would outlive it."""
-    async with running("/bin/sleep 1000 & echo $!; read line; exit 0") as process:
-        child = int(await line(process))
+    async with running(berth, "/bin/sleep 1000 & echo ready; read line; exit 0") as process:
+        await line(process)
+        [child] = [child.pid for child in psutil.Process(process.pid).children()]
         await process.stop(PATIENCE_S)
         assert process.returncode == 0
         await eventually_async(lambda: not is_running(child))
 
 
-async def test_a_stop_cannot_be_interrupted() -> None:
+async def test_a_stop_cannot_be_interrupted(berth: Berth) -> None:
     """A caller that gives up would leave the server running."""
-    async with running(DEAF) as process:
+    async with running(berth, DEAF) as process:
         await line(process)
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -211,9 +195,9 @@ async def test_a_stop_cannot_be_interrupted() -> None:
         assert process.returncode == -signal.SIGTERM
 
 
-async def test_stopping_twice_and_releasing_twice_is_harmless() -> None:
+async def test_stopping_twice_and_releasing_twice_is_harmless(berth: Berth) -> None:
     """Whoever closes second would signal, or close, what is somebody else's by then."""
-    async with running(POLITE) as process:
+    async with running(berth, POLITE) as process:
         await line(process)
         await process.stop(PATIENCE_S)
         await process.stop(PATIENCE_S)
@@ -249,13 +233,15 @@ def holdings() -> tuple[int, set[int]]:
     ids=["interpreter", "no program", "gone", "directory"],
 )
 async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
-    make: Any, code: str, tmp_path: Path
+    berth: Berth, make: Any, code: str
 ) -> None:
     """A user would be told that the server exited at once, without a reason."""
-    program = make(tmp_path / "program")
+    path = berth.home / "program"
+    program = make(path)
+    path.exists() and berth.own(path)
     before = holdings()
     with anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
-        await start(LaunchPlan(program, (program,), {}, "/"))
+        await start(berth.confine(LaunchPlan(program, (program,), {}, "/")))
     assert caught.value.code == code
     assert program in str(caught.value)
     assert holdings() == before
@@ -272,46 +258,86 @@ async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
     ],
     ids=["nul in argument", "bad name", "nul in value", "too large", "place is gone"],
 )
-async def test_what_no_system_can_start_is_an_error_in_words(plan: LaunchPlan) -> None:
+async def test_what_no_system_can_start_is_an_error_in_words(berth: Berth, plan: LaunchPlan) -> None:
     """A configuration's oddity would be a traceback."""
     before = holdings()
     with pytest.raises(LaunchError, match="/bin/sh") as caught:
-        await start(plan)
+        await start(berth.confine(plan))
     assert caught.value.code == "spawn_failed"
     assert holdings() == before
 
 
-async def test_giving_up_a_start_leaves_nothing() -> None:
+async def test_giving_up_a_start_leaves_nothing(berth: Berth) -> None:
     """A connection that is cancelled early would leave its server."""
     before = holdings()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await start(shell(DEAF))
+        await start(berth.shell(DEAF))
     assert scope.cancelled_caught
     assert holdings() == before
 
 
-# Whole trees
+# What ended it
 
 
-def scene(name: str) -> dict[str, Any]:
-    """The outcome of a scene of `lab.py`."""
-    lab = Path(__file__).with_name("lab.py")
-    done = subprocess.run([sys.executable, str(lab), name], capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr.decode()
-    outcome: dict[str, Any] = json.loads(done.stdout)
-    return outcome
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("exit 128", 128), ("kill -9 $$", -9)])
+async def test_the_status_is_the_programs_own(berth: Berth, script: str, code: int) -> None:
+    """A dossier would tell what stands between us and the program as its end."""
+    async with running(berth, script) as process:
+        assert await process.wait() == code
+        assert process.limit is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 @pytest.mark.parametrize(
-    ("name", "outcome"),
+    ("script", "number", "value", "limit"),
     [
-        ("stop_a_server_with_a_daemon", {"returncode": 0, "alive": []}),
-        ("stop_a_server_that_left_its_daemon", {"returncode": 3, "before": 1, "alive": []}),
-        ("spare_one", {"kept": True, "alive": [], "left": []}),
+        ("while :; do :; done", resource.RLIMIT_CPU, 1, "cpu_s"),
+        ('exec head -c 100000 /dev/zero >"$HOME/file"', resource.RLIMIT_FSIZE, 4096, "file_size_bytes"),
     ],
+    ids=["cpu", "file size"],
 )
-def test_daemons_that_left_their_group_are_found_and_ended(name: str, outcome: dict[str, Any]) -> None:
-    """A hostile server could leave a process that nobody knows of."""
-    assert scene(name) == outcome
+async def test_a_limit_that_the_kernel_keeps_is_named(
+    berth: Berth, script: str, number: int, value: int, limit: str
+) -> None:
+    """A user would see a signal, and not which limit to raise."""
+    plan = LaunchPlan("/bin/sh", ("sh", "-c", script), {"PATH": "/usr/bin:/bin", "HOME": str(berth.home)}, "/")
+    with anyio.fail_after(PATIENCE_S):
+        process = await start(berth.confine(plan, rlimits=((number, value),)))
+        await process.wait()
+        await process.stop(GRACE_S)
+        process.close_fds()
+    assert process.limit == limit
+
+
+async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(berth: Berth) -> None:
+    """A tree that takes all memory would be asked politely, and its end would have no reason."""
+    async with running(berth, STUBBORN) as process:
+        await line(process)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.condemn("memory_bytes")
+        process.condemn("wall_s")
+        assert await process.wait() == -signal.SIGKILL
+        assert process.limit == "memory_bytes"
+        await eventually_async(lambda: not any(is_running(child.pid) for child in children))
+
+
+async def test_a_condemnation_that_comes_too_late_changes_nothing(berth: Berth) -> None:
+    """A clean end would be told as the hit of a limit."""
+    async with running(berth, "exit 0") as process:
+        await process.wait()
+        process.condemn("wall_s")
+        assert process.limit is None
+
+
+async def test_a_monitor_is_told_where_the_tree_and_its_memory_files_are(berth: Berth) -> None:
+    """Files in memory, or the processes above the program, would count for nobody."""
+    async with running(berth, POLITE) as process:
+        await line(process)
+        tree = process.tree(("/scratch",))
+        assert (tree.pid, tree.scratch) == (process.pid, ("/scratch",))
+        assert process.pid in {child.pid for child in psutil.Process(tree.top).children(recursive=True)}
+        if berth.tier is Tier.BUBBLEWRAP:
+            assert psutil.Process(tree.root_pid).ppid() == tree.top
+            assert tree.tmpfs == ("/dev/shm", "/tmp")
+        else:
+            assert (tree.root_pid, tree.tmpfs) == (0, ())

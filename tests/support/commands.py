@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .leftovers import eventually
-from .programs import server_argv
+from .programs import SERVERS, server_argv
 from .raw_client import RawStdioClient
 
 DEADLINE_S: Final = 60.0
@@ -38,7 +38,7 @@ def quarterdeck_json(*arguments: str) -> Any:
 def row(name: str, *arguments: str, **fields: object) -> dict[str, object]:
     """A pretend server as a row of a configuration."""
     program, *args = server_argv(name, *arguments)
-    return {"command": program, "args": args, **fields}
+    return {"command": program, "args": args, "sandbox": {"read": [str(SERVERS)]}, **fields}
 
 
 def write_config(path: Path, **servers: object) -> Path:

@@ -9,8 +9,10 @@ from typing import cast
 
 from quarterdeck.app import Quarterdeck, Settings
 from quarterdeck.config.runtime_directory import RuntimeDirectory
+from quarterdeck.fleet.custody import Custody
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
+from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 from .fakes import FakeEndpoint, FakeFleet
@@ -21,6 +23,9 @@ class DeckEndpoint(FakeEndpoint):
 
     calls: int = 0
     restarts: int = 0
+    custody: Custody | None = None
+    pid: int | None = None
+    isolated: bool = True
 
     async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
         """Answer by the test's own word."""
@@ -29,13 +34,19 @@ class DeckEndpoint(FakeEndpoint):
 
     def status(self) -> EndpointStatus:
         """A snapshot with the restarts."""
-        return replace(super().status(), restarts=self.restarts)
+        sandbox = self.custody.status if self.custody is not None else None
+        more = {"restarts": self.restarts, "pid": self.pid, "isolated": self.isolated, "sandbox": sandbox}
+        return replace(super().status(), **more)
 
 
 class DeckFleet(FakeFleet):
     """A fake fleet whose servers restart at once."""
 
     by_id: dict[str, DeckEndpoint]  # type: ignore[assignment]
+
+    def last_fault(self, server: str) -> ProtocolFault | None:
+        """How the server last died."""
+        return self.by_id[server].fault if server in self.by_id else None
 
     async def settled(self, timeout_s: float | None) -> bool:
         """Whether nobody connects any more; waits for `tell`s until then."""

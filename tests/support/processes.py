@@ -7,7 +7,31 @@ from collections.abc import Mapping
 
 import anyio
 
+from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
+from quarterdeck_sandbox.confinement import Confinement
+from quarterdeck_sandbox.launch import LaunchPlan
+from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.monitor import Tree
+from quarterdeck_sandbox.mounts import View
+from quarterdeck_sandbox.receipt import Receipt
 from support.scripted import METHOD_NOT_FOUND, Answer, JsonObject
+
+UNCONFINED = Confinement(
+    plan=LaunchPlan("/bin/sh", ("sh",), {}, "/"),
+    tier=Tier.LIMITS,
+    network=NetworkMode.FULL,
+    promised={},
+    required=(),
+    gaps=(),
+    view=View(),
+    limits=SandboxPolicy().limits,
+    rlimits=(),
+    seccomp=b"",
+    identity=None,
+    routes=(),
+    secrets=(),
+    machine=Machine("linux"),
+)
 
 
 class PlayedProcess:
@@ -15,6 +39,8 @@ class PlayedProcess:
 
     pid = 4711
     uptime_s = 1.5
+    confinement = UNCONFINED
+    receipt = Receipt(Tier.LIMITS, {}, network="full", gaps=("it is played",))
 
     def __init__(self, answers: Mapping[str, Answer] | None = None) -> None:
         """Make the pipes; with `answers` (see `support.scripted`) its requests are answered by themselves."""
@@ -28,6 +54,7 @@ class PlayedProcess:
         self.returncode: int | None = None
         self.peak_rss_bytes: int | None = None
         self.cpu_s: float | None = None
+        self.limit: str | None = None
         self.stopped: list[float] = []
         self.is_released = False
         self._ended = anyio.Event()
@@ -35,6 +62,16 @@ class PlayedProcess:
         self._loop = asyncio.get_running_loop()
         if answers is not None:
             self._loop.add_reader(self._hears, self._hear)
+
+    def tree(self, scratch: tuple[str, ...]) -> Tree:
+        """See `ConfinedProcess`."""
+        return Tree(self.pid, self.pid, scratch=scratch)
+
+    def condemn(self, limit: str) -> None:
+        """See `ConfinedProcess`: it is killed."""
+        if self.returncode is None:
+            self.limit = limit
+            self.dies(-9)
 
     def look(self) -> None:
         """See how much memory it uses: as much as the test said."""

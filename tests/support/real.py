@@ -18,11 +18,19 @@ from quarterdeck.interop import (
     StdioServerConfig,
     create_server_endpoint,
 )
+from quarterdeck_protocol.policy import Preset, SandboxPolicy
 
-from .programs import server_argv
+from .programs import SERVERS, server_argv
 
 BACKSTOP_S: Final = 30.0
 """Beyond every deadline that a test sets: it ends a test that hangs, and judges no speed."""
+
+
+SHOWS_SCRIPTS: Final = SandboxPolicy(read=(str(SERVERS),))
+"""The ordinary sandbox for a pretend server."""
+
+UNCONFINED: Final = SandboxPolicy(preset=Preset.TRUSTED)
+"""For a server that has to meet the test outside: files that both write, process ids that both read."""
 
 
 def stdio_config(server_id: str, argv: list[str], **settings: Any) -> StdioServerConfig:
@@ -31,7 +39,8 @@ def stdio_config(server_id: str, argv: list[str], **settings: Any) -> StdioServe
 
 
 def pretend(name: str, *arguments: str, server_id: str | None = None, **settings: Any) -> StdioServerConfig:
-    """A pretend server, by default with its script's name as its id."""
+    """A pretend server, by default with its script's name as its id; its sandbox shows it the scripts."""
+    settings.setdefault("sandbox", SHOWS_SCRIPTS)
     return stdio_config(server_id or name, server_argv(name, *arguments), **settings)
 
 

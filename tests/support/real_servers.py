@@ -37,7 +37,7 @@ class Installed:
 
 def install(name: str, folder: Path) -> Installed:
     """The command line of a real server, installed in `folder` unless another process has done it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     place = folder / ("npm" if name in NPM_SERVERS else name)
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

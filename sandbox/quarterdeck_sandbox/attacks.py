@@ -1,0 +1,157 @@
+"""The self-test's hostile program: run confined, it tries what a server must not get, and says what it got.
+
+Standard library only, and handed over as text: `python -I -S -c TEXT TASK`, with `self_test`'s task as JSON.  Each
+outcome is a line `name held|escaped|unknown detail`; the last line is `done`.  A daemon stays behind and keeps stdout
+open: whoever reads sees the end of it when the daemon is dead.
+"""
+
+import os
+import sys
+from typing import Any
+
+PTRACE_ATTACH = 16
+CLONE_NEWUSER = 0x10000000
+DAEMON_S = 60
+"""How long the daemon would live if nobody killed it."""
+
+
+class EscapeError(Exception):
+    """An attack that got what it wanted; the text says what."""
+
+
+def read_a_secret(task: dict[str, Any]) -> None:
+    """A file outside that everybody may read."""
+    with open(task["secret"]) as file:
+        if file.read() == task["token"]:
+            raise EscapeError("read a file outside")
+
+
+def write_outside(task: dict[str, Any]) -> None:
+    """A directory outside that everybody may write to."""
+    path = os.path.join(task["folder"], "written")
+    with open(path, "w") as file:
+        file.write("x")
+    raise EscapeError("wrote a file outside")
+
+
+def see_processes(task: dict[str, Any]) -> None:
+    """The process that started the sandbox, told by when it started."""
+    with open(f"/proc/{task['owner']}/stat") as file:
+        if file.read().rpartition(")")[2].split()[19] == task["owner_started"]:
+            raise EscapeError("saw the process that started it")
+
+
+def signal_the_owner(task: dict[str, Any]) -> None:
+    """The same process."""
+    os.kill(task["owner"], 0)
+    # Inside, another process can have its number.
+    see_processes(task)
+
+
+def trace_the_owner(task: dict[str, Any]) -> None:
+    """The same process, as a debugger."""
+    _libc_call("ptrace", PTRACE_ATTACH, task["owner"], 0, 0)
+    raise EscapeError("attached to the process that started it")
+
+
+def connect_to_the_host(task: dict[str, Any]) -> None:
+    """A server on the host's loopback."""
+    import socket
+
+    with socket.create_connection(("127.0.0.1", task["port"]), 2.0) as connection:
+        if connection.recv(64).decode() == task["token"]:
+            raise EscapeError("reached a server on the host's loopback")
+
+
+def connect_to_an_abstract_socket(task: dict[str, Any]) -> None:
+    """A socket of the host that has a name and no path."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(2.0)
+        connection.connect("\0" + task["abstract"])
+        if connection.recv(64).decode() == task["token"]:
+            raise EscapeError("reached an abstract socket of the host")
+
+
+def mount(task: dict[str, Any]) -> None:
+    """An empty filesystem over its own home."""
+    _libc_call("mount", b"none", os.fsencode(task["home"]), b"tmpfs", 0, None)
+    raise EscapeError("mounted a filesystem")
+
+
+def make_a_user_namespace(_task: dict[str, Any]) -> None:
+    """In which it would be root, with all that root's kernel code may be attacked by."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _libc_call("unshare", CLONE_NEWUSER)
+        except OSError as error:
+            os._exit(error.errno or 255)
+        os._exit(0)
+    number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if number == 0:
+        raise EscapeError("made a user namespace")
+    raise OSError(number, os.strerror(number))
+
+
+ATTACKS = (
+    read_a_secret,
+    write_outside,
+    see_processes,
+    signal_the_owner,
+    trace_the_owner,
+    connect_to_the_host,
+    connect_to_an_abstract_socket,
+    mount,
+    make_a_user_namespace,
+)
+
+
+def _libc_call(name: str, *arguments: int | bytes | None) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    whole = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    if getattr(libc, name)(*whole) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def leave_a_daemon() -> None:
+    """Of no session and no parent, deaf to TERM; it holds our stdout."""
+    import signal
+    import time
+
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            time.sleep(DAEMON_S)
+        os._exit(0)
+    os.wait()
+
+
+def main(text: str) -> None:
+    """Try them all."""
+    import json
+
+    task = json.loads(text)
+    leave_a_daemon()
+    for attack in ATTACKS:
+        try:
+            attack(task)
+            outcome = "held what it found was not ours"
+        except OSError as error:
+            outcome = f"held {error.strerror or error}"
+        except EscapeError as error:
+            outcome = f"escaped {error}"
+        except Exception as error:
+            outcome = f"unknown {type(error).__name__}: {error}"
+        sys.stdout.write(f"{attack.__name__} {outcome}\n")
+    sys.stdout.write("done\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,170 @@
+"""What may not be shown, or only by its name: judged path by path before anything starts.
+
+Every refusal is `LaunchError("sandbox_refused")` and says what to do.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_sandbox.credentials import credentials_touching, grant_for
+from quarterdeck_sandbox.launch import LaunchError
+from quarterdeck_sandbox.links import Followed, follow
+from quarterdeck_sandbox.paths import is_within, is_within_any, overlap
+
+_NEVER: Final = {
+    "/": "everything: name the folders that it needs",
+    "/proc": "other processes: a sandbox has its own /proc",
+    "/sys": "the kernel's settings: nothing of it can be given",
+    "/dev": "devices: a sandbox has its own /dev",
+    "/run": "sockets of the system's services, which act outside of any sandbox: use a grant, or the preset 'trusted'",
+}
+"""What cannot be named, with all that lies below, and what it is."""
+
+_BUT: Final = ("/run/media",)
+"""Below those, and harmless: disks that were plugged in."""
+
+_SHARED: Final = {
+    "/tmp": "temporary files and sockets of everyone: name a folder in it",  # noqa: S108 - refused here
+    "/home": "the homes of all users: name a folder in one",
+    "/etc": "all settings of the system: name the file",
+    "/var": "state of all services: name a folder in it",
+}
+"""What cannot be named itself."""
+
+
+MAX_ARGUMENT: Final = 4096 * 8
+"""Characters of an argument that is searched for paths; a longer one is a program's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """What is allowed across, for one process.
+
+    Attributes:
+        policy: what names the exceptions.
+        user_home: the user's home, symbolic links followed.
+        private: our own directories, likewise.
+        writable: what it can change, and so plant links in; likewise.
+    """
+
+    policy: SandboxPolicy
+    user_home: str
+    private: tuple[str, ...]
+    writable: tuple[str, ...]
+
+    def admit(self, path: str, key: str) -> Followed:
+        """Where a path leads that the policy names under `key`, `read` or `write`.
+
+        Raises:
+            LaunchError: `sandbox_refused`: it may not be shown.
+        """
+        followed = locate(path, key)
+        real = followed.real
+        for place, why in _NEVER.items():
+            if real == place or (place != "/" and is_within(real, place) and not is_within_any(real, _BUT)):
+                raise refusal(f'"{key}" names {_leading(path, real)}, which gives {why}')
+        if real in _SHARED:
+            raise refusal(f'"{key}" names {_leading(path, real)}, which gives {_SHARED[real]}')
+        mode = os.stat(real).st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            raise refusal(
+                f'"{key}" names {_leading(path, real)}, which is no file or folder: what listens behind a socket or '
+                "device acts outside of any sandbox; use a grant, or the preset 'trusted'"
+            )
+        self._trust_links(path, key, followed)
+        self.protect(real, f'"{key}" names {_leading(path, real)}')
+        self._guard_credentials(path, real, key)
+        return followed
+
+    def protect(self, real: str, what: str) -> None:
+        """Refuse what would show our own directories.
+
+        Raises:
+            LaunchError: `sandbox_refused`.
+        """
+        for place in self.private:
+            if overlap(real, place):
+                raise refusal(f"{what}, and with it {place}, which is quarterdeck's own: name narrower folders")
+
+    def _trust_links(self, path: str, key: str, followed: Followed) -> None:
+        for link, _ in followed.links:
+            owner = os.lstat(link).st_uid
+            if owner not in {0, os.geteuid()}:
+                raise refusal(
+                    f'"{key}" names {path}, through the link {link} of uid {owner}: name {followed.real} itself'
+                )
+            if is_within_any(os.path.dirname(link), self.writable):
+                raise refusal(
+                    f'"{key}" names {path}, through the link {link}, which the process itself can change: '
+                    f"name {followed.real} itself"
+                )
+
+    def _guard_credentials(self, path: str, real: str, key: str) -> None:
+        named = {*self.policy.read, *self.policy.write}
+        for found in credentials_touching(real, self.user_home):
+            if is_within(path, found.path) or is_within(path, found.real):
+                continue  # named as what it is
+            if found.path in named or is_within_any(found.path, self.policy.hidden):
+                continue
+            if grant_for(found.path, self.user_home) in self.policy.grants:
+                continue
+            verb = "leads into" if is_within(real, found.real) else "contains"
+            raise refusal(
+                f'"{key}" names {path}, which {verb} {found.path} ({found.what}): name narrower folders, '
+                f'or add "hidden": ["{found.path}"], or name it in "{key}" if it is to be seen'
+            )
+
+
+def locate(path: str, key: str) -> Followed:
+    """Where a path of the policy leads.
+
+    Raises:
+        LaunchError: `sandbox_refused`: nowhere.
+    """
+    followed = follow(path)
+    if followed.endless or not os.path.exists(followed.real):
+        raise refusal(f'"{key}" names {_leading(path, followed.real)}, which does not exist: make it, or take it out')
+    return followed
+
+
+def hidden_message(what: str, path: str, user_home: str) -> str:
+    """That an existing path cannot be seen, and how it could."""
+    if grant := grant_for(path, user_home):
+        return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"], to its sandbox'
+    try:
+        is_plain = stat.S_IFMT(os.stat(path).st_mode) in {stat.S_IFDIR, stat.S_IFREG}
+    except OSError:
+        is_plain = True
+    if not is_plain:
+        return f"{what} is hidden: what is behind it acts outside of any sandbox; the preset 'trusted' has none"
+    return f'{what} is hidden: add "read": ["{path}"] or "write": ["{path}"] to its sandbox'
+
+
+def paths_in(argument: str) -> Iterator[str]:
+    """What of a command's argument may be a path: the whole, what follows `=`, a file's address, parts of a list."""
+    if len(argument) > MAX_ARGUMENT or "\0" in argument:
+        return
+    values = [argument]
+    if argument.startswith("-") or argument.split("=", 1)[0].replace("_", "").isalnum():
+        values += argument.split("=", 1)[1:]
+    for value in values:
+        text = value.removeprefix("file://")
+        if "/" not in text:
+            continue
+        yield text
+        for separator in (",", ":"):
+            if separator in text and "://" not in text:
+                yield from (part for part in text.split(separator) if "/" in part)
+
+
+def refusal(message: str) -> LaunchError:
+    """Why something may not be shown."""
+    return LaunchError("sandbox_refused", message)
+
+
+def _leading(path: str, real: str) -> str:
+    return path if path == real else f"{path} (a link to {real})"

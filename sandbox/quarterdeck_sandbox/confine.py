@@ -1,0 +1,167 @@
+"""From a policy to a confinement: resolve the program, choose the tier, lay out the view, compile filter and limits.
+
+Everything that can be refused is refused here, before anything starts.  It looks at the filesystem and changes only
+the owner of private directories.
+"""
+
+import os
+import resource
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import psutil
+
+from quarterdeck_protocol.policy import Limits, NetworkMode, SandboxPolicy, Tier
+from quarterdeck_sandbox.backends.bubblewrap import HOSTNAME
+from quarterdeck_sandbox.backends.seccomp import Filter, compile_filter
+from quarterdeck_sandbox.choosing import Choice, choose
+from quarterdeck_sandbox.confinement import Confinement
+from quarterdeck_sandbox.credentials import credentials_touching
+from quarterdeck_sandbox.identity import Identity, choose_identity, hand_over, require_open, require_reachable
+from quarterdeck_sandbox.launch import LaunchPlan
+from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.mounts import Mount, MountKind, Places, View
+from quarterdeck_sandbox.names import NO_RESOLVER, Route, hosts_text, routes_of
+from quarterdeck_sandbox.paths import is_within
+from quarterdeck_sandbox.program import resolve_program
+from quarterdeck_sandbox.system_view import identity_mounts, name_mounts
+from quarterdeck_sandbox.uplink import RESOLV_CONF
+from quarterdeck_sandbox.view import build_view
+
+OWN_PREFIX: Final = sys.base_prefix
+"""Where the gate's interpreter lives."""
+
+_RLIMITS: Final = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_size_bytes": resource.RLIMIT_FSIZE,
+    "cpu_s": resource.RLIMIT_CPU,
+    "memory_bytes": resource.RLIMIT_DATA,
+}
+"""Limits that the kernel keeps for each process.  Memory by its data, not by its address space: node, Go and Java
+reserve far more of that than they ever use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who wants something confined, and where.
+
+    Attributes:
+        places: the private and the forbidden directories.
+        environ: our own environment, for grants.
+        machine: what this machine gives.
+        allow_unsandboxed: accept limits alone where nothing better works.
+    """
+
+    places: Places
+    environ: Mapping[str, str]
+    machine: Machine
+    allow_unsandboxed: bool = False
+
+
+def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinement:
+    """What will confine `plan`.
+
+    Raises:
+        LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
+    """
+    machine, places = asker.machine, asker.places
+    choice = choose(policy, machine, allow_unsandboxed=asker.allow_unsandboxed)
+    identity = None
+    if machine.euid == 0 and policy.confines_files:
+        identity = choose_identity(places.home, policy.write)
+        hand_over(identity, (places.home, places.tmp))
+    program = resolve_program(plan, places.user_home, asker.environ)
+    routes = routes_of(choice.network)
+    # Landlock cannot take back below a directory what it gives above it, and limits alone give everything.
+    nests_safely = choice.tier is Tier.BUBBLEWRAP and machine.bubblewrap.nests_safely
+    view = build_view(policy, plan, program, places, asker.environ, nests_safely=nests_safely)
+    if policy.confines_files:
+        view = _complete(view, choice, routes, identity, places)
+    if identity is not None:
+        require_open(identity, (*policy.read, *policy.write))
+        if choice.tier is not Tier.BUBBLEWRAP:
+            require_reachable(identity, (program.path, plan.cwd, str(places.home), str(places.tmp)))
+    return Confinement(
+        plan=replace(plan, program=program.path, env={**plan.env, **view.env}),
+        tier=choice.tier,
+        network=choice.network,
+        promised=choice.findings,
+        required=policy.require,
+        gaps=choice.gaps,
+        view=view,
+        limits=policy.limits,
+        rlimits=_rlimits(policy.limits, choice, identity),
+        seccomp=_filter(choice, machine) if choice.filtered else b"",
+        identity=identity,
+        routes=routes,
+        secrets=tuple(_secrets(view, places)) if policy.confines_files else (),
+        machine=machine,
+    )
+
+
+def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: Identity | None, places: Places) -> View:
+    """The view with what depends on more than the policy: users, names, and what the gate itself needs."""
+    uid, gid = (identity.uid, identity.gid) if identity else (os.getuid(), os.getgid())
+    mounts = [*identity_mounts(uid, gid, str(places.home))]
+    match choice.network:
+        case NetworkMode.FULL:
+            pass
+        case NetworkMode.INTERNET:
+            mounts.append(Mount(MountKind.DATA, "/etc/resolv.conf", RESOLV_CONF))
+        case _:
+            hosts = hosts_text(routes, HOSTNAME)
+            mounts += name_mounts(NetworkMode.LOOPBACK, hosts=hosts, resolver=NO_RESOLVER)
+    if not view.shows(OWN_PREFIX):
+        mounts.append(Mount(MountKind.READ, OWN_PREFIX, os.path.realpath(OWN_PREFIX)))
+    return view.with_mounts(mounts)
+
+
+def _secrets(view: View, places: Places) -> Iterator[str]:
+    """What must not be open to it, and is there to be tried: the probes do."""
+    for path in places.private:
+        if os.path.exists(path) and not any(is_within(mount.target, path) for mount in view.mounts):
+            yield path
+    for credential in credentials_touching(str(places.user_home), str(places.user_home)):
+        if os.path.exists(credential.path) and not view.shows(credential.path):
+            yield credential.path
+
+
+def _rlimits(limits: Limits, choice: Choice, identity: Identity | None) -> tuple[tuple[int, int], ...]:
+    found = [(resource.RLIMIT_CORE, 0)]
+    for name, number in _RLIMITS.items():
+        value = getattr(limits, name)
+        if value is not None:
+            found.append((number, max(1, int(value))))
+    if limits.processes is not None and sys.platform == "linux":
+        found.append((resource.RLIMIT_NPROC, limits.processes + _others(choice, identity)))
+    if sys.platform == "linux":
+        found.append((resource.RLIMIT_MSGQUEUE, 0))
+    return tuple(found)
+
+
+def _others(choice: Choice, identity: Identity | None) -> int:
+    """Threads that count against the same limit and are not the process's: of its user, unless it has its own count."""
+    if choice.counts_alone:
+        return 0
+    uid = identity.uid if identity else os.getuid()
+    processes = psutil.process_iter(["uids", "num_threads"])
+    return sum(
+        process.info["num_threads"] or 1
+        for process in processes
+        if process.info["uids"] and process.info["uids"].real == uid
+    )
+
+
+def _filter(choice: Choice, machine: Machine) -> bytes:
+    has_namespaces = choice.tier is Tier.BUBBLEWRAP
+    return compile_filter(
+        Filter(
+            inet=choice.network is not NetworkMode.NONE,
+            unix=choice.unix_sockets,
+            shared_memory="memory" in machine.cgroups.controllers,
+            reaches_out=has_namespaces,
+        ),
+        machine.architecture,
+    )

@@ -1,0 +1,218 @@
+"""What this machine's sandboxes are worth: a line per mechanism, property and attack, with each gap's remedy.  Pure.
+
+`probing` finds the facts, `self_test` attacks a real sandbox; here they are only judged.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
+from quarterdeck_sandbox import remedies
+from quarterdeck_sandbox.choosing import choose
+from quarterdeck_sandbox.launch import LaunchError
+from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.promises import CONTROLLERS, SCOPES_ABI, Situation, promise
+from quarterdeck_sandbox.receipt import Finding, Strength
+
+
+class Outcome(StrEnum):
+    """What became of an attack."""
+
+    HELD = "held"
+    ESCAPED = "escaped"
+    UNKNOWN = "unknown"
+    """It did not get as far as trying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack: what it tried, against which property, what became of it, in detail."""
+
+    name: str
+    against: Property
+    outcome: Outcome
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """All attacks; `why` says why there was no sandbox to attack, and is empty otherwise."""
+
+    attacks: tuple[Attack, ...] = ()
+    why: str = ""
+
+
+class State(StrEnum):
+    """What a line says of its subject."""
+
+    OK = "ok"
+    WEAKER = "weaker"
+    """It is kept with a gap, or by something weaker."""
+
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a diagnosis.
+
+    Attributes:
+        subject: a mechanism, a property or an attack.
+        state: how it is.
+        what: what was found.
+        remedy: what to do about it, may be of several lines; empty when nothing needs doing or can be done.
+    """
+
+    subject: str
+    state: State
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that there is to say.
+
+    Attributes:
+        tier: how servers are confined here.
+        runs: whether servers of the preset `standard` start, in a sandbox that keeps what it promises.
+        mechanisms: what the machine has.
+        properties: what `standard` guarantees with it.
+        attacks: what the self-test saw.
+    """
+
+    tier: Tier
+    runs: bool
+    mechanisms: tuple[Line, ...]
+    properties: tuple[Line, ...]
+    attacks: tuple[Line, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything holds in full, 1 when something is weaker, 2 when servers cannot be run confined."""
+        if not self.runs:
+            return 2
+        lines = (*self.mechanisms, *self.properties, *self.attacks)
+        return int(any(line.state is not State.OK for line in lines))
+
+
+STANDARD: Final = SandboxPolicy()
+
+ATTACKED: Final = SandboxPolicy.model_validate({"network": "none"})
+"""What the self-test starts its attacks under: all that can be closed is."""
+
+_STATES: Final = {Strength.FULL: State.OK, Strength.PARTIAL: State.WEAKER, Strength.NONE: State.MISSING}
+
+
+def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
+    """Judge the facts of `machine` and what became of the attacks on a sandbox of it."""
+    try:
+        choice = choose(STANDARD, machine)
+        network, refusal = choice.network, ""
+    except LaunchError as error:
+        network, refusal = NetworkMode.FULL, str(error)
+    findings = promise(Situation(STANDARD, machine, machine.tier, network))
+    attacks = tuple(_attacks(test, promise(Situation(ATTACKED, machine, machine.tier, NetworkMode.NONE))))
+    return Diagnosis(
+        tier=machine.tier,
+        runs=not refusal and not any(line.state is State.MISSING for line in attacks),
+        mechanisms=tuple(_mechanisms(machine)),
+        properties=tuple(
+            Line(name.value, _state(name, finding), finding.mechanism)
+            for name, finding in findings.items()
+            # A limit that `standard` does not set is no gap of the machine.
+            if STANDARD.limits_set(name)
+        ),
+        attacks=attacks,
+    )
+
+
+def _state(name: Property, finding: Finding) -> State:
+    # No machine keeps temporary files in full: that it is looked at is as good as it gets.
+    if name is Property.SCRATCH and finding.strength is Strength.PARTIAL:
+        return State.OK
+    return _STATES[finding.strength]
+
+
+def _mechanisms(machine: Machine) -> Iterator[Line]:
+    if machine.system != "linux":
+        yield Line("system", State.MISSING, f"{machine.system}: limits only", remedies.OTHER_SYSTEM)
+        return
+    where = f", in a container ({machine.container})" if machine.container else ""
+    yield Line("system", State.OK, f"Linux {machine.kernel} on {machine.architecture}{where}")
+    yield from _bubblewrap(machine)
+    yield _landlock(machine)
+    if machine.seccomp:
+        yield Line("seccomp", State.OK, "a filter of system calls was loaded, and held")
+    else:
+        yield Line("seccomp", State.MISSING, "no filter can be loaded", remedies.seccomp(machine))
+    yield from (_controller(machine, controller) for controller in CONTROLLERS.values())
+    yield _internet(machine)
+
+
+def _bubblewrap(machine: Machine) -> Iterator[Line]:
+    found = machine.bubblewrap
+    if not found.works:
+        what = f"{found.path} fails: {found.why}" if found.path else "not installed"
+        yield Line("bubblewrap", State.MISSING, what, remedies.bubblewrap(machine))
+        return
+    yield Line("bubblewrap", State.OK, f"{found.path}, version {found.version}")
+    if found.makes_network:
+        yield Line("network namespace", State.OK, "made by bubblewrap")
+    else:
+        yield Line("network namespace", State.MISSING, found.why, remedies.bubblewrap(machine))
+    if found.nests_safely:
+        yield Line("mounts in writable paths", State.OK, "bubblewrap stays inside")
+    else:
+        what = "bubblewrap follows links out of the sandbox (CVE-2026-87766): such mounts are refused"
+        yield Line("mounts in writable paths", State.WEAKER, what, remedies.NEWER_BUBBLEWRAP)
+
+
+def _landlock(machine: Machine) -> Line:
+    abi, spare = machine.landlock_abi, machine.bubblewrap.works
+    role = "not needed beside bubblewrap" if spare else "files"
+    if not abi:
+        state = State.OK if spare else State.MISSING
+        return Line("landlock", state, f"none; {role}" if spare else "none", "" if spare else remedies.LANDLOCK)
+    if abi < SCOPES_ABI and not spare:
+        return Line("landlock", State.WEAKER, f"version {abi}: signals get through", remedies.LANDLOCK_SCOPES)
+    return Line("landlock", State.OK, f"version {abi}; {role}" if spare else f"version {abi}")
+
+
+def _controller(machine: Machine, controller: str) -> Line:
+    place = machine.cgroups.controllers.get(controller)
+    subject = f"control group: {controller}"
+    if place is None:
+        return Line(subject, State.WEAKER, "not writable for us", remedies.cgroups(machine))
+    return Line(subject, State.OK, f"version {1 if controller in machine.cgroups.legacy else 2}, in {place}")
+
+
+def _internet(machine: Machine) -> Line:
+    subject, helper = "internet without the host", machine.pasta or machine.slirp4netns
+    if machine.gives_internet:
+        return Line(subject, State.OK, helper)
+    what = "needs bubblewrap with a network namespace"
+    if not helper:
+        what = machine.uplink_why or "neither pasta nor slirp4netns is installed"
+    elif not (machine.nsenter and machine.ip):
+        what = f"{'ip' if machine.nsenter else 'nsenter'} is not installed"
+    return Line(subject, State.WEAKER, what, remedies.internet(machine))
+
+
+def _attacks(test: SelfTest, findings: Mapping[Property, Finding]) -> Iterator[Line]:
+    if test.why:
+        yield Line("self-test", State.MISSING, test.why, remedies.REPORT)
+    for attack in test.attacks:
+        subject = f"attack: {attack.name}"
+        finding = findings[attack.against]
+        match attack.outcome:
+            case Outcome.HELD:
+                yield Line(subject, State.OK, attack.detail)
+            case Outcome.UNKNOWN:
+                yield Line(subject, State.WEAKER, attack.detail, remedies.REPORT)
+            case Outcome.ESCAPED if finding.strength is Strength.FULL:
+                yield Line(subject, State.MISSING, f"{attack.detail}, against {finding.mechanism}", remedies.REPORT)
+            case Outcome.ESCAPED:
+                yield Line(subject, State.WEAKER, attack.detail)

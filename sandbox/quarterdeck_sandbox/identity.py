@@ -1,0 +1,145 @@
+"""Whom a confined process runs as when we are root: never root, never anybody else's sandbox.
+
+With one user for all of them, `kill(-1)` in one would end its neighbours, and a limit on processes would be shared.
+A user of its own is taken from the range that systemd sets aside for exactly this (systemd.exec, "DynamicUser").
+"""
+
+import hashlib
+import os
+import pwd
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from quarterdeck_sandbox.launch import LaunchError
+
+FIRST_UID: Final = 61184
+"""Of the dynamic range, 61184 to 65519."""
+
+LAST_UID: Final = 65519
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user and its group.  `dedicated` says that nobody else runs as it."""
+
+    uid: int
+    gid: int
+    dedicated: bool
+
+
+def choose_identity(home: Path, writable: Iterable[str]) -> Identity:
+    """The owner of what it may write when that is one user, else a user of its own, the same at each start.
+
+    Args:
+        home: its private home; whoever owns it already is kept.
+        writable: the paths that the policy lets it write, private ones aside.
+
+    Raises:
+        LaunchError: a writable path belongs to root, or two of them to two users.
+    """
+    owners: dict[int, tuple[str, int]] = {}
+    for path in writable:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            why = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be looked at"
+            raise LaunchError("sandbox_refused", f'"write" names {path}, which {why}: take it out') from error
+        owners.setdefault(status.st_uid, (path, status.st_gid))
+    if 0 in owners:
+        path, _ = owners[0]
+        raise LaunchError(
+            "sandbox_refused",
+            f"{path} belongs to root (uid 0), and nothing is run as root: give it to another user with chown, "
+            "or start quarterdeck as an ordinary user",
+        )
+    if len(owners) > 1:
+        named = ", ".join(f"{path} to uid {uid}" for uid, (path, _) in owners.items())
+        raise LaunchError("sandbox_refused", f"it may write paths of several users ({named}): grant those of one")
+    if owners:
+        [(uid, (_, gid))] = owners.items()
+        return Identity(uid, _group_of(uid, gid), dedicated=False)
+    owner = os.stat(home).st_uid
+    uid = owner if FIRST_UID <= owner <= LAST_UID else _unused_uid(home)
+    return Identity(uid, uid, dedicated=True)
+
+
+def hand_over(identity: Identity, folders: Iterable[Path]) -> None:
+    """Give private directories, and all that is in them, to `identity`.
+
+    Raises:
+        OSError: one cannot be changed.
+    """
+    for folder in folders:
+        if os.stat(folder).st_uid == identity.uid:
+            continue
+        # By descriptors: a path could be led elsewhere by whoever owns it still.
+        for _, directories, files, fd in os.fwalk(folder):
+            for name in (*directories, *files):
+                os.chown(name, identity.uid, identity.gid, dir_fd=fd, follow_symlinks=False)
+        # Last, as it is what tells that all of it was done.
+        os.chown(folder, identity.uid, identity.gid)
+
+
+def require_reachable(identity: Identity, paths: Iterable[str]) -> None:
+    """See that the directories above `paths` let `identity` pass: without mounts of its own it goes by them.
+
+    Raises:
+        LaunchError: `sandbox_refused`, naming the first that does not, and the user.
+    """
+    for path in paths:
+        for folder in reversed(Path(os.path.realpath(path)).parents):
+            if not _allows(identity, folder, stat.S_IXOTH):
+                raise LaunchError(
+                    "sandbox_refused",
+                    f"{path} is out of reach for uid {identity.uid}, as whom it would run, because {folder} is closed "
+                    "to others: install bubblewrap, which can show it all the same, or start quarterdeck as an "
+                    "ordinary user",
+                )
+
+
+def _group_of(uid: int, found: int) -> int:
+    """Its own group: that of a path can be one of the system's, which opens more than the path."""
+    try:
+        gid = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        gid = found
+    return gid or uid
+
+
+def require_open(identity: Identity, paths: Iterable[str]) -> None:
+    """See that `identity` may read `paths` themselves: a mount shows a path, and changes nothing of its mode.
+
+    Raises:
+        LaunchError: `sandbox_refused`, naming the path and the user.
+    """
+    for path in paths:
+        needed = stat.S_IROTH | (stat.S_IXOTH if os.path.isdir(path) else 0)
+        if not _allows(identity, Path(path), needed):
+            raise LaunchError(
+                "sandbox_refused",
+                f"{path} is closed to uid {identity.uid}, as whom it would run: open it with chmod o+rX, give it away "
+                "with chown, or start quarterdeck as its owner",
+            )
+
+
+def _allows(identity: Identity, path: Path, needed: int) -> bool:
+    """Whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
+    status = path.stat()
+    shift = 6 if status.st_uid == identity.uid else 3 if status.st_gid == identity.gid else 0
+    return status.st_mode & needed << shift == needed << shift
+
+
+def _unused_uid(home: Path) -> int:
+    in_use = {process.info["uids"].real for process in psutil.process_iter(["uids"]) if process.info["uids"]}
+    width = LAST_UID - FIRST_UID + 1
+    start = int.from_bytes(hashlib.sha256(os.fsencode(home)).digest()[:4], "big")
+    for step in range(width):
+        uid = FIRST_UID + (start + step) % width
+        if uid not in in_use:
+            return uid
+    raise LaunchError("sandbox_refused", f"every user from {FIRST_UID} to {LAST_UID} is running something: stop some")

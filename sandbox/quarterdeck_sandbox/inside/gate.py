@@ -1,0 +1,131 @@
+"""The last steps between a spawn and the first instruction of the program: prepare, probe, report, wait, exec.
+
+The gate is our own code inside a sandbox that is already closed.  Its owner talks to it over one stream socket:
+
+    owner → gate   the order: 8 bytes of length, then a marshalled dictionary (see `gatekeeper.order`)
+    gate → owner   one message of listening sockets, when the order asks for any
+    gate → owner   a report: lines `key value`, then an empty line; the kernel adds our credentials
+    owner → gate   one byte: go.  End of file means that the owner is gone, or refuses
+    gate → owner   the errno of an exec that failed; nothing when it worked
+
+Only built-in and cheap modules are imported: this is paid at every start.
+"""
+
+import _signal  # `signal` brings enum along, which costs more than all the rest
+import _socket
+import marshal
+import os
+import sys
+
+TYPE_CHECKING = False  # the typing module costs more than an interpreter's start
+if TYPE_CHECKING:
+    from typing import Any
+
+CHUNK_BYTES = 65536
+EXIT_REFUSED = 125
+"""The owner went away or said no."""
+
+EXIT_NO_EXEC = 126
+EINVAL = 22
+
+
+def main(control_fd: int, *streams: int) -> None:
+    """Never returns.  `streams` become the first of the program's standard streams."""
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+    os.set_inheritable(control_fd, False)  # noqa: FBT003 - takes no keyword
+    os.setsid()  # so that a signal to the group of the program reaches its children too, and nobody else
+    control = _socket.socket(fileno=control_fd)
+    order = _read_order(control)
+    _close_others(control_fd)
+    import probes
+
+    try:
+        _prepare(order, control)
+        report = probes.observe(order["probes"])
+    except OSError as error:
+        report = [("failed", f"{error.errno} {error}")]
+    control.sendall("".join(f"{key} {_one_line(value)}\n" for key, value in report).encode("utf-8", "replace") + b"\n")
+    if not control.recv(1):
+        os._exit(EXIT_REFUSED)
+    # Python ignores two of these, and our owner may ignore the third; no program expects to be born deaf to them.
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):
+        _signal.signal(number, _signal.SIG_DFL)
+    try:
+        os.execve(order["program"], order["argv"], order["env"])  # noqa: S606 - the whole point
+    except OSError as error:
+        control.sendall(b"%d" % (error.errno or EINVAL))
+    except ValueError:
+        control.sendall(b"%d" % EINVAL)  # a zero byte, or a variable with = in its name
+    os._exit(EXIT_NO_EXEC)
+
+
+def _read_order(control: "_socket.socket") -> "dict[str, Any]":
+    size = int.from_bytes(_read(control, 8), "big")
+    order: dict[str, Any] = marshal.loads(_read(control, size))  # noqa: S302 - written by our owner, before anything hostile runs
+    return order
+
+
+def _read(control: "_socket.socket", size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = control.recv(min(CHUNK_BYTES, size - len(data)))
+        if not piece:
+            os._exit(EXIT_REFUSED)
+        data += piece
+    return data
+
+
+def _close_others(control_fd: int) -> None:
+    os.closerange(3, control_fd)
+    os.closerange(control_fd + 1, 4096)
+    try:
+        left = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return  # no /proc, as on macOS: few processes have had more
+    for fd in left:
+        if fd > 2 and fd != control_fd:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # the listing's own
+
+
+def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
+    import resource
+
+    if order["confine"] is not None:
+        import landlock  # while we may: our interpreter can be out of reach for whom we become
+        import prctl
+    if order["listen"]:
+        import listeners
+
+        listeners.open_listeners(control, order["listen"])
+    for number, value in order["rlimits"]:
+        # At the hard limit on processor time the kernel kills; only at the soft one it says why.
+        wanted = value + 1 if number == resource.RLIMIT_CPU else value
+        hard = resource.getrlimit(number)[1]
+        hard = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(number, (min(value, hard), hard))
+    if order["identity"] is not None:
+        uid, gid = order["identity"]
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    os.umask(0o022)
+    os.chdir(order["cwd"])
+    if order["confine"] is not None:
+        prctl.die_with_parent()  # again: the kernel forgets it when a process changes its user
+        prctl.forbid_new_privileges()
+        if order["confine"]["landlock"] is not None:
+            landlock.restrict(**order["confine"]["landlock"])
+        if order["confine"]["seccomp"]:
+            prctl.load_seccomp(order["confine"]["seccomp"])
+
+
+def _one_line(value: object) -> str:
+    return str(value).replace("\n", " ")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,104 @@
+"""What one machine can enforce, as found by trying it: plain facts.  Pure; `probing` finds them."""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from quarterdeck_protocol.policy import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """The system's `bwrap`, tried.
+
+    Attributes:
+        path: the binary; empty when there is none.
+        version: what it says of itself.
+        works: it made all its namespaces, a new /proc and /dev, with the options that we use.
+        makes_network: it can make a network namespace (Ubuntu's AppArmor stops exactly that).
+        hides_users: `--disable-userns` is understood and works.
+        nests_safely: it passed the probe for CVE-2026-87766: a mount point below a writable bind is safe.
+        why: what it said when it failed, or, working, when it was to make a network; else empty.
+    """
+
+    path: str = ""
+    version: str = ""
+    works: bool = False
+    makes_network: bool = False
+    hides_users: bool = False
+    nests_safely: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """Control groups that we may write to.
+
+    Attributes:
+        unified: our own directory on a writable cgroup2 mount; empty when there is none.
+        controllers: of `memory`, `pids`, `cpu`, each that can be used, to the directory that ours are made in.
+        legacy: those of `controllers` that are version 1.
+    """
+
+    unified: str = ""
+    controllers: dict[str, str] = field(default_factory=dict)
+    legacy: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Facts of one machine, seen from one user.
+
+    Attributes:
+        system: `linux`, `darwin`, …
+        architecture: `x86_64`, `aarch64`, …
+        kernel: its release.
+        euid: who we are; 0 confines under other users.
+        bubblewrap: tier one.
+        landlock_abi: 0 when the kernel has none or it is switched off.
+        seccomp: filters can be loaded, and there is one for this architecture.
+        cgroups: what limits can be put on a tree.
+        pasta: path of `pasta` (or empty) that was seen to work.
+        slirp4netns: likewise.
+        nsenter: path of `nsenter`, needed to close private ranges; likewise `ip`.
+        uplink_why: why neither pasta nor slirp4netns can be used though one is there.
+        sysctls: values of the kernel settings that matter, absent ones left out.
+        container: what kind of container we are in, empty for none.
+    """
+
+    system: str
+    architecture: str = ""
+    kernel: str = ""
+    euid: int = 1000
+    bubblewrap: Bubblewrap = Bubblewrap()
+    landlock_abi: int = 0
+    seccomp: bool = False
+    cgroups: Cgroups = Cgroups()
+    pasta: str = ""
+    slirp4netns: str = ""
+    nsenter: str = ""
+    ip: str = ""
+    uplink_why: str = ""
+    sysctls: dict[str, str] = field(default_factory=dict)
+    container: str = ""
+
+    @property
+    def tier(self) -> Tier:
+        """The best that works here."""
+        if self.bubblewrap.works:
+            return Tier.BUBBLEWRAP
+        if self.landlock_abi and self.seccomp:
+            return Tier.LANDLOCK
+        return Tier.LIMITS
+
+    @property
+    def gives_internet(self) -> bool:
+        """Whether the network mode `internet` can be had."""
+        bubblewrap = self.bubblewrap.works and self.bubblewrap.makes_network
+        return bubblewrap and bool(self.pasta or self.slirp4netns) and bool(self.nsenter and self.ip)
+
+    def capped(self, tier: Tier) -> Self:
+        """The same machine as if nothing stronger than `tier` worked: how a weaker one is tried out."""
+        machine = self
+        if tier is not Tier.BUBBLEWRAP:
+            machine = replace(machine, bubblewrap=Bubblewrap(why="not used: a weaker tier was asked for"))
+        return machine if tier is not Tier.LIMITS else replace(machine, landlock_abi=0)

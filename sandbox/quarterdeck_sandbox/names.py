@@ -1,0 +1,64 @@
+"""What a sandbox with a list of hosts is told of names: a loopback address for each, and no resolver.  Pure.
+
+A listener waits on each address (`inside/listeners`), behind it the relay, which resolves the real name outside.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Final
+
+from quarterdeck_protocol.destinations import parse_destination
+from quarterdeck_protocol.policy import Network
+
+LOCALHOST: Final = "localhost"
+
+LOCALHOST_ADDRESS: Final = "127.0.0.1"
+"""What every program takes `localhost` for, whatever /etc/hosts says."""
+
+FIRST_ADDRESS: Final = IPv4Address("127.64.0.1")
+"""The others follow; 127.64.0.0/10 has room for four million, and no program of its own accord listens there."""
+
+FIRST_FREE_PORT: Final = 1024
+"""Who listens below it needs a capability, also in a network of one's own."""
+
+NO_RESOLVER: Final = "# No name is resolved here but those in /etc/hosts.\n"
+"""An /etc/resolv.conf without a server: libraries then ask their own loopback, where nobody answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`host:port` as dialled from outside, and the loopback address that stands for `host` inside."""
+
+    host: str
+    port: int
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def routes_of(network: Network | None) -> tuple[Route, ...]:
+    """One route for each distinct entry of a list, in its order, one address for each host; none for a mode.
+
+    Raises:
+        ValueError: an entry is no `host:port`.
+    """
+    if not isinstance(network, tuple):
+        return ()
+    addresses = {LOCALHOST: LOCALHOST_ADDRESS}
+    routes = {}
+    for host, port in map(parse_destination, network):
+        address = addresses.setdefault(host, str(FIRST_ADDRESS + len(addresses) - 1))
+        routes[host, port] = Route(host, port, address)
+    return tuple(routes.values())
+
+
+def hosts_text(routes: Iterable[Route], hostname: str) -> str:
+    """The /etc/hosts of a sandbox called `hostname`; ends with a newline.
+
+    IPv6's loopback goes by other names, so that what dials `localhost` finds a listener of ours at the first try.
+    """
+    lines = {f"{LOCALHOST_ADDRESS} {LOCALHOST} {hostname}": None, "::1 ip6-localhost ip6-loopback": None}
+    lines |= {f"{route.address} {route.host}": None for route in routes if route.host != LOCALHOST}
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,200 @@
+"""Look at the machine: all processes at once, the exact memory of a few, the files of a tree.  Reads only.
+
+Everything here looks at what hostile programs made: it is bounded, follows no symbolic link, and what vanishes or
+cannot be read meanwhile is left out.  All of it blocks, for milliseconds: call it in a thread.
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import psutil
+
+from quarterdeck_sandbox.usage import Pages, Process, Space
+
+MAX_DEPTH: Final = 64
+"""Of directories below a scratch directory; each open one costs a descriptor.  What lies deeper is not counted."""
+
+WALK_S: Final = 1.0
+"""One walk through scratch files takes at most so long, and tells what it has seen by then: some 300,000 files."""
+
+BLOCK_BYTES: Final = 512
+"""`st_blocks` counts these, whatever the filesystem's own block is (stat(2))."""
+
+_STAT_BYTES: Final = 1024
+"""Longer than any line of `/proc/PID/stat`."""
+
+_IS_LINUX: Final = sys.platform == "linux"
+
+
+def scan() -> dict[int, Process]:
+    """Every process that can be seen, by pid."""
+    return _scan_proc() if _IS_LINUX else _scan_anywhere()
+
+
+def _scan_proc() -> dict[int, Process]:
+    # By hand: psutil makes an object and reads up to three files for each process, this reads one.
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                fd = os.open(f"/proc/{name}/stat", os.O_RDONLY)
+            except OSError:
+                continue  # it has just ended
+            try:
+                line = os.read(fd, _STAT_BYTES)
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+            pid = int(name)
+            found[pid] = _parse(pid, line)
+    return found
+
+
+def _parse(pid: int, line: bytes) -> Process:
+    # After the name, which may hold anything, parentheses too: proc(5), fields from 3 on.
+    fields = line[line.rindex(b")") + 2 :].split(None, 22)
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        started=int(fields[19]) / _TICKS,
+        rss_bytes=int(fields[21]) * _PAGE,
+        threads=int(fields[17]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
+        reaped_cpu_s=(int(fields[13]) + int(fields[14])) / _TICKS,
+    )
+
+
+def _scan_anywhere() -> dict[int, Process]:
+    found = {}
+    for process in psutil.process_iter(["ppid", "create_time", "memory_info", "num_threads", "cpu_times"]):
+        told = process.info
+        memory, times = told["memory_info"], told["cpu_times"]
+        found[process.pid] = Process(
+            pid=process.pid,
+            parent=told["ppid"] or 0,
+            started=told["create_time"] or 0.0,
+            rss_bytes=memory.rss if memory else 0,
+            threads=told["num_threads"] or 1,
+            cpu_s=times.user + times.system if times else 0.0,
+            reaped_cpu_s=times.children_user + times.children_system if times else 0.0,
+        )
+    return found
+
+
+def exact_memory(pids: Iterable[int]) -> Pages:
+    """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
+    return sum(map(_pages, pids), Pages())
+
+
+def _pages(pid: int) -> Pages:
+    if not _IS_LINUX:
+        return Pages(_resident_bytes(pid))
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            told = dict(line.split(b":", 1) for line in file.read(_STAT_BYTES * 8).splitlines()[1:])
+    except PermissionError:
+        return Pages(_anonymous_bytes(pid))
+    except OSError:
+        return Pages()  # it has just ended
+    # Older kernels do not split the sum.
+    anonymous = b"Pss_Anon" if b"Pss_Anon" in told else b"Pss"
+    return Pages(_kib(told, anonymous) + _kib(told, b"SwapPss"), _kib(told, b"Pss_Shmem"))
+
+
+def _anonymous_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            resident, shared = file.read(_STAT_BYTES).split()[1:3]
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _kib(told: dict[bytes, bytes], name: bytes) -> int:
+    return int(told[name].split()[0]) * 1024 if name in told else 0
+
+
+def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> Space:
+    """What these mount points below the root of `root_pid` hold, as far as they can be looked at."""
+    total, seen = Space(), set()
+    for mount in mounts:
+        try:
+            fd = os.open(f"/proc/{root_pid}/root{mount}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            device, told = os.fstat(fd).st_dev, os.fstatvfs(fd)
+        finally:
+            os.close(fd)
+        if device not in seen:
+            seen.add(device)
+            total += Space((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
+    return total
+
+
+def disk_use(directories: Iterable[str], within_s: float = WALK_S) -> Space:
+    """What lies below these directories, on their own filesystems; they themselves are not counted."""
+    walk = _Walk(time.monotonic() + within_s)
+    for directory in directories:
+        walk.through(directory)
+    return Space(walk.bytes, walk.inodes)
+
+
+class _Walk:
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self._linked: set[tuple[int, int]] = set()
+        self.bytes = self.inodes = 0
+
+    def through(self, name: str, parent: int | None = None, device: int | None = None, depth: int = 0) -> None:
+        """Descend by descriptors: a directory that is swapped for a link meanwhile leads nowhere."""
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        except OSError:
+            return
+        try:
+            own = os.fstat(fd).st_dev
+            if depth > MAX_DEPTH or (device is not None and own != device):
+                return
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    if time.monotonic() > self._until:
+                        return
+                    if self._count(entry):
+                        self.through(entry.name, fd, own, depth + 1)
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+
+    def _count(self, entry: "os.DirEntry[str]") -> bool:
+        """Whether it is a directory."""
+        try:
+            told = entry.stat(follow_symlinks=False)
+        except OSError:
+            return False
+        is_directory = stat.S_ISDIR(told.st_mode)
+        if told.st_nlink > 1 and not is_directory:
+            key = (told.st_dev, told.st_ino)
+            if key in self._linked:
+                return False
+            self._linked.add(key)
+        self.bytes += told.st_blocks * BLOCK_BYTES
+        self.inodes += 1
+        return is_directory
+
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,115 @@
+"""Spawn what a sandbox begins with: bwrap, which makes the namespaces and blocks, or a reaper.  The gate follows.
+
+Nothing is awaited here: who is spawned is owned from its first moment.
+"""
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from enum import Enum
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+from quarterdeck_sandbox.backends import bubblewrap
+from quarterdeck_sandbox.confinement import Confinement
+
+GATE_FOLDER: Final = str(Path(__file__).with_name("inside"))
+
+INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+"""What runs the gate: ours without its virtual environment, of which the gate needs nothing."""
+
+BOOT: Final = "import sys; sys.path.insert(0, sys.argv[1]); import {0}; {0}.main(*map(int, sys.argv[2:]))"
+"""The gate's folder is not on an isolated interpreter's path; imported as modules, they need not be compiled anew."""
+
+
+class Stdio(Enum):
+    """What a process's three standard streams are."""
+
+    PIPES = "pipes"
+    FOREGROUND = "foreground"
+    """Stdin and stdout are ours, stderr is a pipe: somebody tries a command out."""
+
+
+def spawn_bubblewrap(
+    confinement: Confinement, control_fd: int, stdio: Stdio, pipes: ExitStack
+) -> tuple[subprocess.Popen[bytes], FileIO, FileIO]:
+    """The child, where it tells of itself, and what it waits for; the pipes end with `pipes`.
+
+    Args:
+        confinement: what to build.
+        control_fd: the gate's end of its conversation.
+        stdio: what the program's streams are.
+        pipes: owns both pipes.
+    """
+    info, info_w = _pipe(pipes)
+    blocked, block = _pipe(pipes)
+    with ExitStack() as cleanup:
+
+        def put(data: str | bytes) -> int:
+            fd = os.memfd_create("quarterdeck", 0)
+            cleanup.callback(os.close, fd)
+            os.write(fd, data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+            os.lseek(fd, 0, os.SEEK_SET)
+            fds.append(fd)
+            return fd
+
+        gate_fds = [control_fd]
+        ends: list[FileIO] = []
+        if stdio is Stdio.PIPES:
+            # Past bwrap, which would hold them open: that the program closed its stdout must be seen.
+            stdin, stdin_w = _pipe(cleanup)
+            stdout, stdout_w = _pipe(cleanup)
+            gate_fds += [stdin.fileno(), stdout_w.fileno()]
+            ends = [stdin_w, stdout]
+        fds: list[int] = [*gate_fds]
+        words = bubblewrap.arguments(confinement, GATE_FOLDER, put)
+        flags = ["--args", str(put("\0".join(words) + "\0")), "--info-fd", str(info_w.fileno())]
+        flags += ["--block-fd", str(blocked.fileno())]
+        if confinement.seccomp:
+            flags += ["--seccomp", str(put(confinement.seccomp))]
+        argv = [confinement.machine.bubblewrap.path, *flags, "--", *_gate(bubblewrap.INSIDE, "gate", *gate_fds)]
+        child = _popen(argv, [*fds, info_w.fileno(), blocked.fileno()], subprocess.DEVNULL if ends else None)
+        if ends:
+            child.stdin, child.stdout = (FileIO(os.dup(end.fileno()), end.mode) for end in ends)
+    info_w.close()
+    blocked.close()
+    return child, info, block
+
+
+def spawn_reaper(control_fd: int, stdio: Stdio) -> tuple[subprocess.Popen[bytes], int]:
+    """The child, and its leash: closed, it kills all that it has adopted."""
+    leash, ours = os.pipe()
+    try:
+        fds = [control_fd, leash]
+        argv = _gate(GATE_FOLDER, "reaper", *fds)
+        return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(leash)
+
+
+def _gate(folder: str, module: str, *fds: int) -> list[str]:
+    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(module), folder, *map(str, fds)]
+
+
+def _popen(argv: list[str], fds: list[int], streams: int | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        stdin=streams,
+        stdout=streams,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        cwd="/",
+        env={},
+        pass_fds=fds,
+        start_new_session=True,
+    )
+
+
+def _pipe(cleanup: ExitStack) -> tuple[FileIO, FileIO]:
+    read, write = os.pipe()
+    return cleanup.enter_context(FileIO(read, "r")), cleanup.enter_context(FileIO(write, "w"))

@@ -1,0 +1,261 @@
+"""Give a sandbox's network a way to the internet and to nothing nearer: one helper process, and routes.
+
+The helper translates what leaves the sandbox's one interface into connections of its own; it is slirp4netns, or else
+pasta.  Routes, which the program cannot change, refuse every range that is not public and this machine's own addresses.
+
+A route alone does not hold: a socket that is bound to the interface (SO_BINDTODEVICE, open to everybody since Linux
+5.7) is delivered "on link" where a route refuses it.  So the interface asks no neighbour for its address, and knows
+only the two that the helper plays, its gateway and its resolver; to a pasta, which answers for any address, that would
+be the way out.  IPv6 is off: its lookup skips a refusing route for such a socket altogether.
+
+The helper ends with the sandbox (`close`), and with us, however we end: it holds one end of a pipe, we the other.
+"""
+
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import psutil
+
+from quarterdeck_sandbox.launch import LaunchError
+from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.netns import NetworkNamespace, child_pid_of, exit_of, network_of
+
+INTERFACE: Final = "tap0"
+ADDRESS: Final = "10.0.2.100"
+GATEWAY: Final = "10.0.2.2"
+RESOLVER: Final = "10.0.2.3"
+"""slirp's own addresses; pasta is told to use the same.  Behind the last, on port 53, is what this machine asks."""
+
+RESOLV_CONF: Final = f"nameserver {RESOLVER}\n"
+"""What /etc/resolv.conf says inside; it works also where this machine's resolver is on its loopback or in its LAN."""
+
+MTU: Final = 65520
+"""The most that both take: large segments cost them least."""
+
+READY_S: Final = 5.0
+"""Until the helper is ready; it takes 3 to 30 ms."""
+
+CLOSE_S: Final = 1.0
+"""For its orderly end, before it is killed."""
+
+FORBIDDEN: Final = (
+    "0.0.0.0/8",  # this network
+    "10.0.0.0/8",  # private
+    "100.64.0.0/10",  # shared with a provider (RFC 6598); some clouds' metadata
+    "127.0.0.0/8",  # loopback
+    "168.63.129.16/32",  # the host agent of Azure, although it is public
+    "169.254.0.0/16",  # link-local; most clouds' metadata
+    "172.16.0.0/12",  # private
+    "192.0.0.0/24",  # protocol assignments; some clouds' metadata
+    "192.168.0.0/16",  # private
+    "198.18.0.0/15",  # benchmarks; some VPNs' fake addresses
+    "224.0.0.0/4",  # multicast
+    "240.0.0.0/4",  # reserved, broadcast
+)
+
+_STDERR_BYTES: Final = 2000
+"""Of what a helper that failed said."""
+
+_KEEPER: Final = '"$@" & exec >&-; read -r _; kill -KILL $!'
+"""Pasta cannot watch a pipe; a shell of less than a megabyte does, and ends it."""
+
+_LAY: Final = 'echo 1 2>/dev/null >/proc/sys/net/ipv4/conf/all/arp_notify; exec "$0" -batch -'
+"""An interface that announces itself: slirp would otherwise lose the first answers while it asks who is there."""
+
+
+@dataclass(slots=True)
+class Uplink:
+    """A running helper; `close` ends it."""
+
+    _child: subprocess.Popen[bytes]
+    _leash: int
+    _stderr: int
+    _has_keeper: bool
+
+    @property
+    def said(self) -> str:
+        """Its complaints so far."""
+        try:
+            return " ".join(os.read(self._stderr, _STDERR_BYTES).decode(errors="replace").split())
+        except OSError:
+            return "it said nothing"
+
+    async def close(self) -> None:
+        """End it; idempotent, at most `CLOSE_S` long, cancellation does not interrupt it."""
+        if self._leash < 0:
+            return
+        os.close(self._leash)
+        self._leash = -1
+        if not self._has_keeper:
+            self._child.kill()  # its own orderly end takes it 20 ms
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            await exit_of(self._child)
+        self._child.kill()
+        self._child.wait()
+        os.close(self._stderr)
+
+
+async def connect(machine: Machine, child_pid: int) -> Uplink:
+    """Connect the network of bwrap's child, which is blocked: it has the internet when this returns.
+
+    Raises:
+        LaunchError: `spawn_failed`, with what the helper said; nothing is left behind.
+    """
+    name = os.path.basename(machine.slirp4netns or machine.pasta)
+    uplink: Uplink | None = None
+    try:
+        with anyio.fail_after(READY_S):
+            async with network_of(child_pid) as network:
+                ready, ready_w = os.pipe()
+                try:
+                    uplink = _start(machine, network, ready_w)
+                    await anyio.wait_readable(ready)
+                    is_ready = bool(os.read(ready, 32))
+                finally:
+                    os.close(ready)
+                if not is_ready:
+                    raise LaunchError("spawn_failed", f"{name} gave no network: {uplink.said}")
+                await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=_routes(_own_addresses()))
+    except BaseException as error:
+        if uplink is not None:
+            await uplink.close()
+        if isinstance(error, TimeoutError):
+            raise LaunchError("spawn_failed", f"{name} gave no network within {READY_S:.0f} s") from error
+        if isinstance(error, OSError):
+            raise LaunchError("spawn_failed", f"{name} gave no network: {error}") from error
+        raise
+    return uplink
+
+
+def why_not(machine: Machine) -> str:
+    """Why `machine` cannot `connect`, found by doing it to an empty sandbox; empty when it can.  About 30 ms.
+
+    Runs an event loop of its own: call it in a thread that has none.
+    """
+    return anyio.run(_try, machine)
+
+
+async def _try(machine: Machine) -> str:
+    try:
+        async with _empty_sandbox(machine) as pid:
+            uplink = await connect(machine, pid)
+            await uplink.close()
+    except LaunchError as error:
+        return str(error)
+    return ""
+
+
+@asynccontextmanager
+async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
+    """Its first process, which waits, in namespaces as in earnest."""
+    users = [] if machine.euid == 0 else ["--unshare-user"]
+    argv = [machine.bubblewrap.path, *users, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
+    block, block_w = os.pipe()
+    info, info_w = os.pipe()
+    try:
+        child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
+            [*argv, "--block-fd", str(block), "--info-fd", str(info_w), "true"],
+            pass_fds=(block, info_w),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError as error:
+        os.close(block_w)
+        os.close(info)
+        raise LaunchError("spawn_failed", f"bubblewrap: {error}") from error
+    finally:
+        os.close(block)
+        os.close(info_w)
+    try:
+        yield await child_pid_of(info)
+    finally:
+        os.close(info)
+        os.close(block_w)  # it goes on, and ends at once
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            await exit_of(child)
+        child.kill()
+        child.wait()
+
+
+def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:
+    """Start the better helper that there is; `ready`, which is closed here, gets a byte from it, or its end."""
+    leash, ours = os.pipe()
+    said, stderr = os.pipe()
+    # A helper that the program makes complain must neither stop at a full pipe nor die of a closed one.
+    for end in (said, stderr):
+        os.set_blocking(end, False)
+    inherited: tuple[int, ...]
+    try:
+        if machine.slirp4netns:
+            argv = _slirp4netns(machine.slirp4netns, network, ready, leash)
+            stdin, stdout, inherited = subprocess.DEVNULL, subprocess.DEVNULL, (ready, leash)
+        else:
+            argv = _pasta(machine.pasta, network)
+            stdin, stdout, inherited = leash, ready, ()
+        child = subprocess.Popen(
+            argv, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=(*network.fds, *inherited), env={}, cwd="/"
+        )
+    except BaseException:
+        os.close(ours)
+        os.close(said)
+        raise
+    finally:
+        for fd in (leash, stderr, ready):
+            os.close(fd)
+    return Uplink(child, ours, said, _has_keeper=not machine.slirp4netns)
+
+
+def _slirp4netns(path: str, network: NetworkNamespace, ready: int, leash: int) -> list[str]:
+    argv = [path, f"--ready-fd={ready}", f"--exit-fd={leash}", f"--mtu={MTU}"]
+    argv += ["--disable-host-loopback", "--enable-seccomp", "--netns-type=path"]
+    argv += [f"--userns-path={network.owner_path}"] if network.owner_path else ["--enable-sandbox"]
+    return [*argv, network.path, INTERFACE]
+
+
+def _pasta(path: str, network: NetworkNamespace) -> list[str]:
+    argv = ["/bin/sh", "-c", _KEEPER, "sh", path, "--foreground", "--quiet", "--ipv4-only", "--pid=/proc/self/fd/1"]
+    argv += [f"--ns-ifname={INTERFACE}", f"--address={ADDRESS}", "--netmask=24", f"--gateway={GATEWAY}", f"--mtu={MTU}"]
+    argv += [f"--dns-forward={RESOLVER}", "--no-map-gw", "--no-dhcp", "--no-ndp", "--no-ra", "--no-dhcpv6"]
+    argv += ["--tcp-ports=none", "--udp-ports=none", "--tcp-ns=none", "--udp-ns=none"]
+    argv += [f"--userns={network.owner_path}"] if network.owner_path else ["--runas=0"]
+    return [*argv, f"--netns={network.path}"]
+
+
+def _routes(own: Sequence[str]) -> str:
+    """The interface, its two neighbours, and what is refused, for `ip -batch`."""
+    return "\n".join(
+        (
+            f"link set {INTERFACE} addrgenmode none mtu {MTU}",
+            f"address add {ADDRESS}/32 dev {INTERFACE}",
+            f"link set {INTERFACE} up",
+            f"ntable change name arp_cache dev {INTERFACE} mcast_probes 0 ucast_probes 0 app_probes 0",
+            *(
+                f"neighbour replace {one} lladdr {_mac(one)} dev {INTERFACE} nud permanent"
+                for one in (GATEWAY, RESOLVER)
+            ),
+            *(f"route add {one} dev {INTERFACE} scope link src {ADDRESS}" for one in (GATEWAY, RESOLVER)),
+            *(f"route add unreachable {one}" for one in dict.fromkeys((*FORBIDDEN, *own))),
+            f"route add default via {GATEWAY} dev {INTERFACE} src {ADDRESS}",
+            "",
+        )
+    )
+
+
+def _mac(address: str) -> str:
+    """How slirp makes up the hardware address of one of its own; pasta takes any."""
+    return ":".join(f"{byte:02x}" for byte in (0x52, 0x55, *socket.inet_aton(address)))
+
+
+def _own_addresses() -> list[str]:
+    """This machine's, loopback left out: what listens on all addresses also listens on the public ones."""
+    found = (
+        one.address for interface in psutil.net_if_addrs().values() for one in interface if one.family == socket.AF_INET
+    )
+    return [f"{address}/32" for address in found if not address.startswith("127.")]

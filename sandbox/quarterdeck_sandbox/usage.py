@@ -1,0 +1,231 @@
+"""What a tree of processes uses, and which of its limits it exceeds.  Pure: looks come in, sums and verdicts go out.
+
+A `Meter` follows one tree from look to look; it keeps the peaks, and the processor time of what has died meanwhile.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.policy import Limits
+
+INODE_BYTES: Final = 1024
+"""What an empty file of a tmpfs costs the kernel, about: no size limit of the mount counts it."""
+
+RECONFIRM_S: Final = 2.0
+"""Between two exact looks at a tree whose pages are shared: each walks its page tables, a millisecond a 100 MiB."""
+
+REGROWN: Final = 1.1
+"""A tree that grew by a tenth since it was acquitted is looked at again at once."""
+
+
+class Process(msgspec.Struct, frozen=True, gc=False):
+    """One process at one look; times are seconds since its start, `started` tells a reused pid apart.
+
+    No dataclass: hundreds of these are made at each look, in a tenth of the time.
+    """
+
+    pid: int
+    parent: int
+    started: float
+    rss_bytes: int
+    threads: int
+    cpu_s: float
+    reaped_cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Files that count as scratch: their bytes and their number."""
+
+    bytes: int = 0
+    inodes: int = 0
+
+    def __add__(self, other: "Space") -> "Space":
+        return Space(self.bytes + other.bytes, self.inodes + other.inodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Memory of several processes, each shared page counted once; pages of files, which the kernel can drop, not.
+
+    Attributes:
+        own_bytes: anonymous pages, swapped ones included.
+        shared_bytes: of memory that has a name or none, mapped: much of it may lie in a tmpfs.
+    """
+
+    own_bytes: int = 0
+    shared_bytes: int = 0
+
+    def __add__(self, other: "Pages") -> "Pages":
+        return Pages(self.own_bytes + other.own_bytes, self.shared_bytes + other.shared_bytes)
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a tree uses at one moment, or the most that it used of each.
+
+    Attributes:
+        memory_bytes: resident pages, shared ones counted once for each process, and what its tmpfs hold.
+        processes: threads included.
+        cpu_s: of all that ever ran in it, as far as the looks and the kernel's sums tell.
+    """
+
+    memory_bytes: int = 0
+    processes: int = 0
+    cpu_s: float = 0.0
+    scratch_bytes: int = 0
+    scratch_inodes: int = 0
+
+    def most(self, other: "Usage") -> "Usage":
+        """The larger of each."""
+        return Usage(*map(max, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A limit that is exceeded: its policy's name, and a sentence with the numbers."""
+
+    limit: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """The tree seems to hold too much memory: to be confirmed by an exact look at these processes."""
+
+    pids: tuple[int, ...]
+
+
+Verdict = Excess | Suspicion | None
+
+
+class Meter:
+    """Follows one tree.
+
+    Its `present` and `peak` mean nothing until it `has_looked`.
+    Processes between the topmost one and the program (a bubblewrap, a reaper) are ours: they belong to the tree, for
+    what they reap was the program's, but their memory and their number are not counted.
+    """
+
+    def __init__(self, top: int, program: int, limits: Limits, enforced: Collection[str], now: float) -> None:
+        self._top = top
+        self._program = program
+        self._limits = limits
+        self._enforced = frozenset(enforced)
+        self._started_at = now
+        self._ours: frozenset[int] | None = None
+        self._birth: float | None = None
+        self._alive: Mapping[tuple[int, float], float] = {}
+        self._buried_s = 0.0
+        self._tmpfs = self._walked = Space()
+        self._acquitted_at = self._acquitted_bytes = 0.0
+        self.has_looked = False
+        self.present = Usage()
+        self.peak = Usage()
+
+    def see_tmpfs(self, found: Space) -> None:
+        """What its temporary filesystems in memory hold, as far as it can be told."""
+        self._tmpfs = found
+
+    def see_scratch(self, found: Space) -> None:
+        """What its directories for temporary files hold."""
+        self._walked = found
+
+    def look(self, processes: Mapping[int, Process], children: Mapping[int, list[int]], now: float) -> Verdict:
+        """Judge the tree after one look at all processes of the machine, `children` by parent; `now` in seconds."""
+        members = self._members(processes, children)
+        counted = [member for member in members if member.pid not in (self._ours or ())]
+        scratch = self._tmpfs + self._walked
+        resident = sum(member.rss_bytes for member in counted)
+        self.present = Usage(
+            memory_bytes=resident + self._tmpfs.bytes + self._tmpfs.inodes * INODE_BYTES,
+            processes=sum(member.threads for member in counted),
+            cpu_s=self._cpu(members),
+            scratch_bytes=scratch.bytes,
+            scratch_inodes=scratch.inodes,
+        )
+        self.peak = self.peak.most(self.present)
+        self.has_looked = True
+        return self._judge(now, tuple(member.pid for member in counted))
+
+    def confirm(self, pages: Pages, now: float) -> Excess | None:
+        """Judge memory by an exact look, after a `Suspicion`."""
+        files = max(self._tmpfs.bytes, pages.shared_bytes) + self._tmpfs.inodes * INODE_BYTES
+        memory = pages.own_bytes + files
+        limit = self._limits.memory_bytes
+        if limit is not None and memory > limit:
+            return Excess("memory_bytes", f"its processes hold {_mib(memory)} of memory; the limit is {_mib(limit)}")
+        self._acquitted_at, self._acquitted_bytes = now, self.present.memory_bytes
+        return None
+
+    def _members(self, processes: Mapping[int, Process], children: Mapping[int, list[int]]) -> list[Process]:
+        top = processes.get(self._top)
+        if top is None or (self._birth is not None and top.started != self._birth):
+            return []
+        self._birth = top.started
+        if self._ours is None and self._program in processes:
+            self._ours = _line(processes, self._top, self._program)
+        members, seen = [top], {top.pid}
+        for member in members:
+            for pid in children.get(member.pid, ()):
+                if pid not in seen:
+                    seen.add(pid)
+                    members.append(processes[pid])
+        return members
+
+    def _cpu(self, members: list[Process]) -> float:
+        """Two lower bounds, for a dead child's time is in its parent's sum only when that parent waited for it."""
+        alive = {(member.pid, member.started): member.cpu_s for member in members}
+        self._buried_s += sum(cpu for key, cpu in self._alive.items() if key not in alive)
+        self._alive = alive
+        seen = self._buried_s + sum(alive.values())
+        told = sum(member.cpu_s + member.reaped_cpu_s for member in members)
+        return max(self.present.cpu_s, seen, told)
+
+    def _judge(self, now: float, pids: tuple[int, ...]) -> Verdict:
+        limits, used, lived = self._limits, self.present, now - self._started_at
+        if limits.wall_s is not None and lived > limits.wall_s:
+            return Excess("wall_s", f"it ran for {lived:.1f} s; the limit is {limits.wall_s:g} s")
+        if limits.cpu_s is not None and used.cpu_s > limits.cpu_s:
+            return Excess("cpu_s", f"it used {used.cpu_s:.1f} s of processor time; the limit is {limits.cpu_s:g} s")
+        for name, unit in (("processes", "processes and threads"), ("scratch_inodes", "temporary files")):
+            most, found = getattr(limits, name), getattr(used, name)
+            if most is not None and found > most and name not in self._enforced:
+                return Excess(name, f"it has {found:,} {unit}; the limit is {most:,}")
+        most = limits.scratch_bytes
+        if most is not None and used.scratch_bytes > most and "scratch_bytes" not in self._enforced:
+            found = _mib(used.scratch_bytes)
+            return Excess("scratch_bytes", f"its temporary files hold {found}; the limit is {_mib(most)}")
+        return Suspicion(pids) if self._is_suspicious(now) else None
+
+    def _is_suspicious(self, now: float) -> bool:
+        limit, found = self._limits.memory_bytes, self.present.memory_bytes
+        if limit is None or found <= limit or "memory_bytes" in self._enforced:
+            return False
+        return now >= self._acquitted_at + RECONFIRM_S or found > self._acquitted_bytes * REGROWN
+
+
+def family(processes: Mapping[int, Process]) -> dict[int, list[int]]:
+    """The pids of each process's children."""
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    return children
+
+
+def _line(processes: Mapping[int, Process], top: int, program: int) -> frozenset[int]:
+    """The processes from `top` down to the program, itself excluded; none when it is not below."""
+    line: set[int] = set()
+    pid = program
+    while pid != top:
+        if pid not in processes or processes[pid].parent in line:
+            return frozenset()
+        pid = processes[pid].parent
+        line.add(pid)
+    return frozenset(line)
+
+
+def _mib(count: int) -> str:
+    return f"{count / (1 << 20):,.1f} MiB"

@@ -1,0 +1,251 @@
+"""The last steps between a spawn and a program's first instruction, without a sandbox around them."""
+
+import errno
+import marshal
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck_sandbox.spawning import BOOT, GATE_FOLDER
+
+PATIENCE_S = 20.0
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+class Owner:
+    """Our side of one gate, byte by byte."""
+
+    def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        self.control, self.process = control, process
+
+    def say(self, order: dict[str, Any]) -> None:
+        """Hand it the order."""
+        data = marshal.dumps(order)
+        self.control.sendall(len(data).to_bytes(8, "big") + data)
+
+    def hear_report(self) -> dict[str, str]:
+        """What it found, by key."""
+        data = b""
+        while b"\n\n" not in data:
+            piece = self.control.recv(65536)
+            assert piece, self.process.communicate()
+            data += piece
+        return dict(line.partition(" ")[::2] for line in data.decode().splitlines() if line)
+
+    def let_go(self) -> bytes:
+        """The errno that it says, if it does."""
+        self.control.sendall(b"g")
+        return self.control.recv(16)
+
+    def end(self) -> tuple[int, str]:
+        """Its status and what it wrote."""
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        assert not err, err
+        return self.process.returncode, out.decode()
+
+
+@contextmanager
+def gate(**options: Any) -> Iterator[Owner]:
+    """A gate that waits for its order."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(PATIENCE_S)
+    with ours, theirs:
+        argv = [sys.executable, "-I", "-S", "-c", BOOT.format("gate"), GATE_FOLDER, str(theirs.fileno())]
+        options = {"pass_fds": [theirs.fileno()], "env": {}} | options
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
+            theirs.close()
+            try:
+                yield Owner(ours, process)
+            finally:
+                process.kill()
+
+
+def order(*argv: str, **changes: Any) -> dict[str, Any]:
+    """Execute this and nothing else."""
+    return {
+        "program": argv[0],
+        "argv": list(argv),
+        "env": {},
+        "cwd": "/",
+        "rlimits": [],
+        "identity": None,
+        "listen": [],
+        "confine": None,
+        "probes": {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []},
+    } | changes
+
+
+def seen_by_a_program(name: str, options: dict[str, Any] | None = None, **changes: Any) -> str:
+    """What a program (no Python, which has ideas of its own about signals) sees of itself in `/proc`."""
+    with gate(**(options or {})) as owner:
+        owner.say(order("/bin/cat", **{"argv": ["own-name", f"/proc/self/{name}"], **changes}))
+        owner.hear_report()
+        assert owner.let_go() == b""
+        status, out = owner.end()
+    assert status == 0
+    return out
+
+
+def ignored_signals(status: str) -> set[int]:
+    """The signals that a process ignores, from its `/proc` status."""
+    mask = int(next(line for line in status.splitlines() if line.startswith("SigIgn:")).split()[1], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+@linux
+def test_a_program_begins_as_it_would_under_a_shell() -> None:
+    """It would dump core with its secrets, see our variables, or never die of a closed pipe."""
+    limits = seen_by_a_program("limits", rlimits=[(resource.RLIMIT_CORE, 0)])
+    limit = next(line for line in limits.splitlines() if "core" in line)
+    assert limit.split()[4:6] == ["0", "0"]
+    assert seen_by_a_program("cmdline").split("\0")[:2] == ["own-name", "/proc/self/cmdline"]
+    assert seen_by_a_program("environ", env={"ONLY": "this"}) == "ONLY=this\0"
+    assert not ignored_signals(seen_by_a_program("status")) & {signal.SIGPIPE, signal.SIGXFSZ}
+
+
+@linux
+def test_a_program_does_not_inherit_that_we_ignore_interrupts() -> None:
+    """A server could not interrupt its own children, nor be interrupted."""
+    status = seen_by_a_program("status", {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)})
+    assert signal.SIGINT not in ignored_signals(status)
+
+
+@linux
+def test_a_program_holds_no_descriptor_of_ours_however_high() -> None:
+    """A server could read what our owner has open: it is given away here at the latest."""
+    low = os.open("/dev/null", os.O_RDONLY)
+    high = os.dup2(low, min(5000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1))
+    ours, theirs = socket.socketpair()
+    os.close(low)
+    ours.settimeout(PATIENCE_S)
+    with ours, theirs:
+        argv = [sys.executable, "-I", "-S", "-c", BOOT.format("gate"), GATE_FOLDER, str(theirs.fileno())]
+        try:
+            process = subprocess.Popen(
+                argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[theirs.fileno(), high]
+            )
+        finally:
+            os.close(high)
+        theirs.close()
+        with process:
+            owner = Owner(ours, process)
+            owner.say(order("/bin/ls", "/proc/self/fd"))
+            owner.hear_report()
+            owner.let_go()
+            # The fourth is the directory that `ls` itself reads.
+            assert owner.end()[1].split() == ["0", "1", "2", "3"]
+
+
+@linux
+def test_a_program_leads_a_session_of_its_own() -> None:
+    """A signal to its group would not reach it, or reach what is not its own."""
+    with gate() as owner:
+        owner.say(order("/bin/cat", "/proc/self/stat"))
+        owner.hear_report()
+        owner.let_go()
+        fields = owner.end()[1].rpartition(")")[2].split()
+    assert fields[2] == fields[3] == str(owner.process.pid)
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (lambda path: None, errno.ENOENT),
+        (lambda path: path.write_text("#!/no/such/interpreter\n"), errno.ENOENT),
+        (lambda path: path.write_text("no program\n"), errno.ENOEXEC),
+        (lambda path: path.mkdir(), errno.EACCES),
+    ],
+    ids=["missing", "interpreter", "no program", "directory"],
+)
+def test_an_exec_that_fails_tells_its_number(make: Callable[[Path], object], number: int, tmp_path: Path) -> None:
+    """A user would be told that the server exited, and not why it never began."""
+    path = tmp_path / "program"
+    make(path)
+    path.exists() and path.chmod(0o755)
+    with gate() as owner:
+        owner.say(order(str(path)))
+        owner.hear_report()
+        assert owner.let_go() == str(int(number)).encode()
+        assert owner.end()[0] == 126
+
+
+@pytest.mark.parametrize("changes", [{"argv": ["a\0b"]}, {"env": {"A=B": "1"}}, {"env": {"A": "\0"}}])
+def test_what_cannot_even_be_said_to_the_kernel_tells_a_number_too(changes: dict[str, Any]) -> None:
+    """A server that never began would count as started."""
+    with gate() as owner:
+        owner.say(order("/bin/true", **changes))
+        owner.hear_report()
+        assert owner.let_go() == str(int(errno.EINVAL)).encode()
+        assert owner.end() == (126, "")
+
+
+@pytest.mark.parametrize("when", ["before the order", "within it", "behind the gate"])
+def test_a_program_whose_owner_died_meanwhile_is_not_started(when: str) -> None:
+    """A server would begin its life as an orphan that nobody ends."""
+    with gate() as owner:
+        if when == "within it":
+            owner.control.sendall((1000).to_bytes(8, "big") + b"half")
+        elif when == "behind the gate":
+            owner.say(order("/bin/echo", "alive"))
+            owner.hear_report()
+        owner.control.close()
+        assert owner.end() == (125, "")
+
+
+@pytest.mark.parametrize("place", ["/no/such/place", "/dev/null"])
+def test_what_cannot_be_prepared_is_reported_and_nothing_is_executed(place: str) -> None:
+    """A server would run somewhere else, or unconfined."""
+    with gate() as owner:
+        owner.say(order("/bin/echo", "alive", cwd=place))
+        assert place in owner.hear_report()["failed"]
+        owner.control.close()
+        assert owner.end() == (125, "")
+
+
+@linux
+def test_a_limit_is_what_it_is_told_and_never_above_what_we_have() -> None:
+    """A server could raise its limits; or it could not start where ours are lower already."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    rlimits = [
+        (resource.RLIMIT_NOFILE, hard + 1 if hard != resource.RLIM_INFINITY else 100),
+        (resource.RLIMIT_FSIZE, 4096),
+        (resource.RLIMIT_CPU, 7),
+    ]
+    found = {
+        line[:26].strip(): line[26:].split()[:2] for line in seen_by_a_program("limits", rlimits=rlimits).splitlines()
+    }
+    assert found["Max open files"] == [str(hard if hard != resource.RLIM_INFINITY else 100)] * 2
+    assert found["Max file size"] == ["4096", "4096"]
+    # A second to hear SIGXCPU: at the hard limit the kernel kills at once, and nobody knows why.
+    assert found["Max cpu time"] == ["7", "8"]
+
+
+def test_the_core_limit_is_the_programs_alone() -> None:
+    """Our own limits would change with the first server."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    with gate() as owner:
+        owner.say(order("/bin/true", rlimits=[(resource.RLIMIT_CORE, 0)]))
+        owner.hear_report()
+        owner.let_go()
+        owner.end()
+    assert resource.getrlimit(resource.RLIMIT_CORE) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another")
+@linux
+def test_it_becomes_whom_it_is_told_with_nothing_left() -> None:
+    """A server would keep root's groups or powers."""
+    lines = seen_by_a_program("status", identity=(61200, 61201)).splitlines()
+    status = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
+    assert (status["Uid"], status["Gid"], status["Groups"]) == (["61200"] * 4, ["61201"] * 4, [])
+    assert {status[name][0] for name in ("CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+    assert status["Umask"] == ["0022"]

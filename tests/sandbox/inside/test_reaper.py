@@ -1,0 +1,147 @@
+"""The resident parent: nothing outlives it, and it ends as the program did."""
+
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from support.leftovers import assert_gone, eventually
+
+from quarterdeck_sandbox.spawning import BOOT, GATE_FOLDER
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+
+PATIENCE_S = 20.0
+
+
+class Reaper:
+    """One reaper with a script under it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], leash: int) -> None:
+        self.process, self._leash = process, leash
+
+    def drop(self) -> None:
+        """Let go of the leash."""
+        if self._leash >= 0:
+            os.close(self._leash)
+            self._leash = -1
+
+    def below(self) -> list[int]:
+        """All that is below it."""
+        return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+
+    def line(self) -> bytes:
+        """What the script says next."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+
+@contextmanager
+def reaper(script: str) -> Iterator[Reaper]:
+    """Run `script` under one; all is gone at the end."""
+    ours, theirs = socket.socketpair()
+    leash, ours_of_leash = os.pipe()
+    ours.settimeout(PATIENCE_S)
+    with ours, theirs:
+        fds = [theirs.fileno(), leash]
+        argv = [sys.executable, "-I", "-S", "-c", BOOT.format("reaper"), GATE_FOLDER, *map(str, fds)]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds, env={}) as process:
+            theirs.close()
+            os.close(leash)
+            made = Reaper(process, ours_of_leash)
+            try:
+                probes = {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []}
+                order = {"program": "/bin/sh", "argv": ["sh", "-c", script], "env": {}, "cwd": "/", "rlimits": []}
+                order |= {"identity": None, "listen": [], "confine": None, "probes": probes}
+                data = marshal.dumps(order)
+                ours.sendall(len(data).to_bytes(8, "big") + data)
+                while not ours.recv(65536).endswith(b"\n\n"):
+                    pass
+                ours.sendall(b"g")
+                assert ours.recv(16) == b""
+                yield made
+                pids = made.below() if process.poll() is None else []
+                made.drop()
+                process.wait(PATIENCE_S)
+                assert_gone(pids)
+            finally:
+                made.drop()
+                process.kill()
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -SEGV $$", 139)]
+)
+def test_it_ends_as_the_program_did(script: str, status: int) -> None:
+    """A crash would look like a clean end."""
+    with reaper(script) as made:
+        assert made.process.wait(PATIENCE_S) == status
+
+
+LEAVER = "setsid /bin/sh -c 'trap \"\" TERM HUP; echo ready; exec >&-; while :; do /bin/sleep 1000; done' & "
+
+
+def test_a_daemon_dies_with_the_program() -> None:
+    """A server's daemon would stay."""
+    with reaper(LEAVER + "read line; exit 3") as made:
+        made.line()
+        daemons = eventually(lambda: len(pids := made.below()) >= 3 and pids)
+        assert made.process.stdin is not None
+        made.process.stdin.close()
+        assert made.process.wait(PATIENCE_S) == 3
+        assert_gone(daemons or [])
+
+
+def test_a_dropped_leash_ends_everything() -> None:
+    """A supervisor that died would leave its servers."""
+    with reaper("trap '' TERM HUP;" + LEAVER + "while :; do /bin/sleep 1000; done") as made:
+        made.line()
+        pids = made.below()
+        made.drop()
+        assert made.process.wait(PATIENCE_S) == 128 + signal.SIGKILL
+        assert_gone(pids)
+
+
+def test_what_forks_without_end_is_ended_too() -> None:
+    """A server could fork ahead of whoever kills it."""
+    with reaper("echo ready; while :; do /bin/true & done") as made:
+        made.line()
+        made.drop()
+        made.process.wait(PATIENCE_S)
+        assert_gone(made.below() if made.process.poll() is None else [])
+
+
+def test_stopped_processes_are_ended_too() -> None:
+    """A server that stopped itself would stay for ever."""
+    with reaper("echo ready; kill -STOP $$; exit 1") as made:
+        made.line()
+        pids = made.below()
+        made.drop()
+        made.process.wait(PATIENCE_S)
+        assert_gone(pids)
+
+
+def test_a_polite_request_to_it_is_not_heard() -> None:
+    """A server could ask its keeper to leave first."""
+    with reaper("echo ready; read line; exit 5") as made:
+        made.line()
+        made.process.terminate()
+        assert made.process.stdin is not None
+        made.process.stdin.close()
+        assert made.process.wait(PATIENCE_S) == 5
+
+
+def test_the_program_dies_with_its_reaper() -> None:
+    """Nobody would end it any more."""
+    with reaper("echo ready; exec /bin/sleep 1000") as made:
+        made.line()
+        program = [child.pid for child in psutil.Process(made.process.pid).children()]
+        made.process.kill()
+        made.process.wait(PATIENCE_S)
+        assert_gone(program)

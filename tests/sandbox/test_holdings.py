@@ -1,0 +1,78 @@
+"""What one running sandbox holds: ended at once, given back once."""
+
+import os
+import subprocess
+import sys
+
+import anyio
+import psutil
+import pytest
+
+from quarterdeck_sandbox.holdings import Holdings
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0
+
+
+class Part:
+    """A cgroup, a relay and an uplink in one, which notes what is asked of it."""
+
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+
+    def kill(self) -> None:
+        """As a cgroup."""
+        self._said.append("kill")
+
+    async def destroy(self) -> None:
+        """As a cgroup."""
+        self._said.append("destroy")
+
+    async def stop(self) -> None:
+        """As a relay."""
+        self._said.append("stop")
+
+    async def close(self) -> None:
+        """As an uplink."""
+        self._said.append("close")
+
+
+async def test_everything_is_ended_first_and_given_back_then() -> None:
+    """A control group would be removed while it is in use, and stay."""
+    said: list[str] = []
+    part = Part(said)
+    holdings = Holdings(cgroup=part, relay=part, uplink=part)  # type: ignore[arg-type]
+    holdings.kill()
+    await holdings.release()
+    assert said == ["kill", "stop", "close", "destroy"]
+
+
+async def test_the_leash_is_dropped_once() -> None:
+    """A second end would close a descriptor that is somebody else's by then."""
+    read, write = os.pipe()
+    holdings = Holdings(leash_fd=write)
+    holdings.kill()
+    assert os.read(read, 1) == b""
+    os.dup2(read, write)
+    holdings.kill()
+    os.fstat(write)
+    os.close(read)
+    os.close(write)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors for processes are Linux's")
+async def test_the_first_process_of_a_namespace_is_killed_and_reaped() -> None:
+    """Each start would leave a process that is dead and not buried."""
+    child = subprocess.Popen(["/bin/sleep", "1000"])  # noqa: ASYNC220 - does not block
+    holdings = Holdings(init_fd=os.pidfd_open(child.pid), init_pid=child.pid)
+    holdings.kill()
+    with anyio.fail_after(PATIENCE_S):
+        await holdings.gone()
+    assert not psutil.pid_exists(child.pid)
+    holdings.kill()
+    await holdings.gone()
+    await holdings.release()
+    assert holdings.init_fd == -1
+    await holdings.gone()
+    child.wait()

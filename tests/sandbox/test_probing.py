@@ -1,0 +1,113 @@
+"""The facts of a machine: real ones where there are some, pretended where not."""
+
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox import probing, uplink
+from quarterdeck_sandbox.machine import Bubblewrap, Machine
+from quarterdeck_sandbox.probing import container_kind, known_machine, probe_machine, probe_more
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="there is nothing to try elsewhere")
+
+CONNECTED = Machine(
+    system="linux",
+    euid=os.geteuid(),
+    bubblewrap=Bubblewrap(path="/usr/bin/bwrap", works=True, makes_network=True),
+    pasta="/usr/bin/pasta",
+    slirp4netns="/usr/bin/slirp4netns",
+    nsenter="/usr/bin/nsenter",
+    ip="/usr/sbin/ip",
+)
+
+
+@linux
+def test_a_real_machine_tells_who_it_is() -> None:
+    """Receipts would speak of another machine."""
+    machine = probe_machine()
+    assert (machine.system, machine.kernel, machine.euid) == ("linux", os.uname().release, os.geteuid())
+    assert machine.tier in Tier
+    assert not (machine.pasta or machine.slirp4netns) or not machine.uplink_why
+
+
+@linux
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask for another user")
+def test_root_can_ask_what_an_ordinary_user_has() -> None:
+    """The tests of the user's tier would try root's."""
+    machine = probe_machine(uid=12_345)
+    assert machine.euid == 12_345
+    assert probe_more(machine) == machine
+
+
+def test_another_system_has_limits_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Mac would be asked for Linux's calls."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    machine = probe_machine()
+    assert (machine.system, machine.tier, machine.gives_internet) == ("darwin", Tier.LIMITS, False)
+
+
+def test_the_first_helper_that_works_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receipt would name one helper while the other is used."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: "")
+    assert probe_more(CONNECTED) == replace(CONNECTED, pasta="")
+
+
+def test_a_helper_that_fails_gives_way_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken slirp4netns would cost the internet though pasta works."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: "broken" if machine.slirp4netns else "")
+    assert probe_more(CONNECTED) == replace(CONNECTED, slirp4netns="")
+
+
+def test_helpers_that_all_fail_leave_no_internet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers would fail to start for a network that cannot be had."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: "broken")
+    machine = probe_more(CONNECTED)
+    assert (machine.gives_internet, machine.uplink_why) == (False, "broken; broken")
+
+
+def test_a_machine_without_helpers_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every start would pay for a trial that cannot succeed."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: pytest.fail("tried"))
+    machine = replace(CONNECTED, pasta="", slirp4netns="")
+    assert probe_more(machine) == machine
+
+
+def test_a_machine_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every start would cost tens of milliseconds more."""
+    known_machine.cache_clear()
+    machines = iter([Machine(system="linux")])
+    monkeypatch.setattr(probing, "probe_machine", lambda: next(machines))
+    assert known_machine() is known_machine()
+    known_machine.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("environ", "kernel", "markers", "kind"),
+    [
+        ({}, "6.12.0", [], ""),
+        ({}, "6.12.0", ["/.dockerenv"], "docker"),
+        ({}, "6.12.0", ["/run/.containerenv"], "podman"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "6.12.0", [], "kubernetes"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "6.12.0", ["/.dockerenv"], "kubernetes (docker)"),
+        ({"container": "lxc"}, "6.12.0", [], "lxc"),
+        ({}, "5.15.167-Microsoft-standard-WSL2", [], "wsl"),
+    ],
+)
+def test_a_container_is_known_by_its_traces(
+    environ: dict[str, str], kernel: str, markers: list[str], kind: str
+) -> None:
+    """The remedy for a container would be told to somebody who has none."""
+    assert container_kind(environ, kernel, markers) == kind
+
+
+@linux
+def test_a_device_that_is_closed_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`standard` would be promised a network that no helper can give."""
+    monkeypatch.setattr(probing, "TUN_DEVICE", "/no/such/device")
+    assert "cannot be opened" in probing._tun_reason(os.geteuid())
+    assert "closed to ordinary users" in probing._tun_reason(os.geteuid() + 1)
+    monkeypatch.setattr(probing, "TUN_DEVICE", "/dev/null")
+    assert probing._tun_reason(os.geteuid()) == probing._tun_reason(os.geteuid() + 1) == ""

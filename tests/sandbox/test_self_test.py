@@ -1,0 +1,62 @@
+"""Attacks on real sandboxes of this machine, and what is made of them."""
+
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.confinement import Confinement
+from quarterdeck_sandbox.doctor import Outcome
+from quarterdeck_sandbox.launch import LaunchError
+from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.probing import probe_machine
+from quarterdeck_sandbox.process import ConfinedProcess
+from quarterdeck_sandbox.self_test import AGAINST, self_test
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the tiers are Linux's")]
+
+
+async def escapes(tier: Tier) -> set[str]:
+    """The attacks that got through on a sandbox of `tier`; all others were held."""
+    machine = probe_machine().capped(tier)
+    if machine.tier is not tier:
+        pytest.skip(f"this machine gives {machine.tier} only")
+    test = await self_test(machine)
+    assert not test.why
+    assert [attack.name for attack in test.attacks] == [name.replace("_", " ") for name in AGAINST]
+    assert not [attack for attack in test.attacks if attack.outcome is Outcome.UNKNOWN]
+    return {attack.name for attack in test.attacks if attack.outcome is Outcome.ESCAPED}
+
+
+async def test_bubblewrap_holds_every_attack() -> None:
+    """The strongest tier would be worth less than it says."""
+    assert await escapes(Tier.BUBBLEWRAP) == set()
+
+
+async def test_landlock_holds_all_but_the_list_of_processes() -> None:
+    """The second tier would leak what its receipt does not name."""
+    found = await escapes(Tier.LANDLOCK)
+    assert found - {"signal the owner"} == {"see processes"}
+    assert "signal the owner" not in found or probe_machine().landlock_abi < 6
+
+
+async def test_the_attacks_do_attack() -> None:
+    """Attacks that fail by themselves would prove any sandbox perfect."""
+    assert await escapes(Tier.LIMITS) >= {"read a secret", "write outside", "see processes"}
+
+
+async def test_a_sandbox_that_cannot_be_started_is_told() -> None:
+    """`doctor` would crash on the machines that need it most."""
+
+    async def refuse(confinement: Confinement) -> ConfinedProcess:
+        raise LaunchError("spawn_failed", "bwrap: no")
+
+    assert (await self_test(probe_machine(), refuse)).why == "bwrap: no"
+
+
+async def test_a_machine_without_anything_still_gets_an_answer() -> None:
+    """No exception may come of a machine that lacks it all."""
+    test = await self_test(replace(Machine(system="linux"), euid=os.geteuid()))
+    assert test.why or test.attacks

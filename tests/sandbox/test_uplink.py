@@ -1,0 +1,96 @@
+"""The way from a sandbox to the internet and to nothing nearer, in a world of namespaces with a real helper."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
+from support.network_lab import HOST, NEARBY, PUBLIC
+
+LAB: Final = Path(__file__).parents[1] / "support" / "network_lab.py"
+PATIENCE_S: Final = 120.0
+
+WAYS: Final = [(who, helper) for who in Identity for helper in ("slirp4netns", "pasta")]
+
+
+@cache
+def no_world() -> str:
+    """Why no world can be built here; empty when one can."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "a world of namespaces takes root on Linux"
+    if missing := [
+        name for name in ("bwrap", "ip", "nsenter", "unshare", "mount", "setpriv") if not shutil.which(name)
+    ]:
+        return f"{missing[0]} is not installed"
+    tried = subprocess.run(  # noqa: PLW1510 - its failure is the answer
+        ["unshare", "--net", "--mount", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far"],
+        capture_output=True,
+    )
+    if tried.returncode:
+        return f"no virtual cable: {tried.stderr.decode().strip()}"
+    return "" if Path("/dev/net/tun").exists() else "there is no /dev/net/tun"
+
+
+def play(scene: str, who: Identity, helper: str) -> dict[str, Any]:
+    """The outcome of one scene; skips where it cannot be played."""
+    if reason := no_world() or who.missing or ("" if shutil.which(helper) else f"{helper} is not installed"):
+        pytest.skip(reason)
+    is_user = who is Identity.USER
+    argv = ["unshare", "--mount", "--net", sys.executable, str(LAB), scene, helper, plain_python()]
+    env = {**os.environ, **(quarterdeck_for_others().env if is_user else {})}
+    done = subprocess.run(  # noqa: PLW1510 - asserted below
+        [*argv, *([str(USER_UID)] if is_user else [])], capture_output=True, env=env, timeout=PATIENCE_S, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
+
+
+@pytest.mark.parametrize(("who", "helper"), WAYS)
+def test_the_internet_is_reached_and_nothing_nearer(who: Identity, helper: str) -> None:
+    """A server would read a cloud's metadata, or talk to the user's own services, through its internet."""
+    outcome = play("reach", who, helper)
+    found = outcome["found"]
+    assert found.pop(PUBLIC) == "world"
+    assert found.pop(f"{PUBLIC} tap0") == "world"
+    assert found.pop(f"udp {PUBLIC}") == "world"
+    assert found.pop(f"udp {PUBLIC} tap0") == "world"
+    # The host's resolver listens on the host's loopback: the helper alone reaches it, and only its port.
+    assert found.pop("resolver") == "stub"
+    assert found.pop("udp 10.0.2.3") == "stub"
+    assert found.pop("udp 10.0.2.3 tap0") == "stub"
+    assert found.pop("changed") == []
+    assert {HOST, f"{HOST} tap0", "127.0.0.1 tap0", "abstract", *(f"udp {one} tap0" for one in NEARBY)} <= set(found)
+    assert {key: answer for key, answer in found.items() if answer is not None} == {}
+    assert set(outcome["helpers"]) > {"bwrap"}
+    assert outcome["left"] == []
+
+
+@pytest.mark.parametrize(("who", "helper"), WAYS)
+def test_a_helper_ends_with_its_killed_owner(who: Identity, helper: str) -> None:
+    """A crash of the supervisor would leave a process behind for every sandbox."""
+    assert play("lose_the_owner", who, helper)["helpers"] > 0
+
+
+@pytest.mark.parametrize("helper", ["slirp4netns", "pasta"])
+def test_a_helper_that_cannot_is_named_and_leaves_nothing(helper: str) -> None:
+    """A server would wait for ever, or start without the network that its receipt claims."""
+    outcome = play("fail", Identity.ROOT, helper)
+    assert outcome["whys"][0].startswith("false gave no network: ")
+    assert "nonexistent gave no network" in outcome["whys"][1]
+    assert outcome["left"] == []
+
+
+@pytest.mark.parametrize(("who", "helper"), WAYS)
+def test_the_self_test_tells_a_helper_that_works_from_one_that_does_not(who: Identity, helper: str) -> None:
+    """`doctor` would promise an internet that no server gets."""
+    outcome = play("ask", who, helper)
+    assert outcome["works"] == ""
+    assert outcome["broken"].startswith("false gave no network: ")
+    assert outcome["left"] == []

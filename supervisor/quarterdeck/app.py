@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
@@ -21,6 +22,7 @@ from quarterdeck.bridge import LiveBox
 from quarterdeck.config.files import BrokenRow, load_config_file
 from quarterdeck.config.paths import configuration_digest, server_paths
 from quarterdeck.config.runtime_directory import RuntimeDirectory
+from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
@@ -46,6 +48,7 @@ class Settings:
         config_paths: the files they come from; they name the configuration, so that commands find who serves it.
         warnings: what the files' loader set aside, one line each.
         settle_s: how long the first list of tools waits for servers that still connect.
+        allow_unsandboxed: start servers even where nothing but limits can be enforced on them.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -53,6 +56,7 @@ class Settings:
     config_paths: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     settle_s: float = SETTLE_S
+    allow_unsandboxed: bool = False
 
     @classmethod
     def load(cls, paths: Iterable[Path], environ: Mapping[str, str] | None = None) -> Self:
@@ -164,7 +168,8 @@ async def open_quarterdeck(settings: Settings) -> AsyncIterator[Quarterdeck]:
     """
     runtime = await Runtime.acquire(settings.digest)
     try:
-        fleet = ServerFleetImpl()
+        make_endpoint = partial(create_server_endpoint, allow_unsandboxed=settings.allow_unsandboxed)
+        fleet = ServerFleetImpl(make_endpoint)
         try:
             await fleet.begin_start(BridgeConfig(servers=settings.servers))
             yield Quarterdeck(settings, runtime.directory, fleet)

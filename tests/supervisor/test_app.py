@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 from support.leftovers import no_leftovers
-from support.programs import server_argv
+from support.programs import SERVERS, server_argv
+from support.workers import PlayedSeat
 
-from quarterdeck import Settings, open_quarterdeck
+from quarterdeck import Settings, app, open_quarterdeck
 from quarterdeck.config.files import BrokenRow, ConfigFileError
 from quarterdeck.config.runtime_directory import find_serving
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.identity import CLIENT_VERSION
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
 
@@ -85,7 +87,9 @@ def test_one_server_can_be_picked() -> None:
 @pytest.mark.anyio
 async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
     """Embedding programs would have to put the parts together themselves, and clean up."""
-    path = write(folder / "mcp.json", echo={"command": (argv := server_argv("echo"))[0], "args": argv[1:]})
+    command, *args = server_argv("echo")
+    sandbox = {"read": [str(SERVERS)]}
+    path = write(folder / "mcp.json", echo={"command": command, "args": args, "sandbox": sandbox})
     settings = Settings(
         servers=Settings.load([path], {}).servers,
         broken=(BrokenRow("half", "mcp.json: KEY is not set", "unset_variable"),),
@@ -135,3 +139,21 @@ async def test_an_error_of_the_body_still_stops_everything(folder: Path) -> None
             directory = deck.directory.path
             raise LookupError
     assert not directory.exists()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_what_servers_may_start_without_reaches_each_of_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    """`--allow-unsandboxed` would be ignored, or hold where nobody said it."""
+    said: list[object] = []
+
+    def create(config: ServerConfig, **options: object) -> ServerEndpointImpl:
+        said.append(options)
+        return ServerEndpointImpl(config, PlayedSeat())
+
+    monkeypatch.setattr(app, "create_server_endpoint", create)
+    async with open_quarterdeck(Settings(servers=(stdio("a"), stdio("b")), allow_unsandboxed=allowed)) as deck:
+        assert await deck.fleet.settled(30)
+    assert said == [{"allow_unsandboxed": allowed}] * 2

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from quarterdeck_protocol.frames import ListChanged, Log, Lost, Progress, Reply, Request
+from quarterdeck_protocol.frames import Condemn, News, Reply, Request
 from quarterdeck_protocol.link import Link, LinkEvent, Refusal
 
 
@@ -31,39 +31,42 @@ class LinkDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closed = False
-        self._flush()
+        self._flush(self._loop.time())
         self._arm()
 
     def receive(self, parts: Sequence[bytes]) -> None:
         """Take one message of the peer's."""
-        events = self.link.receive(parts, self._loop.time())
-        self._flush()
+        now = self._loop.time()
+        events = self.link.receive(parts, now)
+        self._flush(now)
         for event in events:
             self._on_event(event)
         self._arm()
 
     def request(self, frame: Request, body: bytes = b"") -> Refusal | None:
         """See `Link.request`."""
-        refusal = self.link.request(frame, body, self._loop.time())
-        self._flush()
-        self._arm()
+        now = self._loop.time()
+        refusal = self.link.request(frame, body, now)
+        self._flush(now)
+        if self._timer is None or now + frame.timeout_s < self._timer_at:
+            self._arm()
         return refusal
 
     def cancel(self, request_id: int, reason: str = "") -> bool:
         """See `Link.cancel`."""
         unsent = self.link.cancel(request_id, reason)
-        self._flush()
+        self._flush(self._loop.time())
         return unsent
 
     def reply(self, frame: Reply, body: bytes = b"") -> None:
         """See `Link.reply`."""
         self.link.reply(frame, body)
-        self._flush()
+        self._flush(self._loop.time())
 
-    def post(self, frame: Progress | Log | ListChanged | Lost) -> bool:
+    def post(self, frame: News | Condemn, body: bytes = b"") -> bool:
         """See `Link.post`."""
-        taken = self.link.post(frame)
-        self._flush()
+        taken = self.link.post(frame, body)
+        self._flush(self._loop.time())
         return taken
 
     def catch_up(self) -> None:
@@ -77,8 +80,8 @@ class LinkDriver:
             self._timer.cancel()
             self._timer = None
 
-    def _flush(self) -> None:
-        for parts in self.link.take(self._loop.time()):
+    def _flush(self, now: float) -> None:
+        for parts in self.link.take(now):
             self._way.send(parts)
 
     def _arm(self) -> None:
@@ -99,8 +102,9 @@ class LinkDriver:
         self._way.drain()
         if self._closed:
             return
-        events = self.link.tick(self._loop.time())
-        self._flush()
+        now = self._loop.time()
+        events = self.link.tick(now)
+        self._flush(now)
         self._arm()
         for event in events:
             self._on_event(event)

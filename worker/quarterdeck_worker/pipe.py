@@ -49,12 +49,18 @@ class ServerPipe:
         self._in_turn = False
         self._reading = False
         self._ended = False
+        self.bytes_read = 0
         self.resume()
 
     @property
     def is_heard(self) -> bool:
         """Whether the server's stdin is open."""
         return self._in >= 0
+
+    @property
+    def waits_for_a_line(self) -> bool:
+        """Whether a line was begun, and its end is up to the server."""
+        return self._reading and self._lines.pending_bytes > 0
 
     @property
     def can_write(self) -> bool:
@@ -122,6 +128,7 @@ class ServerPipe:
             if not data:
                 self._end(None)
                 return
+            self.bytes_read += len(data)
             try:
                 for line in self._lines.feed(data):
                     self._on_line(line)

@@ -10,6 +10,7 @@ import anyio
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import OpenOrder
+from quarterdeck_sandbox.hints import infer_hints
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.stderr import Redactor, StderrKeeper
 from quarterdeck_worker.news import Newsroom
@@ -48,9 +49,12 @@ class ServerProcess:
         self, process: ConfinedProcess, config: StdioServerConfig, order: OpenOrder, newsroom: Newsroom
     ) -> None:
         self._process = process
+        self._limits = config.sandbox.limits
+        self._condemned = ""
         self._loop = asyncio.get_running_loop()
         self._stderr = StderrKeeper(order.log_path, Redactor(config.env.values()))
-        self.lines = StdioLines(process.stdin_fd, process.stdout_fd, newsroom, max_line_bytes=config.max_result_bytes)
+        longest = min(config.max_result_bytes, self._limits.line_bytes or config.max_result_bytes)
+        self.lines = StdioLines(process.stdin_fd, process.stdout_fd, newsroom, max_line_bytes=longest)
         self.lines.on_junk = self._log_junk
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
 
@@ -63,6 +67,11 @@ class ServerProcess:
     def has_exited(self) -> bool:
         """Whether it is known how it ended."""
         return self._process.returncode is not None
+
+    @property
+    def has_hit_limit(self) -> bool:
+        """Whether a limit of its sandbox ended it."""
+        return self._process.limit is not None
 
     def refusal(self) -> FaultRecord | None:
         """Why it cannot be sent a call now; None when it can."""
@@ -77,18 +86,33 @@ class ServerProcess:
 
     async def lost(self) -> FaultRecord:
         """Wait until the server is gone, or as good as gone, and say why."""
-        await first_of(self._process.wait, self.lines.ended.wait, self._watch_memory)
+        await first_of(self._process.wait, self.lines.ended.wait, self._watch)
         if self.lines.overflow is not None:
             return self._record("result_too_large", f"a line on stdout exceeds {self.lines.overflow.max_bytes:,} bytes")
         if not self.lines.ended.is_set():
             with anyio.move_on_after(LAST_WORDS_S):
                 await self.lines.ended.wait()
         await self.settle()
-        return self._record("exited" if self.has_exited else "server_lost", self.describe_end())
+        code = "limit_hit" if self._process.limit else "exited" if self.has_exited else "server_lost"
+        return self._record(code, self.describe_end())
 
-    async def _watch_memory(self) -> None:
+    def condemn(self, limit: str, detail: str) -> None:
+        """Kill the server because it passed a limit, which its dossier names."""
+        self._condemned = detail
+        self._process.condemn(limit)
+
+    async def _watch(self) -> None:
+        """Look at it now and then; what it says on stdout is judged here, its tree by the supervisor's monitor."""
+        limits, lines, since = self._limits, -1, 0.0
         while True:
             self._process.look()
+            now = self._loop.time()
+            if self.lines.sorted_lines != lines or not self.lines.pipe.waits_for_a_line:
+                lines, since = self.lines.sorted_lines, now
+            if limits.partial_line_s is not None and now - since > limits.partial_line_s:
+                self.condemn("partial_line_s", f"a line had no end for {now - since:.0f} s")
+            if limits.output_bytes is not None and self.lines.pipe.bytes_read > limits.output_bytes:
+                self.condemn("output_bytes", f"it wrote {self.lines.pipe.bytes_read:,} bytes on stdout")
             await anyio.sleep(LOOK_S)
 
     async def settle(self) -> None:
@@ -111,12 +135,15 @@ class ServerProcess:
     def dossier(self) -> Dossier:
         """What is known of it by now."""
         code = self._process.returncode
-        hints = [HINTS[code]] if code in HINTS else []
+        limit = self._process.limit
+        hints = [HINTS[code]] if code in HINTS and limit is None else []
         if self.lines.junk_lines:
             hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are no MCP messages")
+        hints += infer_hints(self._stderr.tail, self._process.confinement)
         return Dossier(
             exit_status=code if code is not None and code >= 0 else None,
             signal=-code if code is not None and code < 0 else None,
+            limit=limit,
             stderr_tail=self._stderr.tail,
             peak_rss_bytes=self._process.peak_rss_bytes,
             cpu_s=self._process.cpu_s,
@@ -127,6 +154,8 @@ class ServerProcess:
     def describe_end(self) -> str:
         """How it ended, in a sentence's end."""
         code = self._process.returncode
+        if (limit := self._process.limit) is not None:
+            return f"the server hit its limit {limit}" + (f": {self._condemned}" if self._condemned else "")
         if code is None:
             return "the server closed its stdout and goes on running"
         if code >= 0:

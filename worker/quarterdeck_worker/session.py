@@ -7,7 +7,7 @@ import importlib.metadata
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -19,13 +19,13 @@ from pydantic import TypeAdapter
 
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.frames import OpenOrder, ServerCard
-from quarterdeck_sandbox.launch import LaunchError, LaunchPlan, plan_launch
-from quarterdeck_sandbox.process import ConfinedProcess, start
+from quarterdeck_protocol.frames import OpenOrder, ServerCard, ServerStart
+from quarterdeck_sandbox.launch import LaunchError, plan_launch
 from quarterdeck_worker.calls import CallPath, ShortCalls
 from quarterdeck_worker.dial import RemoteConfig, Telltale, dial
 from quarterdeck_worker.end_notice import EndNotice
 from quarterdeck_worker.greeting import greet, is_modern, request_envelope
+from quarterdeck_worker.launching import Launcher, describe_start, sandboxed
 from quarterdeck_worker.listing import PageDispatcher, list_tools
 from quarterdeck_worker.news import Newsroom, log_text
 from quarterdeck_worker.sdk_calls import SdkCalls
@@ -40,14 +40,6 @@ SERVER_CONFIG: Final[TypeAdapter[Any]] = TypeAdapter(ServerConfig)
 
 RELISTEN_S: Final = 1.0
 """Before a lost subscription is asked for again."""
-
-
-class Launcher(Protocol):
-    """The seam that a sandbox fills: start a plan, confined or not."""
-
-    async def __call__(self, plan: LaunchPlan) -> ConfinedProcess:
-        """Start it; raises `LaunchError`."""
-        ...
 
 
 class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
@@ -80,28 +72,32 @@ class Life:
         newsroom: where its news go.
         on_open: called once, when it has been greeted.
         on_lost: called once, when it is gone after that, before what is left of it is cleared away.
+        on_started: called once, when its process was let go and is not greeted yet.
         stop: set it to end the life in good order.
         diagnose: what is known so far, for a deadline that passes outside.
+        condemn: kill its process because of a limit, named as in the policy, and a sentence with the numbers.
     """
 
     newsroom: Newsroom
     on_open: Callable[[OpenServer], None]
     on_lost: Callable[[FaultRecord], None]
+    on_started: Callable[[ServerStart], None] = lambda _: None
     stop: anyio.Event = field(default_factory=anyio.Event)
     diagnose: Callable[[], Dossier | None] = lambda: None
+    condemn: Callable[[str, str], None] = lambda _limit, _detail: None
 
 
-async def run_server(order: OpenOrder, life: Life, launcher: Launcher = start) -> None:
+async def run_server(order: OpenOrder, life: Life, launcher: Launcher | None = None) -> None:
     """Live one server's life; returns after `life.stop` was set and all of it is gone.
 
-    Cancellation ends it too, leaving nothing.
+    Cancellation ends it too, leaving nothing.  Without a `launcher` its process is confined by its own policy.
 
     Raises:
         ServerFault: it ended by itself, or never began: `spawn_failed` or `transport` by its kind, with the dossier.
     """
     config = SERVER_CONFIG.validate_json(order.config)
     if isinstance(config, StdioServerConfig):
-        await _run_stdio(config, order, life, launcher)
+        await _run_stdio(config, order, life, launcher or sandboxed(config, order))
     else:
         await _run_remote(config, order, life)
 
@@ -127,6 +123,8 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
         message = f"what it writes on stderr cannot be kept: {error}"
         raise ServerFault(FaultRecord(FaultKind.SPAWN_FAILED, message, "spawn_failed", Delivery.NOT_SENT)) from error
     life.diagnose = server.dossier
+    life.condemn = server.condemn
+    life.on_started(describe_start(process, order))
     greeted = False
     try:
         async with server.lines.streams() as (read, write), _sdk_session(read, write, life.newsroom) as session:

@@ -43,6 +43,7 @@ class StdioLines:
         self.ended = anyio.Event()
         self.overflow: LineTooLongError | None = None
         self.junk_lines = 0
+        self.sorted_lines = 0
         self.on_junk: Callable[[bytes], None] = lambda _: None
         self.pipe = ServerPipe(stdin_fd, stdout_fd, max_line_bytes=max_line_bytes, on_line=self._sort, on_end=self._end)
 
@@ -64,6 +65,7 @@ class StdioLines:
                 tasks.cancel_scope.cancel()
 
     def _sort(self, line: bytes) -> None:
+        self.sorted_lines += 1
         try:
             message = split_line(line)
         except BodyError:

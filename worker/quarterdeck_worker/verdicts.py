@@ -24,6 +24,8 @@ def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
         code, message = "bad_output", str(server.lines.overflow)
     elif server.lines.ended.is_set():
         code = "exited_at_handshake" if server.has_exited else "handshake_failed"
+        if server.has_hit_limit:
+            code = "limit_hit"
         message = f"{server.describe_end()} before it answered the handshake"
     else:
         code, message = "handshake_failed", f"the handshake failed: {cause}"

@@ -19,15 +19,16 @@ from quarterdeck_protocol.frames import (
     Call,
     Cancel,
     Close,
+    Condemn,
     Failed,
     List,
-    ListChanged,
-    Log,
     Lost,
+    News,
     Open,
     OpenOrder,
-    Progress,
     Reply,
+    ServerStart,
+    Started,
 )
 from quarterdeck_protocol.link import Arrived, Expired, Greeted, LinkEvent, Overdue, Settled, Silent, Violated
 from quarterdeck_worker.calls import Ended
@@ -53,7 +54,7 @@ class LinkEnd(Protocol):
         """See `Link.reply`."""
         ...
 
-    def post(self, frame: Progress | Log | ListChanged | Lost) -> bool:
+    def post(self, frame: News, body: bytes = b"") -> bool:
         """See `Link.post`."""
         ...
 
@@ -85,6 +86,9 @@ class Worker:
                 self._call(call, body)
             case Arrived(frame=Cancel(request_id=request_id, reason=reason)):
                 self._give_up(request_id, reason, FaultRecord(FaultKind.TOOL_ERROR, "cancelled", "cancelled"))
+            case Arrived(frame=Condemn(limit=limit, detail=detail)):
+                if self._life is not None:
+                    self._life.condemn(limit, detail)
             case Arrived(frame=Open() as request, body=body):
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._own_life, request, body)
@@ -167,7 +171,10 @@ class Worker:
             self._server = server
             self._answer(Answer(request.request_id, server.card.era), msgspec.json.encode(server.card))
 
-        self._life = Life(newsroom, on_open, self._lose)
+        def on_started(started: ServerStart) -> None:
+            end.post(Started(), msgspec.json.encode(started))
+
+        self._life = Life(newsroom, on_open, self._lose, on_started)
         with self._life_scope:
             try:
                 await self._live(order, self._life)

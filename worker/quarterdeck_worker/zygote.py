@@ -12,12 +12,14 @@ import signal
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NoReturn
 
 import msgspec
 import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
+from quarterdeck_sandbox.probing import known_machine
 from quarterdeck_sandbox.process import adopt_orphans, set_trait
 from quarterdeck_worker.main import EXIT_FAILED, be_quiet, work
 from quarterdeck_worker.warm_up import warm_up
@@ -36,7 +38,11 @@ def serve(control: socket.socket) -> None:
         ConnectionError: it closed while something was to be said.
     """
     be_quiet()
-    warm_up()
+    with ThreadPoolExecutor(1) as pool:
+        # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
+        machine = pool.submit(known_machine)
+        warm_up()
+        machine.result()
     adopt_orphans()
     workers: dict[int, int] = {}
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,14 @@ class Source:
     Attributes:
         config: the files that name the configuration, at least one.
         own: never a running `serve`.
+        allow_unsandboxed: of servers that we have to start ourselves; see `Settings`.
     """
 
     config: tuple[Path, ...]
     own: bool = False
     log_level: LogLevel = LogLevel.WARNING
     log_format: LogFormat = LogFormat.CONSOLE
+    allow_unsandboxed: bool = False
 
 
 def source(
@@ -43,6 +45,7 @@ def source(
     own: bool = False,
     log_level: LogLevel = LogLevel.WARNING,
     log_format: LogFormat = LogFormat.CONSOLE,
+    allow_unsandboxed: bool = False,
 ) -> Source:
     """Whom the options mean.
 
@@ -51,7 +54,7 @@ def source(
     """
     if not config:
         raise CommandError(ExitCode.USAGE, "no configuration is named", "add --config FILE, or set QUARTERDECK_CONFIG")
-    return Source(tuple(config), own, log_level, log_format)
+    return Source(tuple(config), own, log_level, log_format, allow_unsandboxed)
 
 
 def ask(whom: Source, request: Request, *, only: str | None = None) -> Answer:
@@ -150,4 +153,4 @@ def load(whom: Source) -> "Settings":
     set_up_logging(whom.log_level, whom.log_format, settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)
-    return settings
+    return replace(settings, allow_unsandboxed=whom.allow_unsandboxed)

@@ -26,6 +26,14 @@ Own = Annotated[
     ),
 ]
 
+Unsandboxed = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unsandboxed",
+        help="Start servers even where nothing but limits confines them; a serve that runs already is not changed.",
+    ),
+]
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 Level = Annotated[

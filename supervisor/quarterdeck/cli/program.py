@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from quarterdeck.cli import demo, logs, serve, servers, token, tools
+from quarterdeck.cli import demo, doctor, inspect, logs, sandbox, serve, servers, token, tools
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.running import InterruptedBySignal
@@ -33,9 +33,12 @@ def make_program() -> typer.Typer:
     program.command("tools")(tools.tools)
     program.command("call")(tools.call)
     program.command("ps")(servers.ps)
+    program.command("inspect")(inspect.inspect)
     program.command("logs")(logs.logs)
     program.command("restart")(servers.restart)
+    program.add_typer(sandbox.group, name="sandbox")
     program.add_typer(token.group, name="token")
+    program.command("doctor")(doctor.doctor)
     program.command("demo")(demo.demo)
     return program
 

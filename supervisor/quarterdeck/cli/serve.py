@@ -70,12 +70,13 @@ def serve(
     portable_schemas: Annotated[
         bool, typer.Option("--portable-schemas", help="Publish plain input schemas in place of the servers' own.")
     ] = False,
+    allow_unsandboxed: options.Unsandboxed = False,
     json: Annotated[bool, typer.Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
     log_level: options.Level = LogLevel.INFO,
     log_format: options.Format = LogFormat.AUTO,
 ) -> None:
     """Publish the tools of every server as one MCP server, on stdio or over HTTP."""
-    whom = source(config, log_level=log_level, log_format=log_format)
+    whom = source(config, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     if not http and (address or no_token or allow_remote or allow_host or json):
         raise CommandError(ExitCode.USAGE, "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http")
     settings = load(whom)

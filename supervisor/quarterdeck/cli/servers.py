@@ -11,9 +11,21 @@ from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.text import duration, printable, size
-from quarterdeck.control.protocol import DossierView, FaultView, Ps, Restart, Restarted, ServerList, ServerView
+from quarterdeck.control.protocol import (
+    DossierView,
+    FaultView,
+    Ps,
+    Restart,
+    Restarted,
+    SandboxView,
+    ServerList,
+    ServerView,
+)
 
-HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA")
+HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
+
+REACHABLE: Final = "REACHABLE"
+"""The word by which receipts mark a network that nothing confines."""
 
 STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 
@@ -24,12 +36,14 @@ TAIL_LINES: Final = 5
 def ps(
     config: options.Config = None,
     own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
     log_level: options.Level = LogLevel.ERROR,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Show every server: phase, tools, process, memory, uptime, restarts, and what is wrong with it."""
-    answer = ask(source(config, own=own, log_level=log_level, log_format=log_format), Ps())
+    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    answer = ask(whom, Ps())
     assert isinstance(answer, ServerList)
     if json:
         print_json({"servers": answer.servers})
@@ -41,12 +55,14 @@ def restart(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     config: options.Config = None,
     own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
     log_level: options.Level = LogLevel.WARNING,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Start one server anew, whatever its phase; its past crashes are forgotten."""
-    answer = ask(source(config, own=own, log_level=log_level, log_format=log_format), Restart(server), only=server)
+    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    answer = ask(whom, Restart(server), only=server)
     assert isinstance(answer, Restarted)
     if json:
         print_json({"server": answer.server})
@@ -59,6 +75,9 @@ def restart(
 def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
     """The table of servers, then the faults with their remedies."""
     print_table(HEADERS, [server_row(server) for server in servers])
+    if open_ones := [printable(server.id) for server in servers if server.sandbox and is_reachable(server.sandbox)]:
+        print_line()
+        print_line(f"metadata, host loopback and abstract sockets: {REACHABLE} from {', '.join(open_ones)}", "yellow")
     for server in servers:
         if server.fault is not None:
             print_line()
@@ -76,7 +95,22 @@ def server_row(server: ServerView) -> list[Cell]:
         Cell(duration(server.uptime_s) if server.uptime_s is not None else "-"),
         Cell(str(server.restarts)),
         Cell(_or_dash(server.era)),
+        Cell(describe_sandbox(server.sandbox), "yellow" if server.sandbox and server.sandbox.gaps else ""),
     ]
+
+
+def describe_sandbox(sandbox: SandboxView | None) -> str:
+    """The tier, and in a word whether it is weaker than wanted."""
+    if sandbox is None:
+        return "-"
+    if is_reachable(sandbox):
+        return f"{sandbox.tier}, {REACHABLE}"
+    return f"{sandbox.tier}, weaker" if sandbox.gaps else sandbox.tier
+
+
+def is_reachable(sandbox: SandboxView) -> bool:
+    """Whether it can reach what no server should: the machine's metadata service, its loopback, its sockets."""
+    return any(REACHABLE in text for text in (sandbox.network, *sandbox.gaps))
 
 
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:

@@ -23,12 +23,14 @@ NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 def tools(
     config: options.Config = None,
     own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
     log_level: options.Level = LogLevel.WARNING,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """List the tools of every server that is ready."""
-    answer = ask(source(config, own=own, log_level=log_level, log_format=log_format), Tools())
+    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    answer = ask(whom, Tools())
     assert isinstance(answer, ToolList)
     if json:
         print_json({"tools": answer.tools, "absent": answer.absent})
@@ -45,12 +47,13 @@ def call(
     arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
     config: options.Config = None,
     own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
     log_level: options.Level = LogLevel.WARNING,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Call one tool and print what it answers; with --json the server's own result, whole."""
-    whom = source(config, own=own, log_level=log_level, log_format=log_format)
+    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     request = Call(name, msgspec.Raw(_read_arguments(arguments)))
     answer = ask(whom, request, only=server_of_qualified(name))
     if isinstance(answer, Fault):

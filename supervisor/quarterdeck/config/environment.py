@@ -41,10 +41,10 @@ _CREDENTIALS: Final = re.compile(r"://\S*@|(?:^|[\s,])[^\s/@:]+:\S*@")
 def server_environment(
     config: StdioServerConfig, environ: Mapping[str, str], home: Path, tmpdir: Path
 ) -> dict[str, str]:
-    """The whole environment of the server: the allow-list, then `inherit_env`, then `env`; the later one wins.
+    """The whole environment of the server: the allow-list, then what it inherits by name, then `env`; the later wins.
 
     Args:
-        config: gives `inherit_env` and `env`.
+        config: gives `inherit_env`, the sandbox's `environment`, and `env`.
         environ: our own environment.
         home: becomes HOME; private to the server.
         tmpdir: becomes TMPDIR; private to the server.
@@ -55,22 +55,24 @@ def server_environment(
     if not passed.get("PATH"):
         passed["PATH"] = DEFAULT_PATH
     passed |= {"HOME": str(home), "TMPDIR": str(tmpdir)}
-    passed |= {name: environ[name] for name in config.inherit_env if name in environ}
+    passed |= {name: environ[name] for name in _inherited(config) if name in environ}
     return passed | dict(config.env)
 
 
 def withheld_variables(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Listed variables that the server does not get because they hold credentials; `inherit_env` would pass them."""
+    inherited = _inherited(config)
     return tuple(
         sorted(
             name
             for name, value in environ.items()
-            if _is_listed(name)
-            and _holds_credentials(name, value)
-            and name not in config.inherit_env
-            and name not in config.env
+            if _is_listed(name) and _holds_credentials(name, value) and name not in inherited and name not in config.env
         )
     )
+
+
+def _inherited(config: StdioServerConfig) -> tuple[str, ...]:
+    return config.inherit_env + config.sandbox.environment
 
 
 def _is_listed(name: str) -> bool:

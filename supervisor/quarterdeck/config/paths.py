@@ -59,7 +59,10 @@ class ServerPaths:
             UnsafePathError: one exists and is not ours alone.
             OSError: one cannot be made.
         """
-        for directory in (self.home, self.tmp, self.log.parent):
+        make_private_dir(self.log.parent)
+        for directory in (self.home, self.tmp):
+            if os.geteuid() == 0 and not directory.is_symlink() and directory.is_dir():
+                continue  # handed over to the user that the server runs as; what is above it is ours alone
             make_private_dir(directory)
         return self
 

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 _EXPECTED: Final[Mapping[str, str]] = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
+    "byte_size": 'a size, as in 1048576 or "512 MiB"',
+    "byte_size_unit": 'a size, as in 1048576 or "512 MiB"',
     "dict_type": "an object",
     "float_parsing": "a number",
     "float_type": "a number",

@@ -69,6 +69,9 @@ _INSTEAD: Final[Mapping[str, str]] = {
 }
 """Other clients' keys that it would be wrong to ignore, and what says the same here."""
 
+_SANDBOX_PATHS: Final = frozenset({"read", "write", "hidden"})
+"""Keys of `sandbox` that list paths."""
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltRow:
@@ -81,7 +84,8 @@ class BuiltRow:
 def build_row(row: JsonObject, server_id: str, location: str, variables: Variables) -> BuiltRow:
     """The configuration that `row` describes, its variables resolved.
 
-    Null stands for an absent key, in `env` for an absent variable.  A relative `cwd` starts at the file's directory.
+    Null stands for an absent key, in `env` for an absent variable, in the sandbox's `limits` for no limit.  A relative
+    `cwd` and the sandbox's relative paths start at the file's directory.
 
     Raises:
         RowError: a key, a value or a variable is wrong.
@@ -98,7 +102,7 @@ def build_row(row: JsonObject, server_id: str, location: str, variables: Variabl
         if key in known and key not in {"id", "kind"}
     }
     if model is StdioServerConfig:
-        _complete_stdio(fields, location, variables)
+        _complete_stdio(fields, given.get("envFile"), location, variables)
     if _spelling(given, location) == "sse":
         fields.setdefault("legacy_only", True)
     ignored = tuple(key for key in given if key not in known and key not in _OURS)
@@ -163,6 +167,8 @@ def _refuse_unknown(given: Mapping[str, object], model: _Model | None, location:
             continue
         if key in _INSTEAD:
             raise RowError(at(location, key), f"is another client's key: use {_INSTEAD[key]}")
+        if model and key == "sandbox":
+            raise RowError(at(location, key), "a remote server has no process to confine: remove it")
         if model and key in _ALL_KEYS:
             raise RowError(at(location, key), f"means nothing to a {model.transport} server: remove it")
         near = difflib.get_close_matches(key[:64], sorted(known), n=1)
@@ -201,13 +207,13 @@ def _refuse_odd_text(text: str, location: str) -> None:
         raise RowError(location, "holds half of a surrogate pair: it is no Unicode text")
 
 
-def _complete_stdio(fields: dict[str, object], location: str, variables: Variables) -> None:
-    """Make strings of `env`, put `envFile` under it, and let `cwd` start at the file's directory."""
+def _complete_stdio(fields: dict[str, object], env_file: object, location: str, variables: Variables) -> None:
+    """Make strings of `env`, put `envFile` under it, and let paths start at the file's directory."""
     env = fields.get("env", {})
     if isinstance(env, dict):
         values = {name: _env_value(value) for name, value in env.items() if value is not None}
         if "envFile" in fields:
-            values = _read_env_file(fields, location, variables) | values
+            values = _read_env_file(fields, str(env_file), location, variables) | values
         for name in values:
             if not name or "=" in name:
                 raise RowError(at(location, "env"), f"{name[:64]!r} cannot be a variable's name")
@@ -215,18 +221,27 @@ def _complete_stdio(fields: dict[str, object], location: str, variables: Variabl
     fields.pop("envFile", None)
     if isinstance(cwd := fields.get("cwd"), str):
         fields["cwd"] = str(variables.locate(cwd))
+    if isinstance(sandbox := fields.get("sandbox"), dict):
+        fields["sandbox"] = {key: _locate_all(key, value, variables) for key, value in sandbox.items()}
+
+
+def _locate_all(key: str, value: object, variables: Variables) -> object:
+    if key not in _SANDBOX_PATHS or not isinstance(value, list):
+        return value
+    # An empty path, perhaps an unset variable's, would be the file's directory: left to the model, which refuses it.
+    return [str(variables.locate(path)) if isinstance(path, str) and path else path for path in value]
 
 
 def _env_value(value: object) -> object:
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
-def _read_env_file(fields: Mapping[str, object], location: str, variables: Variables) -> dict[str, object]:
+def _read_env_file(fields: Mapping[str, object], shown: str, location: str, variables: Variables) -> dict[str, object]:
     path, here = fields["envFile"], at(location, "envFile")
     if not isinstance(path, str):
         raise RowError(here, f"expected a string, got {describe(path)}")
     try:
-        values = variables.read_env_file(path)
+        values = variables.read_env_file(path, shown)
     except VariableError as error:
         raise RowError(here, str(error), error.code) from error
     for name, value in values.items():

@@ -65,8 +65,12 @@ class Variables:
             return self.home / text[2:]
         return self.base / text
 
-    def read_env_file(self, path: str) -> dict[str, str]:
+    def read_env_file(self, path: str, shown: str) -> dict[str, str]:
         """The variables of a dotenv file, literally: references in it are not expanded.
+
+        Args:
+            path: the file.
+            shown: how errors call it: as it is written, for a variable's value may be in `path`.
 
         Raises:
             VariableError: the file cannot be read, or a line of it is no `NAME=value`.
@@ -74,13 +78,13 @@ class Variables:
         try:
             text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES)
         except TextFileError as error:
-            raise VariableError(f"{path!r} {error}") from error
+            raise VariableError(f"{shown!r} {error}") from error
         values: dict[str, str] = {}
         for binding in parse_stream(io.StringIO(text)):
             if binding.error or (binding.key is not None and binding.value is None):
                 leading = binding.original.string
                 line = binding.original.line + leading[: len(leading) - len(leading.lstrip())].count("\n")
-                raise VariableError(f"{path!r} line {line}: no NAME=value")
+                raise VariableError(f"{shown!r} line {line}: no NAME=value")
             if binding.key is not None and binding.value is not None:
                 values[binding.key] = binding.value
         return values

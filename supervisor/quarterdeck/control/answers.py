@@ -2,19 +2,18 @@
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, assert_never
 
 import msgspec
 
 from quarterdeck.app import Quarterdeck
-from quarterdeck.control.memory import tree_memory
+from quarterdeck.control.inspection import inspect
 from quarterdeck.control.protocol import (
     Answer,
     Call,
-    DossierView,
     Fault,
-    FaultView,
+    Inspect,
     LogFile,
     LogPath,
     Ps,
@@ -24,15 +23,15 @@ from quarterdeck.control.protocol import (
     Restarted,
     Result,
     ServerList,
-    ServerView,
     ToolList,
     Tools,
     ToolView,
 )
+from quarterdeck.control.views import view_fault, view_servers
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck_protocol.configs import CLOSE_GRACE_S
 from quarterdeck_protocol.contract import EndpointStatus
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.refs import QUALIFIER
 
@@ -57,57 +56,13 @@ async def answer(deck: Quarterdeck, request: Request) -> Answer:
             if server not in deck.status():
                 return _no_server(deck, server)
             return LogFile(str(deck.log_path(server)))
+        case Inspect(server):
+            status = deck.status().get(server)
+            if status is None:
+                return _no_server(deck, server)
+            return inspect(deck, status, (await view_servers(deck, [status]))[0])
         case _:
             assert_never(request)
-
-
-async def view_servers(deck: Quarterdeck, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
-    """The statuses as they are shown, with their memory."""
-    statuses = tuple(statuses)
-    memory = await asyncio.to_thread(tree_memory, [status.pid for status in statuses if status.pid is not None])
-    return tuple(_view_server(deck, status, memory) for status in statuses)
-
-
-def view_fault(fault: ProtocolFault) -> FaultView:
-    """A fault as it is shown."""
-    return FaultView(
-        kind=fault.kind,
-        code=fault.code,
-        message=fault.message,
-        remedy=fault.remedy,
-        delivery=fault.delivery,
-        dossier=_view_dossier(fault.dossier) if fault.dossier is not None else None,
-    )
-
-
-def _view_dossier(dossier: Dossier) -> DossierView:
-    return DossierView(
-        exit_status=dossier.exit_status,
-        signal=dossier.signal,
-        limit=dossier.limit,
-        stderr_tail=dossier.stderr_tail,
-        peak_rss_bytes=dossier.peak_rss_bytes,
-        cpu_s=dossier.cpu_s,
-        uptime_s=dossier.uptime_s,
-        hints=dossier.hints,
-    )
-
-
-def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
-    config = deck.config(status.server)
-    return ServerView(
-        id=status.server,
-        phase=status.phase,
-        transport=config.transport if config is not None else None,
-        tools=status.tool_count,
-        pid=status.pid,
-        worker_pid=status.worker_pid,
-        memory_bytes=memory.get(status.pid) if status.pid is not None else None,
-        uptime_s=status.uptime_s,
-        restarts=status.restarts,
-        era=status.era,
-        fault=view_fault(status.fault) if status.fault is not None else None,
-    )
 
 
 async def _list_tools(deck: Quarterdeck) -> ToolList:

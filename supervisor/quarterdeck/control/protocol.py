@@ -44,7 +44,13 @@ class LogPath(Message, frozen=True, tag="log_path"):
     server: str
 
 
-Request = Ps | Tools | Call | Restart | LogPath
+class Inspect(Message, frozen=True, tag="inspect"):
+    """What confines this server, what may it use and what does it use?"""
+
+    server: str
+
+
+Request = Ps | Tools | Call | Restart | LogPath | Inspect
 
 
 class DossierView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,12 +77,21 @@ class FaultView(msgspec.Struct, frozen=True):
     dossier: DossierView | None = None
 
 
+class SandboxView(msgspec.Struct, frozen=True):
+    """What confines a server in short; see `SandboxStatus`."""
+
+    tier: str
+    network: str
+    gaps: tuple[str, ...] = ()
+
+
 class ServerView(msgspec.Struct, frozen=True):
     """One server at one moment; see `EndpointStatus`.
 
     Attributes:
         transport: None for a row that cannot be used.
         memory_bytes: resident memory of the server's whole process tree, None when it has none here.
+        sandbox: None when it has or had no process here.
     """
 
     id: str
@@ -90,6 +105,7 @@ class ServerView(msgspec.Struct, frozen=True):
     restarts: int
     era: str | None
     fault: FaultView | None
+    sandbox: SandboxView | None = None
 
 
 class ToolView(msgspec.Struct, frozen=True):
@@ -139,6 +155,64 @@ class LogFile(Message, frozen=True, tag="log_file"):
     path: str
 
 
+class PropertyView(msgspec.Struct, frozen=True):
+    """One finding of a receipt; see `Finding`."""
+
+    name: str
+    strength: str
+    mechanism: str
+
+
+class LimitView(msgspec.Struct, frozen=True):
+    """One limit of a policy.
+
+    Attributes:
+        most: what is allowed, None for no limit.
+        present: what was used at the last look, None when that is not measured or nothing runs.
+        peak: the most that a look has seen.
+        kept_by: who sees to it, in words for people.
+    """
+
+    name: str
+    most: float | None
+    present: float | None
+    peak: float | None
+    kept_by: str
+
+
+class ReceiptView(msgspec.Struct, frozen=True):
+    """What was observed to confine a process; see `Receipt` and `ServerStart`."""
+
+    tier: str
+    network: str
+    uid: int | None
+    program: str
+    cwd: str
+    properties: tuple[PropertyView, ...]
+    shown: tuple[str, ...]
+    gaps: tuple[str, ...]
+
+
+class Inspection(Message, frozen=True, tag="inspection"):
+    """The answer to `Inspect`.
+
+    Attributes:
+        command: as it is configured; empty for a server that is no process of ours.
+        policy: what is wanted, whole; null without such a process.
+        receipt: what is in force, or was until its process ended; None before the first was let go.
+        last_death: kept while it serves again.
+        note: why there is no receipt, empty when there is one.
+    """
+
+    server: ServerView
+    command: tuple[str, ...]
+    policy: msgspec.Raw
+    receipt: ReceiptView | None
+    limits: tuple[LimitView, ...]
+    last_death: FaultView | None
+    note: str
+
+
 class Refused(Message, frozen=True, tag="refused"):
     """The request cannot be served; `code` is one of `REFUSALS`."""
 
@@ -146,7 +220,7 @@ class Refused(Message, frozen=True, tag="refused"):
     message: str
 
 
-Answer = ServerList | ToolList | Result | Fault | Restarted | LogFile | Refused
+Answer = ServerList | ToolList | Result | Fault | Restarted | LogFile | Inspection | Refused
 
 REFUSALS: Final = frozenset({"bad_request", "busy", "internal", "no_such_server", "no_such_tool"})
 

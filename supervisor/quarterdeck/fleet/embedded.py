@@ -17,7 +17,7 @@ from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
-from quarterdeck_protocol.frames import OpenOrder
+from quarterdeck_protocol.frames import OpenOrder, ServerStart
 from quarterdeck_protocol.link import Link, Side
 from quarterdeck_worker.driver import LinkDriver
 from quarterdeck_worker.session import Life, ServerFault, adopt_session
@@ -91,6 +91,9 @@ class EmbeddedSeat:
 
     def remember(self, era: str) -> None:
         """See `Seat`: the session was greeted by its maker."""
+
+    def guard(self, start: ServerStart) -> None:
+        """See `Seat`: a session of this process starts nothing."""
 
     async def leave(self) -> None:
         """See `Seat`."""

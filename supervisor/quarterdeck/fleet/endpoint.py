@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from quarterdeck.fleet.custody import Custody
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import ask
 from quarterdeck.fleet.seats import Seat, WorkerSeat
@@ -20,9 +21,10 @@ from quarterdeck.fleet.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Close, List, Log, Open, ServerCard
+from quarterdeck_protocol.frames import Close, List, Log, Open, ServerCard, ServerStart
 from quarterdeck_protocol.phases import EndpointPhase, Step, advance, is_terminal_phase
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
+from quarterdeck_sandbox.receipt import Receipt
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.embedded import SessionFactory
@@ -52,6 +54,7 @@ class ServerEndpointImpl:
         self._fault: ProtocolFault | None = None
         self._handle: WorkerHandle | None = None
         self._card: ServerCard | None = None
+        self._custody: Custody | None = None
         self._ready_at: float | None = None
         self._tools: tuple[RemoteTool, ...] = ()
         self._is_listed = False
@@ -80,6 +83,11 @@ class ServerEndpointImpl:
     def card(self) -> ServerCard | None:
         """What the server said of itself."""
         return self._card
+
+    @property
+    def custody(self) -> Custody | None:
+        """What confines its process, kept when that is gone; None while there is none of ours."""
+        return self._custody
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of phase or tools; returns what unregisters it."""
@@ -294,6 +302,14 @@ class ServerEndpointImpl:
         level = logging.WARNING if line.level in SERIOUS else logging.DEBUG
         _log.log(level, "%s says: %s", self._config.id, line.data)
 
+    def on_started(self, start: ServerStart, receipt: Receipt) -> None:
+        """See `Listener`: keep its receipt, hold it to its limits, and never hide that it is weaker than wanted."""
+        self._custody = Custody(start, receipt, self._seat.guard(start))
+        if start.gaps:
+            gaps = "; ".join(start.gaps)
+            told = {"server": self._config.id, "tier": str(receipt.tier), "network": receipt.network}
+            _log.warning("%s is confined less than its policy wants: %s", self._config.id, gaps, extra=told)
+
     def on_lost(self, fault: FaultRecord) -> None:
         """See `Listener`."""
         if self._phase is EndpointPhase.READY:
@@ -353,6 +369,7 @@ class ServerEndpointImpl:
             uptime_s=time.monotonic() - self._ready_at if self._ready_at and alive else None,
             isolated=self._seat.isolated,
             era=self._card.era if self._card else None,
+            sandbox=self._custody.status if self._custody else None,
         )
 
     def _ready_handle(self) -> WorkerHandle:
@@ -381,18 +398,21 @@ class ServerEndpointImpl:
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
 
 
-def create_server_endpoint(config: ServerConfig, session_factory: "SessionFactory | None" = None) -> ServerEndpointImpl:
+def create_server_endpoint(
+    config: ServerConfig, session_factory: "SessionFactory | None" = None, *, allow_unsandboxed: bool = False
+) -> ServerEndpointImpl:
     """An idle endpoint for one server.
 
     Args:
         config: which server.
         session_factory: makes a connected SDK session instead; it runs in this process, without isolation.
+        allow_unsandboxed: start it even where nothing but limits can be enforced.
 
     Raises:
         ValueError: `config` asks for what a session of this process cannot have.
     """
     if session_factory is None:
-        return ServerEndpointImpl(config, WorkerSeat(config))
+        return ServerEndpointImpl(config, WorkerSeat(config, allow_unsandboxed=allow_unsandboxed))
     from quarterdeck.fleet.embedded import EmbeddedSeat
 
     return ServerEndpointImpl(config, EmbeddedSeat(config, session_factory))

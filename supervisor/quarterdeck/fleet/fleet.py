@@ -146,6 +146,11 @@ class ServerFleetImpl:
         """See `ServerFleet`."""
         return MappingProxyType({server: self._status(member) for server, member in self._core.members.items()})
 
+    def last_fault(self, server: str) -> ProtocolFault | None:
+        """How the server last died, kept while it serves again; a start by hand forgets it."""
+        member = self._core.members.get(server)
+        return member.fault if member is not None else None
+
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of a phase or of tools; returns what unregisters it."""
         self._watchers.append(callback)

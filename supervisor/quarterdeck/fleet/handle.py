@@ -9,10 +9,25 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.frames import Failed, ListChanged, Log, Lost, Progress, Reply, Request
+from quarterdeck_protocol.frames import (
+    MAX_START_BYTES,
+    Condemn,
+    Failed,
+    ListChanged,
+    Log,
+    Lost,
+    Progress,
+    Reply,
+    Request,
+    ServerStart,
+    Started,
+)
 from quarterdeck_protocol.link import Arrived, Expired, Greeted, LinkEvent, Overdue, Refusal, Settled, Silent, Violated
 from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_sandbox.receipt import Receipt
 from quarterdeck_worker.driver import LinkDriver
 
 _log = logging.getLogger("quarterdeck.fleet")
@@ -29,6 +44,10 @@ class Listener(Protocol):
 
     def on_log(self, line: Log) -> None:
         """The server said something for people."""
+        ...
+
+    def on_started(self, start: ServerStart, receipt: Receipt) -> None:
+        """The server's process was let go, confined; not yet greeted."""
         ...
 
     def on_lost(self, fault: FaultRecord) -> None:
@@ -48,6 +67,7 @@ class WorkerHandle:
         self._progress: dict[int, Callable[[ProgressNote], None]] = {}
         self._lost: FaultRecord | None = None
         self._dismissed = False
+        self._started = False
         self.greeted: asyncio.Future[None] = self._loop.create_future()
         self.exited = asyncio.Event()
         self.pid: int | None = None
@@ -107,25 +127,32 @@ class WorkerHandle:
                 self._listener.on_log(line)
             case Arrived(frame=Lost(fault=fault)):
                 self.lose(fault)
+            case Arrived(frame=Started(), body=body):
+                self._take_start(body)
             case Greeted():
                 if not self.greeted.done():
                     self.greeted.set_result(None)
             case Silent(silence_s=silence_s):
-                self._condemn(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
+                self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
             case Overdue(request_id=request_id, was_sent=False):
                 on_reply = self._drop(request_id)
                 if on_reply is not None:
                     on_reply(Failed(request_id, _NEVER_SENT), b"")
             case Overdue():
-                self._condemn(FaultKind.TIMEOUT, "worker_unresponsive", "the worker let a deadline pass unanswered")
+                self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", "the worker let a deadline pass unanswered")
             case Violated(reason=reason):
                 self.violated(reason)
             case Arrived() | Expired():
                 pass  # the link admits no other frame on this side, and serves nothing
 
+    def condemn(self, limit: str, detail: str) -> None:
+        """Have the worker kill its server's tree, which exceeded a limit; the loss that follows names it."""
+        if self._lost is None:
+            self.driver.post(Condemn(limit, detail))
+
     def violated(self, reason: str) -> None:
         """The worker broke the rules: it is killed, and lost."""
-        self._condemn(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the link's rules: {reason}")
+        self._kill_as(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the link's rules: {reason}")
 
     def on_exit(self, returncode: int) -> None:
         """The worker's process is gone.  One that left in good order has said why, which may still be on its way."""
@@ -188,7 +215,24 @@ class WorkerHandle:
         self.driver.close()
         self.forget()
 
-    def _condemn(self, kind: FaultKind, code: str, message: str) -> None:
+    def _take_start(self, body: bytes) -> None:
+        if self._started:
+            self.violated("a server starts once")
+            return
+        self._started = True
+        if len(body) > MAX_START_BYTES:
+            self.violated(f"a start of {len(body):,} bytes; at most {MAX_START_BYTES:,} are allowed")
+            return
+        try:
+            start = msgspec.json.decode(body, type=ServerStart)
+            receipt = msgspec.json.decode(start.receipt, type=Receipt)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self.violated(f"no start of a server: {error}")
+            return
+        if self._lost is None and not self._dismissed:
+            self._listener.on_started(start, receipt)
+
+    def _kill_as(self, kind: FaultKind, code: str, message: str) -> None:
         if self._lost is None:
             self.kill()
             self.lose(FaultRecord(kind, message, code))

@@ -27,6 +27,9 @@ from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link import Link, Side
 from quarterdeck_protocol.spawning import SpawnOrder
+from quarterdeck_sandbox.backends.cgroup import sweep
+from quarterdeck_sandbox.monitor import TreeMonitor
+from quarterdeck_sandbox.trials.cgroups import try_cgroups
 from quarterdeck_worker.driver import LinkDriver
 
 SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
@@ -50,6 +53,8 @@ class Runtime:
         self._workers: dict[int, tuple[WorkerHandle, PeerWay]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._guard: asyncio.Task[None] | None = None
+        self._monitor: TreeMonitor | None = None
+        self._watching: asyncio.Task[None] | None = None
         self.eras: dict[str, str] = {}
 
     @classmethod
@@ -80,8 +85,9 @@ class Runtime:
             del _runtimes[loop]
             if self._placement is not None:
                 await self._placement.close()
-            if self._guard is not None:
-                self._guard.cancel()
+            for watcher in (self._guard, self._watching):
+                if watcher is not None:
+                    watcher.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._router.close()
             await asyncio.to_thread(self.directory.close)
@@ -154,6 +160,14 @@ class Runtime:
         if lost is not None:
             self._start(lost.close())
 
+    @property
+    def monitor(self) -> TreeMonitor:
+        """What holds confined servers to their limits; it starts with the first of them."""
+        if self._monitor is None:
+            self._monitor = TreeMonitor()
+            self._watching = self._start(self._monitor.run())
+        return self._monitor
+
     def warm_up(self) -> None:
         """Start the zygote now, so that its imports run beside ours."""
         self._place()
@@ -183,6 +197,8 @@ class Runtime:
 async def _make_directory(digest: str) -> RuntimeDirectory:
     def make() -> RuntimeDirectory:
         sweep_stale()
+        # What a worker that was killed could not remove: groups outlive even their last process.
+        sweep(try_cgroups(os.geteuid()))
         return RuntimeDirectory.create(digest)
 
     making = asyncio.ensure_future(asyncio.to_thread(make))

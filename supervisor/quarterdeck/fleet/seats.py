@@ -7,11 +7,13 @@ import os
 from typing import Protocol
 
 from quarterdeck.config.environment import server_environment
-from quarterdeck.config.paths import server_paths
+from quarterdeck.config.paths import runtime_dir, server_paths, state_dir
+from quarterdeck.config.user_environment import user_environment
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
-from quarterdeck_protocol.frames import OpenOrder
+from quarterdeck_protocol.frames import OpenOrder, ServerStart
+from quarterdeck_sandbox.monitor import Tree, Watch
 
 LEAVE_S = CLOSE_GRACE_S + 1.0
 """How long a worker may take to exit once its server is gone."""
@@ -34,6 +36,10 @@ class Seat(Protocol):
         """The era that the server agreed to."""
         ...
 
+    def guard(self, start: ServerStart) -> Watch | None:
+        """Hold the server that was let go to its limits until it is left; None when it has no process of ours."""
+        ...
+
     async def leave(self) -> None:
         """Release everything; the worker is killed when it does not go by itself."""
         ...
@@ -44,10 +50,12 @@ class WorkerSeat:
 
     isolated = True
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, *, allow_unsandboxed: bool = False) -> None:
         self._config = config
+        self._allow_unsandboxed = allow_unsandboxed
         self._runtime: Runtime | None = None
         self._handle: WorkerHandle | None = None
+        self._watch: Watch | None = None
 
     async def take(self, listener: Listener) -> WorkerHandle:
         """See `Seat`."""
@@ -64,15 +72,41 @@ class WorkerSeat:
             return OpenOrder(config, era=era)
         paths = server_paths(self._runtime.directory.digest, self._config.id).create()
         env = server_environment(self._config, os.environ, paths.home, paths.tmp)
-        return OpenOrder(config, env, str(paths.home), str(paths.log), era)
+        return OpenOrder(
+            config,
+            env,
+            home=str(paths.home),
+            log_path=str(paths.log),
+            era=era,
+            tmp=str(paths.tmp),
+            private=(str(state_dir()), str(runtime_dir())),
+            user_home=_user_home(),
+            user_env=user_environment(os.environ),
+            allow_unsandboxed=self._allow_unsandboxed,
+        )
 
     def remember(self, era: str) -> None:
         """See `Seat`: the next start of the same program need not probe."""
         assert self._runtime is not None
         self._runtime.eras[self._key()] = era
 
+    def guard(self, start: ServerStart) -> Watch | None:
+        """See `Seat`."""
+        assert self._runtime is not None
+        handle = self._handle
+        if handle is None or self._watch is not None or not isinstance(self._config, StdioServerConfig):
+            return self._watch
+        tree = Tree(start.pid, start.tree_pid, start.root_pid, start.scratch, start.tmpfs, start.enforced)
+        limits = self._config.sandbox.limits
+        self._watch = self._runtime.monitor.watch(
+            tree, limits, lambda excess: handle.condemn(excess.limit, excess.detail)
+        )
+        return self._watch
+
     async def leave(self) -> None:
         """See `Seat`."""
+        if self._watch is not None:
+            self._watch()
         if self._handle is not None:
             await self._handle.dismiss(LEAVE_S)
             self._handle = None
@@ -82,3 +116,8 @@ class WorkerSeat:
 
     def _key(self) -> str:
         return self._config.model_dump_json()
+
+
+def _user_home() -> str:
+    home = os.path.expanduser("~")
+    return home if home.startswith("/") else ""

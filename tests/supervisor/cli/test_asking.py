@@ -133,6 +133,13 @@ def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypa
     assert refused.value.code == ExitCode.USAGE
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_what_a_server_may_start_without_is_the_commands_to_say(config: Path, allowed: bool) -> None:
+    """`--allow-unsandboxed` would be ignored, or hold where nobody said it."""
+    whom = source([config], own=True, allow_unsandboxed=allowed)
+    assert asking.load(whom).allow_unsandboxed is allowed
+
+
 def test_no_configuration_is_a_usage_error() -> None:
     """Something arbitrary would be started."""
     with pytest.raises(CommandError, match="no configuration is named"):

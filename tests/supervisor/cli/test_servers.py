@@ -2,14 +2,17 @@
 
 import json
 
+import msgspec
 import pytest
 
 from quarterdeck.cli import servers
 from quarterdeck.cli.program import run
 from quarterdeck.cli.servers import describe_dossier, signal_name
-from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, ServerList, ServerView
+from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, SandboxView, ServerList, ServerView
 
-READY = ServerView("fs", "ready", "stdio", 12, 4711, 4710, 13_000_000, 192.0, 1, "2025-11-25", None)
+READY = ServerView(
+    "fs", "ready", "stdio", 12, 4711, 4710, 13_000_000, 192.0, 1, "2025-11-25", None, SandboxView("bubblewrap", "none")
+)
 DEATH = DossierView(exit_status=3, uptime_s=42, peak_rss_bytes=13_000_000, cpu_s=0.5, stderr_tail="\n".join("abcdefg"))
 FAULT = FaultView("transport", "exited", "it exited\x07", "see its logs", "unknown", DEATH)
 DEAD = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 5, None, FAULT)
@@ -29,9 +32,9 @@ def test_ps_shows_each_server_and_what_is_wrong(
     out = capsys.readouterr().out
     table, fault = out.split("\n\n")
     assert [line.split() for line in table.splitlines()] == [
-        ["SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA"],
-        ["fs", "ready", "12", "4711", "12.4", "MiB", "3", "m", "12", "s", "1", "2025-11-25"],
-        ["git", "faulted", "0", "-", "-", "-", "5", "-"],
+        ["SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX"],
+        ["fs", "ready", "12", "4711", "12.4", "MiB", "3", "m", "12", "s", "1", "2025-11-25", "bubblewrap"],
+        ["git", "faulted", "0", "-", "-", "-", "5", "-", "-"],
     ]
     assert fault.splitlines() == [
         "git: it exited\\x07 (transport, exited)",
@@ -48,6 +51,24 @@ def test_ps_for_programs_has_every_figure(monkeypatch: pytest.MonkeyPatch, capsy
     fs, git = json.loads(capsys.readouterr().out)["servers"]
     assert (fs["memory_bytes"], fs["uptime_s"], fs["fault"]) == (13_000_000, 192.0, None)
     assert git["fault"]["dossier"]["exit_status"] == 3
+
+
+def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_reachable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that can reach the cloud's metadata would look like any other."""
+    reach = "network: full; metadata, host loopback and abstract sockets: REACHABLE"
+    boxes = {"a": ("landlock", "none", ("memory: looks",)), "b": ("limits", "full", (reach,))}
+    listed = [msgspec.structs.replace(READY, id=name, sandbox=SandboxView(*box)) for name, box in boxes.items()]
+    answering(monkeypatch, ServerList((*listed, READY)))
+    assert run(["ps"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("2025-11-25")[1].strip() for line in lines[1:4]] == [
+        "landlock, weaker",
+        "limits, REACHABLE",
+        "bubblewrap",
+    ]
+    assert lines[5:] == ["metadata, host loopback and abstract sockets: REACHABLE from b"]
 
 
 @pytest.mark.parametrize(("server", "code"), [(READY, 0), (DEAD, 4)])

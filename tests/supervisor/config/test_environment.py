@@ -89,6 +89,8 @@ def test_credentials_pass_only_when_they_are_named(name: str, value: str) -> Non
     assert withheld_variables(config(), {name: value, "A": "b"}) == (name,)
     assert environment({name: value}, inherit_env=[name]) == ALWAYS | {name: value}
     assert withheld_variables(config(inherit_env=[name]), {name: value}) == ()
+    assert environment({name: value}, sandbox={"environment": [name]}) == ALWAYS | {name: value}
+    assert withheld_variables(config(sandbox={"environment": [name]}), {name: value}) == ()
 
 
 def test_the_configurations_env_wins_over_inherited_over_listed() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ByteSize
 
 from quarterdeck.config.document import JsonObject, parse_document
 from quarterdeck.config.reasons import RowError, at
@@ -19,6 +20,7 @@ from quarterdeck_protocol.configs import (
     StreamableHttpServerConfig,
     ToolFilter,
 )
+from quarterdeck_protocol.policy import Grant, Limits, Preset, SandboxPolicy
 
 PLACE = "mcpServers.fs"
 URL = "https://mcp.example/x"
@@ -76,6 +78,35 @@ def stdio(**fields: object) -> ServerConfig:
                 tools=ToolFilter(deny=("rm*",)),
                 call_timeout_s=7,
                 max_result_bytes=2048,
+            ),
+        ),
+        ({"command": "c", "sandbox": None}, stdio()),
+        ({"command": "c", "sandbox": {"preset": None, "read": None, "network": None}}, stdio()),
+        (
+            {
+                "command": "c",
+                "sandbox": {
+                    "preset": "strict",
+                    "read": ["sub", "~/docs", "~", "/abs/./x"],
+                    "write": ["${workspaceFolder}/out"],
+                    "hidden": ["${userHome}/docs/private"],
+                    "network": ["${H:-api.example}:443"],
+                    "environment": ["LANGUAGE"],
+                    "limits": {"memory_bytes": "1 GiB", "processes": "${T}", "cpu_s": None},
+                    "grants": ["git-config"],
+                },
+            },
+            stdio(
+                sandbox=SandboxPolicy(
+                    preset=Preset.STRICT,
+                    read=("/etc/qd/sub", "/home/u/docs", "/home/u", "/abs/x"),
+                    write=("/etc/qd/out",),
+                    hidden=("/home/u/docs/private",),
+                    network=("api.example:443",),
+                    environment=("LANGUAGE",),
+                    limits=Limits(memory_bytes=ByteSize(1 << 30), processes=7, cpu_s=None),
+                    grants=(Grant.GIT_CONFIG,),
+                )
             ),
         ),
         ({"url": URL}, SseServerConfig(id="fs", url=URL)),
@@ -146,7 +177,51 @@ def test_other_clients_harmless_keys_are_ignored_and_named() -> None:
         ('{"command": "c", "env": {"A": 1e999}}', ".env.A: the number is out of range"),
         ({"comand": "c"}, ": unknown key 'comand': did you mean 'command'?"),
         ({"command": "c", "arg": []}, ": unknown key 'arg': did you mean 'args'?"),
-        ({"command": "c", "sandbox": "none"}, ": unknown key 'sandbox': known keys: args, call_timeout_s, command,"),
+        ({"command": "c", "zzz": "none"}, ": unknown key 'zzz': known keys: args, call_timeout_s, command,"),
+        ({"command": "c", "sandbox": "none"}, ".sandbox: expected an object, got a string"),
+        ({"command": "c", "sanbox": {}}, ": unknown key 'sanbox': did you mean 'sandbox'?"),
+        ({"command": "c", "sandbox": {"raed": []}}, ".sandbox: unknown key 'raed': did you mean 'read'?"),
+        ({"command": "c", "sandbox": {"limits": 5}}, ".sandbox.limits: expected an object, got 5"),
+        (
+            {"command": "c", "sandbox": {"limits": {"memory": 5}}},
+            ".sandbox.limits: unknown key 'memory': did you mean 'memory_bytes'?",
+        ),
+        (
+            {"command": "c", "sandbox": {"limits": {"memory_bytes": "many"}}},
+            '.sandbox.limits.memory_bytes: expected a size, as in 1048576 or "512 MiB", got a string',
+        ),
+        (
+            {"command": "c", "sandbox": {"limits": {"memory_bytes": "5 s3crets"}}},
+            '.sandbox.limits.memory_bytes: expected a size, as in 1048576 or "512 MiB", got a string',
+        ),
+        (
+            {"command": "c", "sandbox": {"limits": {"memory_bytes": 512}}},
+            ".sandbox.limits.memory_bytes: must be greater than or equal to 1048576",
+        ),
+        (
+            {"command": "c", "sandbox": {"limits": {"cpu_share": True}}},
+            ".sandbox.limits.cpu_share: expected a number, got true",
+        ),
+        ({"command": "c", "sandbox": {"read": ["a", 5]}}, ".sandbox.read[1]: expected a string, got 5"),
+        ({"command": "c", "sandbox": {"read": "a"}}, ".sandbox.read: expected an array, got a string"),
+        ({"command": "c", "sandbox": {"read": ["${E:-}"]}}, ".sandbox.read[0]: is no absolute path"),
+        ({"command": "c", "sandbox": {"write": ["${GONE}"]}}, ".sandbox.write[0]: the variable 'GONE' is not set"),
+        ({"command": "c", "sandbox": {"write": ["${NUL}"]}}, ".sandbox.write[0]: holds a NUL character"),
+        (
+            {"command": "c", "sandbox": {"preset": "loose"}},
+            ".sandbox.preset: must be 'strict', 'standard' or 'trusted'",
+        ),
+        ({"command": "c", "sandbox": {"network": "off"}}, ".sandbox.network: must be 'none', 'loopback', 'internet'"),
+        (
+            {"command": "c", "sandbox": {"network": ["a.example:1", "10.0.0.1:80"]}},
+            ".sandbox.network: entry [1] names an address, and a host name is needed: /etc/hosts maps it",
+        ),
+        (
+            {"command": "c", "sandbox": {"read": ["~/s3cret"], "write": ["/home/u/s3cret/"]}},
+            ".sandbox: read[0] and write[0] are the same path: keep one",
+        ),
+        ('{"command": "c", "sandbox": {"read": [], "read": []}}', ".sandbox: the key 'read' appears more than once"),
+        ({"url": URL, "sandbox": {}}, ".sandbox: a remote server has no process to confine: remove it"),
         ({"command": "c", "headers": {}}, ".headers: means nothing to a stdio server: remove it"),
         ({"url": URL, "envFile": ".env"}, ".envFile: means nothing to a sse server: remove it"),
         ({"type": "http", "url": URL, "env": {}}, ".env: means nothing to a streamable_http server: remove it"),
@@ -252,6 +327,7 @@ KEYS = st.sampled_from(
         "cwd",
         "envFile",
         "id",
+        "sandbox",
     ]
 )
 LEAVES = (
@@ -265,7 +341,7 @@ VALUES = (
     LEAVES
     | st.text(st.characters(exclude_categories=()))
     | st.lists(LEAVES, max_size=3)
-    | st.dictionaries(st.text(max_size=5), LEAVES, max_size=3)
+    | st.dictionaries(st.text(max_size=5) | st.sampled_from([*SandboxPolicy.model_fields]), LEAVES, max_size=3)
 )
 
 

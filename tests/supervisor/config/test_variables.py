@@ -97,7 +97,7 @@ def test_an_env_file_is_read_as_dotenv_and_literally(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(
         "# comment\n\nA=1\nexport B = two words # note\nC='it''s'\nD=\"x\\ny\"\nE=${A}\nF=\nA=2\n".replace("''", "")
     )
-    values = variables(tmp_path).read_env_file(".env")
+    values = variables(tmp_path).read_env_file(".env", ".env")
     assert values == {"A": "2", "B": "two words", "C": "its", "D": "x\ny", "E": "${A}", "F": ""}
 
 
@@ -106,13 +106,13 @@ def test_a_bad_line_of_an_env_file_is_found(tmp_path: Path, text: str, line: int
     """A variable would be missing, and nobody would say so."""
     (tmp_path / ".env").write_text(text)
     with pytest.raises(VariableError, match=rf"^'\.env' line {line}: no NAME=value$"):
-        variables(tmp_path).read_env_file(".env")
+        variables(tmp_path).read_env_file(".env", ".env")
 
 
 def test_a_missing_env_file_is_an_error(tmp_path: Path) -> None:
     """A server would start without the variables that it was promised."""
     with pytest.raises(VariableError, match=r"^'\.env' cannot be read: No such file"):
-        variables(tmp_path).read_env_file(".env")
+        variables(tmp_path).read_env_file(".env", ".env")
 
 
 @settings(deadline=None)

@@ -10,14 +10,20 @@ from quarterdeck.control.protocol import (
     DossierView,
     Fault,
     FaultView,
+    Inspect,
+    Inspection,
+    LimitView,
     LogFile,
     LogPath,
+    PropertyView,
     Ps,
+    ReceiptView,
     Refused,
     Request,
     Restart,
     Restarted,
     Result,
+    SandboxView,
     ServerList,
     ServerView,
     ToolList,
@@ -29,9 +35,12 @@ from quarterdeck.control.protocol import (
 )
 
 FAULT = FaultView("tool_error", "exited", "it ended", "see its logs", "unknown", DossierView(signal=9, hints=("oom",)))
-SERVER = ServerView("fs", "faulted", "stdio", 2, 10, 11, 4096, 1.5, 3, "2025-11-25", FAULT)
+SERVER = ServerView(
+    "fs", "faulted", "stdio", 2, 10, 11, 4096, 1.5, 3, "2025-11-25", FAULT, SandboxView("landlock", "full", ("gap",))
+)
 
 REQUESTS: list[Request] = [Ps(), Tools(), Call("fs__read", msgspec.Raw(b'{"a":1}')), Restart("fs"), LogPath("fs")]
+REQUESTS += [Inspect("fs")]
 ANSWERS: list[Answer] = [
     ServerList((SERVER,)),
     ToolList((ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b'{"name":"read"}')),), (SERVER,)),
@@ -39,6 +48,15 @@ ANSWERS: list[Answer] = [
     Fault(FAULT),
     Restarted(SERVER),
     LogFile("/a/b"),
+    Inspection(
+        SERVER,
+        ("npx", "x"),
+        msgspec.Raw(b'{"preset":"strict"}'),
+        ReceiptView("landlock", "none", 7, "/n", "/w", (PropertyView("memory", "full", "cgroup"),), ("s",), ("g",)),
+        (LimitView("memory_bytes", 2.0, 1.0, None, "the kernel"),),
+        FAULT,
+        "",
+    ),
     Refused("no_such_tool", "no"),
 ]
 

@@ -15,6 +15,7 @@ from support.workers import PATIENCE_S, turns
 
 from quarterdeck.config.paths import UnsafePathError
 from quarterdeck.fleet import runtime as runtime_module
+from quarterdeck.fleet.pump import Pump
 from quarterdeck.fleet.runtime import Runtime, _killer
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
@@ -22,7 +23,6 @@ from quarterdeck_protocol.frames import Log
 from quarterdeck_protocol.link import Link, Side
 from quarterdeck_protocol.spawning import SpawnOrder
 from quarterdeck_worker.driver import LinkDriver
-from quarterdeck_worker.pump import Pump
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +37,9 @@ class Owner:
         """See `Listener`."""
 
     def on_log(self, line: Log) -> None:
+        """See `Listener`."""
+
+    def on_started(self, start: object, receipt: object) -> None:
         """See `Listener`."""
 
     def on_lost(self, fault: FaultRecord) -> None:

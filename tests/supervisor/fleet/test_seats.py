@@ -9,11 +9,15 @@ from types import SimpleNamespace
 import pytest
 from support.workers import PlayedWorker, turns
 
+from quarterdeck.config.paths import runtime_dir
 from quarterdeck.fleet import seats as seats_module
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.seats import WorkerSeat
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.frames import Condemn, ServerStart
+from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_sandbox.monitor import Tree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -30,6 +34,7 @@ class PretendRuntime:
     noted: list[str] = field(default_factory=list)
     workers: list[PlayedWorker] = field(default_factory=list)
     directory: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(digest="abcdefabcdef"))
+    monitor: TreeMonitor = field(default_factory=TreeMonitor)
 
     async def acquire(self) -> "PretendRuntime":
         """See `Runtime`."""
@@ -56,6 +61,9 @@ class Owner:
         """See `Listener`."""
 
     def on_log(self, line: object) -> None:
+        """See `Listener`."""
+
+    def on_started(self, start: object, receipt: object) -> None:
         """See `Listener`."""
 
     def on_lost(self, fault: object) -> None:
@@ -95,6 +103,56 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
     assert (order.env["OWN"], order.env["WANTED"]) == ("1", "yes")
     assert "SECRET_TOKEN" not in order.env
     assert StdioServerConfig.model_validate_json(order.config) == STDIO
+    await seat.leave()
+
+
+async def test_a_worker_is_told_what_its_server_may_not_see_and_where_the_users_things_are(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server could be shown our sockets, or other servers' homes; one from nvm would not start."""
+    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.setenv("NVM_DIR", "/home/u/.nvm")
+    seat = await taken(STDIO)
+    order = seat.order()
+    assert order.tmp == order.env["TMPDIR"]
+    assert order.private == (str(tmp_path / "state"), str(runtime_dir()))
+    assert (order.user_home, order.user_env["NVM_DIR"]) == ("/home/u", "/home/u/.nvm")
+    assert not order.allow_unsandboxed
+    await seat.leave()
+
+
+async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: PretendRuntime) -> None:
+    """A server would start unconfined on a machine that confines nothing."""
+    seat = WorkerSeat(STDIO, allow_unsandboxed=True)
+    await seat.take(Owner())
+    assert seat.order().allow_unsandboxed
+    await seat.leave()
+
+
+async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_it_is_left(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No limit would be kept, or a dead server's successor condemned for it."""
+    config = STDIO.model_copy(update={"sandbox": SandboxPolicy(limits=Limits(wall_s=1e-6))})
+    seat = await taken(config)
+    start = ServerStart(os.getpid(), os.getpid(), 3, scratch=("/s",), tmpfs=("/t",), enforced=("processes",))
+    watch = seat.guard(start)
+    assert watch is not None
+    assert watch.tree == Tree(os.getpid(), os.getpid(), 3, ("/s",), ("/t",), ("processes",))
+    assert seat.guard(start) is watch
+    await runtime.monitor.tick()
+    async with asyncio.timeout(10):
+        order = await runtime.workers[0].condemned.get()
+    assert isinstance(order, Condemn)
+    assert (order.limit, "the limit is 1e-06 s" in order.detail) == ("wall_s", True)
+    await seat.leave()
+    assert runtime.monitor._watches == {}
+
+
+async def test_a_remote_server_is_watched_by_nobody(runtime: PretendRuntime) -> None:
+    """It has no process here."""
+    seat = await taken(REMOTE)
+    assert seat.guard(ServerStart(1, 1)) is None
     await seat.leave()
 
 

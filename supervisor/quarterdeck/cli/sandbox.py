@@ -1,0 +1,218 @@
+"""`quarterdeck sandbox`: any command under a policy, to try one before it is trusted."""
+
+import json as json_module
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import print_line
+from quarterdeck.cli.running import run as run_work
+
+if TYPE_CHECKING:
+    from quarterdeck_protocol.faults import Dossier
+    from quarterdeck_protocol.policy import SandboxPolicy
+    from quarterdeck_sandbox.receipt import Receipt
+
+group: Final = typer.Typer(help="Try a sandbox policy on any command.", no_args_is_help=True)
+
+
+@group.callback()
+def _group() -> None:
+    """Try a sandbox policy on any command."""
+
+
+@group.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run, with its arguments.")],
+    preset: Annotated[str | None, typer.Option(help="strict, standard or trusted.", show_default="standard")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
+    ] = None,
+    read: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Show this path, unchangeable.")] = None,
+    write: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Let it change this path.")] = None,
+    hide: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Hide this path within those.")] = None,
+    grant: Annotated[list[str] | None, typer.Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
+    network: Annotated[
+        list[str] | None, typer.Option(metavar="MODE", help="none, loopback, internet, full; or HOST:PORT, repeated.")
+    ] = None,
+    limit: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
+    tier: Annotated[
+        str | None, typer.Option(metavar="TIER", help="Act as if nothing stronger worked: landlock or limits.")
+    ] = None,
+    allow_unsandboxed: Annotated[
+        bool, typer.Option("--allow-unsandboxed", help="Run it with limits alone where nothing better works.")
+    ] = False,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write receipt and dossier there, not on stderr.")
+    ] = None,
+) -> None:
+    """Run a command under a policy; its streams are yours, its exit status is ours.
+
+    Receipt and dossier go to stderr.  125: the sandbox could not be had; 126: the command may not be executed;
+    127: there is no such command; 128 plus N: signal N ended it.
+    """
+    from quarterdeck_sandbox.launch import LaunchError
+
+    wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
+    code: int = _REFUSALS["sandbox_refused"]
+    try:
+        code = run_work(lambda: _run(wanted, command, env or [], tier, json, allow_unsandboxed=allow_unsandboxed))
+    except LaunchError as error:
+        print_line(f"quarterdeck: {error}", "red", stderr=True)
+        code = _REFUSALS.get(error.code, code)
+    raise typer.Exit(code if code >= 0 else 128 - code)
+
+
+_REFUSALS: Final = {"sandbox_refused": 125, "not_executable": 126, "command_not_found": 127}
+"""As `env`, `timeout` and container engines exit."""
+
+
+async def _run(
+    wanted: "SandboxPolicy",
+    command: list[str],
+    env: list[str],
+    tier: str | None,
+    json: Path | None,
+    *,
+    allow_unsandboxed: bool,
+) -> int:
+    import tempfile
+
+    from quarterdeck.config.environment import server_environment
+    from quarterdeck.config.paths import runtime_dir, state_dir
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.policy import Tier
+    from quarterdeck_sandbox.confine import Asker, confine
+    from quarterdeck_sandbox.foreground import run_foreground
+    from quarterdeck_sandbox.launch import plan_launch
+    from quarterdeck_sandbox.mounts import Places
+    from quarterdeck_sandbox.probing import known_machine
+
+    machine, user_home = known_machine(), _user_home()
+    if tier is not None:
+        if tier not in tuple(Tier):
+            raise CommandError(ExitCode.USAGE, f"{tier!r} is no tier: {', '.join(Tier)}")
+        machine = machine.capped(Tier(tier))
+    with tempfile.TemporaryDirectory(prefix="quarterdeck-run-", ignore_cleanup_errors=True) as base:
+        os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
+        home, tmp = Path(base, "home"), Path(base, "tmp")
+        for folder in (home, tmp):
+            folder.mkdir(mode=0o700)
+        given = dict(item.partition("=")[::2] for item in env if "=" in item)
+        config = StdioServerConfig(
+            id="run",
+            command=command[0],
+            args=tuple(command[1:]),
+            env=given,
+            inherit_env=tuple(item for item in env if "=" not in item),
+            sandbox=wanted,
+        )
+        environ = server_environment(config, os.environ, home, tmp)
+        cwd = _working_directory(wanted, home)
+        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())))
+        asker = Asker(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
+        confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, asker)
+        receipts: list[Receipt] = []
+
+        def on_start(process: Any) -> None:
+            receipts.append(process.receipt)
+            if json is None:
+                _print_receipt(process.receipt)
+
+        code, dossier = await run_foreground(confinement, (str(tmp),), on_start)
+        if json is not None:
+            _write(json, receipts[0], dossier)
+        else:
+            _print_dossier(dossier)
+        return code
+
+
+def _policy(
+    file: Path | None,
+    preset: str | None,
+    read: list[str] | None,
+    write: list[str] | None,
+    hide: list[str] | None,
+    grant: list[str] | None,
+    network: list[str] | None,
+    limit: list[str] | None,
+) -> "SandboxPolicy":
+    from pydantic import ValidationError
+
+    from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+
+    fields: dict[str, Any] = {}
+    if file is not None:
+        try:
+            fields = json_module.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise CommandError(ExitCode.USAGE, f"{file}: {error}") from error
+        if not isinstance(fields, dict):
+            raise CommandError(ExitCode.USAGE, f"{file}: a policy is a JSON object")
+    if preset is not None:
+        fields["preset"] = preset
+    for key, paths in (("read", read), ("write", write), ("hidden", hide)):
+        if paths:
+            fields[key] = [*fields.get(key, ()), *map(os.path.abspath, map(os.path.expanduser, paths))]
+    if grant:
+        fields["grants"] = [*fields.get("grants", ()), *grant]
+    if network:
+        fields["network"] = network[0] if len(network) == 1 and network[0] in tuple(NetworkMode) else network
+    for item in limit or ():
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise CommandError(ExitCode.USAGE, f"--limit {item}: write KEY=VALUE")
+        fields.setdefault("limits", {})[name] = None if value in ("", "none") else value
+    try:
+        return SandboxPolicy.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "policy"
+        raise CommandError(ExitCode.USAGE, f"{place}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _user_home() -> Path:
+    return Path("~").expanduser()
+
+
+def _working_directory(wanted: "SandboxPolicy", home: Path) -> str:
+    """Where we are, if it is shown; else its private home."""
+    here = os.getcwd()
+    shown = (*wanted.read, *wanted.write)
+    if not wanted.confines_files or any(os.path.commonpath((here, path)) == path for path in shown):
+        return here
+    return str(home)
+
+
+def _print_receipt(receipt: "Receipt") -> None:
+    user = f", as uid {receipt.uid}" if receipt.uid is not None else ""
+    print_line(f"quarterdeck: sandbox {receipt.tier}{user}, network {receipt.network}", "dim", stderr=True)
+    for line in receipt.shown:
+        print_line(f"  shows {line}", "dim", stderr=True)
+    for gap in receipt.gaps:
+        print_line(f"  weaker: {gap}", "yellow", stderr=True)
+
+
+def _print_dossier(dossier: "Dossier") -> None:
+    from quarterdeck.cli.text import duration, size
+
+    ended = f"exit status {dossier.exit_status}" if dossier.signal is None else f"signal {dossier.signal}"
+    words = [ended if dossier.limit is None else f"limit {dossier.limit} hit"]
+    if dossier.peak_rss_bytes is not None:
+        words.append(f"peak memory {size(dossier.peak_rss_bytes)}")
+    if dossier.cpu_s is not None:
+        words.append(f"{dossier.cpu_s:.2f} s of CPU")
+    words.append(duration(dossier.uptime_s or 0.0))
+    print_line(f"quarterdeck: {', '.join(words)}", "dim", stderr=True)
+    for hint in dossier.hints:
+        print_line(f"  {hint}", "yellow", stderr=True)
+
+
+def _write(path: Path, receipt: "Receipt", dossier: "Dossier") -> None:
+    import msgspec
+
+    path.write_bytes(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")

@@ -1,0 +1,60 @@
+"""Faults, deaths and servers as they are shown: for the control socket and the commands."""
+
+import asyncio
+from collections.abc import Iterable
+
+from quarterdeck.app import Quarterdeck
+from quarterdeck.control.memory import tree_memory
+from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, ServerView
+from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.faults import Dossier, ProtocolFault
+
+
+async def view_servers(deck: Quarterdeck, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
+    """The statuses as they are shown, with their memory."""
+    statuses = tuple(statuses)
+    memory = await asyncio.to_thread(tree_memory, [status.pid for status in statuses if status.pid is not None])
+    return tuple(_view_server(deck, status, memory) for status in statuses)
+
+
+def view_fault(fault: ProtocolFault) -> FaultView:
+    """A fault as it is shown."""
+    return FaultView(
+        kind=fault.kind,
+        code=fault.code,
+        message=fault.message,
+        remedy=fault.remedy,
+        delivery=fault.delivery,
+        dossier=_view_dossier(fault.dossier) if fault.dossier is not None else None,
+    )
+
+
+def _view_dossier(dossier: Dossier) -> DossierView:
+    return DossierView(
+        exit_status=dossier.exit_status,
+        signal=dossier.signal,
+        limit=dossier.limit,
+        stderr_tail=dossier.stderr_tail,
+        peak_rss_bytes=dossier.peak_rss_bytes,
+        cpu_s=dossier.cpu_s,
+        uptime_s=dossier.uptime_s,
+        hints=dossier.hints,
+    )
+
+
+def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
+    config, sandbox = deck.config(status.server), status.sandbox
+    return ServerView(
+        id=status.server,
+        phase=status.phase,
+        transport=config.transport if config is not None else None,
+        tools=status.tool_count,
+        pid=status.pid,
+        worker_pid=status.worker_pid,
+        memory_bytes=memory.get(status.pid) if status.pid is not None else None,
+        uptime_s=status.uptime_s,
+        restarts=status.restarts,
+        era=status.era,
+        fault=view_fault(status.fault) if status.fault is not None else None,
+        sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
+    )

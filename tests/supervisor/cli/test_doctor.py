@@ -1,0 +1,82 @@
+"""`doctor`: tables, remedies, JSON and exit codes."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from quarterdeck.cli import doctor
+from quarterdeck.cli.program import run
+from quarterdeck_protocol.policy import Property
+from quarterdeck_sandbox.doctor import Attack, Outcome, SelfTest
+from quarterdeck_sandbox.machine import Bubblewrap, Cgroups, Machine
+
+BEST = Machine(
+    system="linux",
+    architecture="x86_64",
+    kernel="6.12.0",
+    bubblewrap=Bubblewrap("/usr/bin/bwrap", "0.12.0", works=True, makes_network=True, nests_safely=True),
+    landlock_abi=6,
+    seccomp=True,
+    cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg"), frozenset({"cpu"})),
+    pasta="/usr/bin/pasta",
+    nsenter="/usr/bin/nsenter",
+    ip="/usr/sbin/ip",
+)
+HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.HELD, "Permission denied"),))
+
+
+def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = HELD) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda: (machine, test))
+
+
+@pytest.mark.parametrize(
+    ("machine", "code"),
+    [
+        (BEST, 0),
+        (replace(BEST, bubblewrap=Bubblewrap()), 1),
+        (Machine(system="darwin"), 2),
+    ],
+    ids=["full", "weaker", "none"],
+)
+def test_the_exit_code_says_how_far_a_machine_can_be_trusted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, code: int
+) -> None:
+    """A script could not tell a full sandbox from none."""
+    finding(monkeypatch, machine)
+    assert run(["doctor"]) == code
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == doctor.VERDICTS[code]
+    assert ("apt install bubblewrap" in out) == (code == 1)
+    assert run(["doctor", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["exit_code"] == code
+
+
+def test_people_see_each_remedy_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one thing to do would be lost among its repetitions."""
+    finding(monkeypatch, replace(BEST, cgroups=Cgroups()))
+    run(["doctor"])
+    out = capsys.readouterr().out
+    assert out.count("systemd-run --user --scope") == 1
+    assert "control group: memory, control group: pids, control group: cpu: not writable for us\n  systemd-run" in out
+
+
+def test_programs_get_the_facts_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report would not say what was found."""
+    finding(monkeypatch, BEST)
+    run(["doctor", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["machine"]["bubblewrap"]["version"] == "0.12.0"
+    assert document["machine"]["cgroups"]["legacy"] == ["cpu"]
+    assert document["attacks"] == [
+        {"subject": "attack: read a secret", "state": "ok", "what": "Permission denied", "remedy": ""}
+    ]
+
+
+def test_what_a_machine_says_cannot_write_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hostile bwrap on the PATH could retitle the window."""
+    finding(monkeypatch, replace(BEST, bubblewrap=Bubblewrap("/x/bwrap", why="\x1b]0;owned\x07")))
+    run(["doctor"])
+    assert "\x1b" not in capsys.readouterr().out

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from support.leftovers import eventually_async
 from support.programs import server_argv
-from support.real import BACKSTOP_S, assert_fault, fault_of, opened, pretend, say, stdio_config, text_of
+from support.real import BACKSTOP_S, UNCONFINED, assert_fault, fault_of, opened, pretend, say, stdio_config, text_of
 
 from quarterdeck.interop import BridgeConfig, ServerEndpointImpl, mount_protocol_bridge
 from quarterdeck_protocol.configs import ToolFilter
@@ -262,4 +262,4 @@ async def test_a_mounted_box_offers_every_good_server_and_says_why_a_bad_one_is_
 def tapped(name: str, copy: Path) -> Any:
     """A pretend server whose stdin is copied to a file."""
     command = f"tee -a {copy} | exec {' '.join(server_argv(name))}"
-    return stdio_config("tapped", ["sh", "-c", command])
+    return stdio_config("tapped", ["sh", "-c", command], sandbox=UNCONFINED)

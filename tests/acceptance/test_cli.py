@@ -81,7 +81,7 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
     assert (said.returncode, said.stdout, said.stderr) == (0, "hello\n", "")
     piped = quarterdeck("call", "echo__echo", "-", "--config", str(config), stdin='{"text": "piped"}')
     assert piped.stdout == "piped\n"
-    pid = int(quarterdeck("call", "echo__pid", "--config", str(config)).stdout.split()[0])
+    [pid] = [row["pid"] for row in quarterdeck_json("ps", "--config", str(config))["servers"] if row["id"] == "echo"]
     assert pid in descendants(serve.process.pid)
     whole = quarterdeck_json("call", "echo__add", '{"a": 2, "b": 3}', "--config", str(config))
     assert whole["structuredContent"] == {"sum": 5}

@@ -9,7 +9,18 @@ import psutil
 import pytest
 from support.leftovers import eventually_async, is_running
 from support.programs import server_argv
-from support.real import BACKSTOP_S, assert_fault, fault_of, hostile, opened, pids_of, pretend, say, stdio_config
+from support.real import (
+    BACKSTOP_S,
+    SHOWS_SCRIPTS,
+    assert_fault,
+    fault_of,
+    hostile,
+    opened,
+    pids_of,
+    pretend,
+    say,
+    stdio_config,
+)
 
 from quarterdeck.interop import ProtocolFault, ServerEndpointImpl, create_server_endpoint
 
@@ -81,7 +92,8 @@ async def test_a_server_that_dies_in_a_call_ends_the_call_with_its_dossier() -> 
 async def test_a_server_that_exits_in_a_call_leaves_its_status_and_last_words() -> None:
     """A traceback on stderr is the best explanation there is."""
     command, script = server_argv("echo")
-    async with opened(stdio_config("crashing", [command, "-c", CRASHING, str(Path(script).parent)])) as endpoint:
+    argv = [command, "-c", CRASHING, str(Path(script).parent)]
+    async with opened(stdio_config("crashing", argv, sandbox=SHOWS_SCRIPTS)) as endpoint:
         fault = await fault_of(endpoint.invoke("crash"))
         assert_fault(fault, "tool_error", "exited", "unknown", "exited with status 7")
         assert fault.dossier is not None

@@ -22,10 +22,14 @@ from quarterdeck_protocol.configs import RestartPolicy
 SUPERVISOR = """
 import asyncio, json, sys
 from quarterdeck.interop import BridgeConfig, StdioServerConfig, start_server_fleet
+from quarterdeck_protocol.policy import SandboxPolicy
 
 async def main():
     rows = json.loads(sys.argv[1])
-    servers = tuple(StdioServerConfig(id=name, command=argv[0], args=tuple(argv[1:])) for name, argv in rows.items())
+    servers = tuple(
+        StdioServerConfig(id=name, command=argv[0], args=tuple(argv[1:]), sandbox=SandboxPolicy(preset="trusted"))
+        for name, argv in rows.items()
+    )
     fleet = await start_server_fleet(BridgeConfig(servers=servers))
     print(json.dumps([[status.pid, status.worker_pid] for status in fleet.status().values()]), flush=True)
     await asyncio.Event().wait()

@@ -14,8 +14,12 @@ from support.real import BACKSTOP_S, opened, stdio_config
 from support.real_servers import install
 
 from quarterdeck.interop import StdioServerConfig
+from quarterdeck_protocol.policy import SandboxPolicy
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
+
+ANY_OWNER = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+"""Where root runs the tests, servers are other users, and git looks at nobody else's repository."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ REAL = (
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with a note and a repository, for servers to look at."""
+    """A folder with a note and a repository, for servers to look at, whoever they run as."""
+    tmp_path.chmod(0o755)
     (tmp_path / "note.txt").write_text("a note\n")
     repo = tmp_path / "repo"
     repo.mkdir()
@@ -67,7 +72,8 @@ def _configure(real: Real, place: Path, tmp_path_factory: pytest.TempPathFactory
     found = install(real.name, shared)
     if found.missing:
         pytest.skip(found.missing)
-    return stdio_config(real.name, [*found.argv, *real.extra(place)])
+    sandbox = SandboxPolicy(read=(str(shared), str(place)))
+    return stdio_config(real.name, [*found.argv, *real.extra(place)], env=ANY_OWNER, sandbox=sandbox)
 
 
 @pytest.mark.anyio
@@ -82,7 +88,7 @@ async def test_definitions_and_results_are_those_of_a_direct_connection(
         with anyio.fail_after(BACKSTOP_S):
             tools = await endpoint.list_tools()
             result = await endpoint.invoke(real.tool, arguments)
-            env = {"HOME": str(place)}
+            env = {"HOME": str(place), **ANY_OWNER}
             async with open_direct(config.command, config.args, env) as direct:
                 expected_tools = await direct.list_tools()
                 expected = without_envelope(await direct.call(real.tool, arguments))

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from support.leftovers import eventually_async
 from support.programs import server_argv
-from support.real import BACKSTOP_S, assert_fault, hostile, pids_of, pretend, say, stdio_config
+from support.real import BACKSTOP_S, UNCONFINED, assert_fault, hostile, pids_of, pretend, say, stdio_config
 
 from quarterdeck.interop import BridgeConfig, EndpointStatus, ServerConfig, ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy
@@ -69,7 +69,7 @@ async def test_a_server_that_keeps_dying_is_left_alone_until_it_is_restarted_by_
     dying = " ".join(server_argv("hostile", "exits_at_once", "--at", "tools/list"))
     program = f"test -e {flag} && exec {dying}; exec {' '.join(server_argv('echo'))}"
     policy = RestartPolicy(backoff_s=0.01, max_restarts=2)
-    async with running_fleet(stdio_config("dying", ["sh", "-c", program], restart=policy)) as fleet:
+    async with running_fleet(stdio_config("dying", ["sh", "-c", program], restart=policy, sandbox=UNCONFINED)) as fleet:
         status = await settled(fleet, "dying", "faulted", restarts=2)
         assert status.fault is not None
         assert status.fault.code == "crash_loop"

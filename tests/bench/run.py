@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.leftovers import no_leftovers
 
-from bench import calls, faults, large, serve, workers
+from bench import calls, faults, large, monitor, serve, spawn, workers
 from bench.finding import Finding, NotMeasuredError
 from bench.rounds import Effort
 
@@ -35,6 +35,8 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "workers": workers.measure,
     "faults": faults.measure,
     "large": large.measure,
+    "monitor": monitor.measure,
+    "spawn": spawn.measure,
 }
 
 FULL: Final = Effort(rounds=9, repeats=5)

@@ -13,7 +13,8 @@ from support.real import opened, pretend
 
 from quarterdeck.fleet.runtime import SPAWN_VARIABLE, Runtime
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.frames import Log
+from quarterdeck_protocol.frames import Log, ServerStart
+from quarterdeck_sandbox.receipt import Receipt
 
 from .finding import Finding, Target
 from .peers import endpoint_call, preloaded
@@ -42,6 +43,9 @@ class _Deaf:
         """See `Listener`."""
 
     def on_log(self, line: Log) -> None:
+        """See `Listener`."""
+
+    def on_started(self, start: ServerStart, receipt: Receipt) -> None:
         """See `Listener`."""
 
     def on_lost(self, fault: FaultRecord) -> None:

@@ -1,0 +1,95 @@
+"""`quarterdeck sandbox run`: any command under a policy, as it would be typed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.berths import TIERS
+
+from quarterdeck_protocol.policy import Tier
+
+PATIENCE_S = 60.0
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Type a command line; its end."""
+
+    def type_it(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "quarterdeck.cli", "sandbox", "run", *words],
+            env={
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+                "HOME": str(tmp_path),
+                "QUARTERDECK_STATE_DIR": str(tmp_path / "state"),
+                "QUARTERDECK_RUNTIME_DIR": str(tmp_path / "run"),
+            },
+            cwd="/",
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    return type_it
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, run: Run) -> None:
+    """A policy could not be tried on what speaks over its streams."""
+    ended = run("--tier", tier, "--allow-unsandboxed", "--", "sh", "-c", "cat; echo oops >&2; exit 7", stdin="hello\n")
+    assert (ended.returncode, ended.stdout) == (7, "hello\n"), ended.stderr
+    assert "oops\n" in ended.stderr
+    assert f"sandbox {tier}" in ended.stderr
+    assert "exit status 7" in ended.stderr
+
+
+def test_with_json_receipt_and_dossier_are_in_a_file_alone(run: Run, tmp_path: Path) -> None:
+    """A script would have to read prose."""
+    file = tmp_path / "end.json"
+    ended = run("--allow-unsandboxed", "--json", str(file), "--", "sh", "-c", "echo oops >&2; kill -TERM $$")
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "oops\n")
+    document = json.loads(file.read_text())
+    assert document["dossier"]["signal"] == signal.SIGTERM
+    assert document["dossier"]["stderr_tail"] == "oops\n"
+    assert document["receipt"]["findings"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("--", "no-such-command"), 127, "no-such-command"),
+        (("--", "/etc/hostname"), 126, "/etc/hostname"),
+        (("--read", "/no/such/path", "--", "true"), 125, "/no/such/path"),
+        (("--tier", "limits", "--", "true"), 125, "--allow-unsandboxed"),
+        (("--tier", "best", "--", "true"), 2, "best"),
+        (("--preset", "lax", "--", "true"), 2, "preset"),
+        (("--limit", "wall_s", "--", "true"), 2, "KEY=VALUE"),
+        (("--policy", "/no/such/file", "--", "true"), 2, "/no/such/file"),
+    ],
+)
+def test_what_cannot_be_run_says_why_by_word_and_status(
+    run: Run, words: tuple[str, ...], status: int, said: str
+) -> None:
+    """A script could not tell our refusal from the command's failure."""
+    ended = run(*words)
+    assert (ended.returncode, ended.stdout) == (status, "")
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_policy_from_a_file_is_obeyed(run: Run, tmp_path: Path) -> None:
+    """A policy would be tried, and another one used."""
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({"preset": "trusted", "limits": {"open_files": 99}}))
+    ended = run("--policy", str(file), "--", "sh", "-c", "ulimit -n; id -u")
+    assert ended.stdout.split() == ["99", str(os.geteuid())], ended.stderr

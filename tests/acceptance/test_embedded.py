@@ -19,6 +19,7 @@ from support.real import BACKSTOP_S, assert_fault, fault_of, say, text_of
 
 from quarterdeck.interop import ServerEndpointImpl, StdioServerConfig, create_server_endpoint
 from quarterdeck_protocol.configs import RestartPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ProgressNote
 
 pytestmark = pytest.mark.anyio
@@ -204,7 +205,7 @@ async def test_a_stock_stdio_session_may_be_lent() -> None:
             assert endpoint.status().era == "2025-11-25"
 
 
-@pytest.mark.parametrize("settings", [{"cwd": "/"}, {"restart": RestartPolicy()}])
+@pytest.mark.parametrize("settings", [{"cwd": "/"}, {"restart": RestartPolicy()}, {"sandbox": SandboxPolicy()}])
 def test_what_only_a_worker_can_give_is_refused(settings: dict[str, Any]) -> None:
     """Whoever asks for a directory or a restart must learn that there is none."""
     config = StdioServerConfig(id="own", command="unused", **settings)

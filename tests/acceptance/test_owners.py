@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import anyio
 import psutil
 import pytest
 from support.leftovers import assert_gone, eventually_async, is_running, no_leftovers
-from support.programs import server_argv
+from support.programs import SERVERS, server_argv
 from support.real import BACKSTOP_S, opened, pretend, say
 
 from quarterdeck.interop import BridgeConfig, start_server_fleet
@@ -22,12 +23,11 @@ from quarterdeck_protocol.configs import RestartPolicy
 SUPERVISOR = """
 import asyncio, json, sys
 from quarterdeck.interop import BridgeConfig, StdioServerConfig, start_server_fleet
-from quarterdeck_protocol.policy import SandboxPolicy
 
 async def main():
     rows = json.loads(sys.argv[1])
     servers = tuple(
-        StdioServerConfig(id=name, command=argv[0], args=tuple(argv[1:]), sandbox=SandboxPolicy(preset="trusted"))
+        StdioServerConfig(id=name, command=argv[0], args=tuple(argv[1:]), sandbox=json.loads(sys.argv[2]))
         for name, argv in rows.items()
     )
     fleet = await start_server_fleet(BridgeConfig(servers=servers))
@@ -44,10 +44,16 @@ def _nothing_is_left_behind() -> Iterator[None]:
         yield
 
 
+TRUSTED: Final = {"preset": "trusted"}
+CONFINED: Final = {"preset": "standard", "read": [str(SERVERS)]}
+
+
 @contextmanager
-def supervisor_of(servers: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, list[int]]]:
+def supervisor_of(
+    servers: Mapping[str, Sequence[str]], sandbox: Mapping[str, object] = CONFINED
+) -> Iterator[tuple[int, list[int]]]:
     """A supervisor of these commands, killed at the end of the block; its pid, and those of servers and workers."""
-    command = [sys.executable, "-c", SUPERVISOR, json.dumps(servers)]
+    command = [sys.executable, "-c", SUPERVISOR, json.dumps(servers), json.dumps(sandbox)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None
         try:
@@ -98,20 +104,38 @@ async def test_an_endpoint_opens_after_the_zygote_was_killed_idle() -> None:
             await say(later)
 
 
-def test_a_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
-    """No server, no daemon of a server, no worker, no zygote: users kill what hangs."""
+@pytest.mark.parametrize("sandbox", [TRUSTED, CONFINED], ids=["trusted", "standard"])
+def test_a_killed_supervisor_leaves_no_process(sandbox: dict[str, object], tmp_path: Path) -> None:
+    """No server, no daemon of a server, no sandbox, no worker, no zygote: users kill what hangs."""
     pid_file = tmp_path / "pids"
     servers = {
         "echo": server_argv("echo"),
         "stubborn": server_argv("hostile", "ignores_term"),
-        "daemon": server_argv("hostile", "daemonise", "--pid-file", str(pid_file)),
+        "daemon": server_argv("hostile", "daemonise", *(["--pid-file", str(pid_file)] if sandbox is TRUSTED else [])),
         "flood": server_argv("hostile", "notification_flood"),
     }
+    with supervisor_of(servers, sandbox) as (pid, pids):
+        pids.append(zygote_of(pid))
+        if sandbox is TRUSTED:
+            pids.extend(map(int, pid_file.read_text().split()))
+        family = {child.pid for child in psutil.Process(pid).children(recursive=True)}
+        assert family >= set(pids)
+        assert len(family) > 2 * len(servers) + 1
+    assert_gone(family)
+
+
+@pytest.mark.parametrize("victims", [("worker",), ("zygote",), ("zygote", "worker")], ids=", ".join)
+def test_what_is_killed_takes_its_sandboxes_along(victims: tuple[str, ...]) -> None:
+    """A sandbox whose owner is gone would go on, with nobody to end it."""
+    servers = {"daemon": server_argv("hostile", "daemonise"), "stubborn": server_argv("hostile", "ignores_term")}
     with supervisor_of(servers) as (pid, pids):
-        pids += [zygote_of(pid), *map(int, pid_file.read_text().split())]
-        assert len(pids) == 10
-        assert all(map(is_running, pids))
-    assert_gone(pids)
+        zygote = zygote_of(pid)
+        below = {child.pid for worker in psutil.Process(zygote).children() for child in worker.children(recursive=True)}
+        assert len(below) > len(servers)
+        doomed = {"zygote": [zygote], "worker": pids[1::2]}
+        for number in (number for victim in victims for number in doomed[victim]):
+            os.kill(number, signal.SIGKILL)
+        assert_gone(below)
 
 
 def test_a_killed_supervisor_leaves_no_process_where_fork_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,15 @@ async def test_a_server_that_passes_a_limit_is_killed_and_the_limit_is_named(
     assert fault.dossier.limit == limit
 
 
+async def test_a_server_that_filled_its_scratch_space_can_be_started_again() -> None:
+    """It would be condemned for its last life, before it can do anything about it, for ever."""
+    policy = SHOWS_SCRIPTS.model_copy(update={"limits": Limits(scratch_inodes=100)})
+    fault = await fault_at_open(python_config("full", FILES, sandbox=policy))
+    assert fault.code == "limit_hit", fault.message
+    async with opened(pretend("echo", server_id="full", sandbox=policy)) as endpoint:
+        await say(endpoint)
+
+
 async def test_an_open_server_is_watched_with_all_that_it_starts_and_its_receipt_is_kept() -> None:
     """`ps` and `inspect` would know less of a real server than of a pretended one."""
     policy = SHOWS_SCRIPTS.model_copy(update={"limits": Limits()})

@@ -53,6 +53,14 @@ def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, run: Ru
     assert "exit status 7" in ended.stderr
 
 
+def test_a_name_cannot_write_to_the_terminal(run: Run) -> None:
+    """A program that names a file could clear the screen, or write a line that seems to be ours."""
+    ended = run("--read", "/no/\x1b]0;title\x07\nquarterdeck: all is well", "--", "true")
+    assert ended.returncode == 125
+    assert "\x1b" not in ended.stderr
+    assert "\nquarterdeck: all" not in ended.stderr
+
+
 def test_with_json_receipt_and_dossier_are_in_a_file_alone(run: Run, tmp_path: Path) -> None:
     """A script would have to read prose."""
     file = tmp_path / "end.json"

@@ -1,6 +1,6 @@
 """A worker that was taken over: it proves itself with its token, then sends one message that never ends.
 
-Started as a fresh worker is, its order as a JSON line on stdin; `FLOODING_WORKER_PART_BYTES` says how long each part is.
+Started as a fresh worker is, its order as a JSON line on stdin; `FLOODING_WORKER_PART_BYTES` is the length of a part.
 """
 
 import os

@@ -9,7 +9,7 @@ from quarterdeck_protocol.policy import Tier
 
 from .hostile import ATTACKS
 
-FAMILIES: Final = ("files", "kernel", "neighbours", "processes", "reaching", "sockets")
+FAMILIES: Final = ("files", "kernel", "neighbours", "processes", "reaching", "rights", "sockets")
 """The modules of `tests/attacks` whose attacks can be run one after the other."""
 
 

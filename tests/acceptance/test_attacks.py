@@ -1,0 +1,200 @@
+"""Hostile programs in every tier, as root and as an ordinary user: none gets what it wants.
+
+The programs are in `tests/attacks`.  What they say of themselves is checked against what somebody else's program, and
+this process, saw from outside.
+"""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import pytest
+from support.expected import BOMB_LIMITS, BOMBS, FAMILIES, IMPOSSIBLE, NOT_BARE, OUTPUTS, Bomb, names
+from support.hostile import ATTACKS, END_S, Scene, scene
+from support.identities import Identity, bubblewrap_missing, plain_python
+from support.leftovers import no_leftovers
+from support.real import fault_at_open, stdio_config
+
+from quarterdeck_protocol.policy import NetworkMode, Tier
+
+BARE_ESCAPES: Final = 60
+"""Attacks that have to succeed where nothing holds them, on any machine; some need what few have."""
+
+CONFINED: Final = (Tier.BUBBLEWRAP, Tier.LANDLOCK)
+
+
+LIFE_S: Final = 4
+"""Long enough for all of them to start on a busy machine."""
+
+
+LIVES: Final = [name for name in names("lives", "life") if name != "usurp_init"]
+"""Those that may live together; the other one takes away what buries them."""
+
+
+def missing(identity: Identity, tier: Tier) -> str:
+    """Why this cannot be tried here; empty when it can."""
+    return identity.missing or (bubblewrap_missing() if tier is Tier.BUBBLEWRAP else "")
+
+
+@pytest.fixture
+def place(identity: Identity, tier: Tier) -> Iterator[Scene]:
+    """A place to be attacked, in which nothing hostile is left at the end."""
+    if reason := missing(identity, tier):
+        pytest.skip(reason)
+    with scene(identity) as made:
+        yield made
+        made.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("identity", Identity)
+@pytest.mark.parametrize("tier", CONFINED)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_attack_escapes_but_the_impossible(family: str, tier: Tier, identity: Identity, place: Scene) -> None:
+    """One that does is a hole; one that does not run proves nothing."""
+    wanted = names(family)
+    with place.victim() as victim:
+        run = place.attack(tier, wanted, "--network", "none")
+    assert run.receipt.get("tier") == tier, run.stderr
+    verdicts = run.verdicts
+    wrong = {
+        name: verdicts.get(name)
+        for name in wanted
+        if name not in verdicts
+        or verdicts[name].state not in (("HELD", "ESCAPED") if name in IMPOSSIBLE[tier] else ("HELD",))
+    }
+    assert not wrong
+    assert victim.contacts == []
+    assert victim.changed == {}
+    assert run.status == 0, run.stderr
+
+
+@pytest.mark.parametrize("identity", Identity)
+@pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP])
+def test_the_internet_holds_neither_this_machine_nor_its_neighbours(
+    tier: Tier, identity: Identity, place: Scene
+) -> None:
+    """A server that may call the world must not call the services that trust the machine it runs on."""
+    wanted = names("reaching") + names("sockets")
+    with place.victim() as victim:
+        run = place.attack(tier, wanted)
+    if run.receipt["network"] != NetworkMode.INTERNET:
+        pytest.skip(f"this machine cannot give the internet alone: {run.receipt['gaps']}")
+    assert {name: verdict for name, verdict in run.verdicts.items() if verdict.state != "HELD"} == {}
+    assert list(run.verdicts) == wanted
+    assert victim.contacts == []
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.names[0])
+def test_every_bomb_is_defused(bomb: Bomb) -> None:
+    """Whatever it wants too much of, the machine keeps; where the whole tree had to die, the dossier says for what."""
+    places = [(identity, tier) for identity in Identity for tier in CONFINED if not missing(identity, tier)]
+    apart = [[where for where in places if where[1] is tier] for tier in CONFINED]
+    rounds = apart if bomb.counted else [places]
+    with ThreadPoolExecutor(len(places)) as pool:
+        wrong = [what for tried in rounds for what in pool.map(lambda where: explode(bomb, *where), tried) if what]
+    assert wrong == []
+
+
+def explode(bomb: Bomb, identity: Identity, tier: Tier) -> list[str]:
+    """What went wrong with it."""
+    limits = {**BOMB_LIMITS, **bomb.under}
+    options = [word for key, value in limits.items() for word in ("--limit", f"{key}={value}")]
+    with scene(identity) as place, place.victim() as victim:
+        run = place.attack(tier, bomb.names, "--network", "none", *options)
+        place.assert_nothing_is_left()
+        alive = victim.process.is_running()
+    limit = run.dossier.get("limit")
+    wrong = []
+    for name in bomb.names:
+        verdict = run.verdicts.get(name)
+        state = verdict.state if verdict else "unknown"
+        defused = (
+            state == "HELD"
+            or (state == "ENDED" and bomb.limits)
+            or (state == "START" and (limit in bomb.limits or (bomb.dies and limit is None)))
+        )
+        if not defused or not alive:
+            wrong.append(f"{name}, {identity} in {tier}: {verdict}, {limit}, {run.status}: {run.stderr[-300:]}")
+    return wrong
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.anyio
+async def test_output_without_end_ends_the_server(name: str) -> None:
+    """A worker that kept all of it would take the machine's memory along."""
+    limits = {"output_bytes": "8M", "line_bytes": "1M", "partial_line_s": 1.0}
+    wanted = {key: value for key, value in limits.items() if key == OUTPUTS[name]}
+    argv = [plain_python(), "-B", "-I", str(ATTACKS), name]
+    config = stdio_config("hostile", argv, sandbox={"read": [str(ATTACKS)], "limits": wanted})
+    with no_leftovers():
+        fault = await fault_at_open(config)
+        assert fault.dossier is not None
+        # A line that is too long is told by its own code.
+        assert fault.dossier.limit == OUTPUTS[name] or (fault.code == "bad_output" and "a line" in fault.message)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None], ids=["killed", "ended", "out of time"])
+@pytest.mark.parametrize("identity", Identity)
+@pytest.mark.parametrize("tier", Tier)
+def test_nothing_outlives_its_owner_or_its_time(
+    end: signal.Signals | None, tier: Tier, identity: Identity, place: Scene
+) -> None:
+    """Daemons, orphans, stopped ones and those that clear the signal of their owner's death included."""
+    limits = [] if end else ["--limit", f"wall_s={LIFE_S}"]
+    argv = place.argv(tier, [*place.program, "--life", *LIVES], "--read", str(place.root / "attacks"), *limits)
+    owner = subprocess.Popen(
+        argv, env=place.environ(), cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **place.identity.popen
+    )
+    with owner:
+        assert owner.stdout is not None
+        started = {owner.stdout.readline().decode().strip() for _ in LIVES}
+        assert started == {f"START {name}" for name in LIVES}
+        if end:
+            assert place.left()
+            owner.send_signal(end)
+        owner.wait(END_S)
+        place.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("identity", Identity)
+@pytest.mark.parametrize("tier", Tier)
+def test_a_command_that_ends_takes_its_daemons_along(tier: Tier, identity: Identity, place: Scene) -> None:
+    """They hold its pipes, so that whoever reads them would wait for ever."""
+    run = place.attack(tier, ["--leave", *LIVES])
+    assert run.status == 0, run.stderr
+    assert b"START hold_pipes" in run.stdout
+
+
+@pytest.mark.parametrize("identity", Identity)
+@pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP])
+def test_the_first_process_of_a_sandbox_cannot_be_taken_over(tier: Tier, identity: Identity, place: Scene) -> None:
+    """It is what dies with its owner and ends with the program; as one of the program's user it could be rewritten."""
+    run = place.attack(tier, ["--leave", "usurp_init"], "--limit", f"wall_s={LIFE_S}")
+    assert b"START usurp_init" in run.stdout
+    assert run.dossier["limit"] is None
+    argv = place.argv(tier, [*place.program, "--one", "usurp_init"], "--read", str(place.root / "attacks"))
+    with subprocess.Popen(
+        argv, env=place.environ(), cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **place.identity.popen
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"START usurp_init\n"
+        owner.kill()
+        owner.wait(END_S)
+        place.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("identity", [Identity.USER])
+@pytest.mark.parametrize("tier", [Tier.LIMITS])
+def test_without_confinement_the_attacks_succeed(tier: Tier, identity: Identity, place: Scene) -> None:
+    """Attacks that nothing has to hold would prove nothing."""
+    wanted = [name for family in FAMILIES for name in names(family) if name not in NOT_BARE]
+    with place.victim() as victim:
+        run = place.attack(None, wanted)
+    verdicts = run.verdicts
+    assert {name: verdict for name, verdict in verdicts.items() if verdict.state not in ("HELD", "ESCAPED")} == {}
+    assert list(verdicts) == wanted
+    assert sum(verdict.state == "ESCAPED" for verdict in verdicts.values()) >= BARE_ESCAPES
+    assert victim.contacts
+    assert victim.changed

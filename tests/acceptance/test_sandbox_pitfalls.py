@@ -1,0 +1,286 @@
+"""Mistakes that sandboxes are known to make, each tried once against ours."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.hostile import END_S, Scene, scene
+from support.identities import USER_UID, Identity, bubblewrap_missing, plain_python
+from support.leftovers import no_leftovers
+from support.real import assert_fault, fault_at_open, python_config
+
+from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.probing import known_machine
+
+BUBBLEWRAP: Final = pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP])
+BOTH: Final = pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])
+ROOT: Final = pytest.mark.parametrize("identity", [Identity.ROOT])
+EVERYBODY: Final = pytest.mark.parametrize("identity", Identity)
+
+
+@pytest.fixture
+def place(identity: Identity, tier: Tier) -> Iterator[Scene]:
+    """Directories of the identity's own."""
+    if reason := identity.missing or (bubblewrap_missing() if tier is Tier.BUBBLEWRAP else ""):
+        pytest.skip(reason)
+    with scene(identity) as made:
+        yield made
+
+
+def own(folder: Path) -> None:
+    """Give it to the ordinary user: root refuses to run anything as root, and so to grant what is root's."""
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, USER_UID, USER_UID)
+
+
+def told(place: Scene, tier: Tier, code: str, *options: str) -> list[str]:
+    """What a few lines of Python print when they are confined by `tier`."""
+    run = place.run(tier, [plain_python(), "-c", code], "--network", "none", *options)
+    assert run.status == 0, run.stderr
+    return run.stdout.decode().splitlines()
+
+
+@contextmanager
+def confined(place: Scene, tier: Tier, code: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """The same for as long as the block, from its first line on; it ends with its stdin."""
+    argv = place.argv(tier, [plain_python(), "-c", code], "--network", "none", *options)
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, env=place.environ(), cwd="/", **streams, **place.identity.popen) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.stdin.close()
+            process.wait(END_S)
+
+
+WAIT: Final = "print('ready', flush=True); import sys; sys.stdin.read()"
+
+
+@BUBBLEWRAP
+@EVERYBODY
+def test_memory_filesystems_are_closed_or_sized(identity: Identity, tier: Tier, place: Scene) -> None:
+    """The sandbox's own root and /dev are memory too, half of the machine's, and nobody watches them."""
+    code = """
+import os
+for folder in ("/", "/dev", "/run", "/var", "/etc", "/usr"):
+    try:
+        os.mkdir(f"{folder}/made")
+        print("made", folder)
+    except OSError:
+        pass
+for folder in ("/tmp", "/dev/shm"):
+    space = os.statvfs(folder)
+    print(space.f_blocks * space.f_frsize <= 64 << 20)
+"""
+    assert told(place, tier, code, "--limit", "scratch_bytes=64M") == ["True", "True"]
+
+
+@BOTH
+@EVERYBODY
+def test_what_is_shown_below_tmp_is_there(identity: Identity, tier: Tier, place: Scene) -> None:
+    """Mounts are made in order: an empty /tmp made last hides what was shown in it."""
+    shown, granted = place.root / "shown", place.root / "granted"
+    for folder in (shown, granted):
+        folder.mkdir()
+        (folder / "note").write_text("text")
+        (folder / "note").chmod(0o644)
+    own(granted)
+    code = f"""
+print(open({str(shown / "note")!r}).read())
+try:
+    open({str(shown / "note")!r}, "w")
+except OSError as error:
+    print("closed")
+open({str(granted / "note")!r}, "w").write("changed")
+"""
+    assert told(place, tier, code, "--read", str(shown), "--write", str(granted)) == ["text", "closed"]
+    assert (granted / "note").read_text() == "changed"
+
+
+@BUBBLEWRAP
+@EVERYBODY
+def test_no_mount_below_a_writable_path_where_bubblewrap_follows_links(
+    identity: Identity, tier: Tier, place: Scene
+) -> None:
+    """CVE-2026-87766: whoever can write there leads the mount point out of the sandbox."""
+    if known_machine().bubblewrap.nests_safely:
+        pytest.skip("this bubblewrap does not follow links")
+    granted = place.root / "granted"
+    (granted / "inner").mkdir(parents=True)
+    own(granted)
+    run = place.run(tier, ["true"], "--write", str(granted), "--hide", str(granted / "inner"))
+    assert run.status == 125
+    assert str(granted / "inner") in run.stderr
+
+
+@BOTH
+@EVERYBODY
+def test_what_is_hidden_is_missing_or_forbidden(identity: Identity, tier: Tier, place: Scene) -> None:
+    """Programs go on without a file that does not exist; Landlock can only forbid it."""
+    code = f"""
+import errno
+try:
+    open({str(place.outside / "secret")!r})
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+    expected = errno.ENOENT if tier is Tier.BUBBLEWRAP else errno.EACCES
+    assert told(place, tier, code) == [errno.errorcode[expected]]
+
+
+@BOTH
+@EVERYBODY
+def test_nobody_counts_memory_in_anonymous_files(identity: Identity, tier: Tier, place: Scene) -> None:
+    """It belongs to no process; where no control group counts it, there is none."""
+    code = """
+import os
+try:
+    print("made", os.memfd_create("file") > 0)
+except OSError as error:
+    print("refused")
+"""
+    run = place.run(tier, [plain_python(), "-c", code], "--network", "none")
+    counted = "control group" in run.receipt["findings"]["memory"]["mechanism"]
+    assert run.stdout.decode().split()[0] == ("made" if counted else "refused")
+
+
+@BOTH
+@EVERYBODY
+def test_shared_pages_are_counted_once(identity: Identity, tier: Tier, place: Scene) -> None:
+    """Ten children of a large program are no ten large programs."""
+    code = """
+import os, time
+data = bytearray(b"x" * (60 << 20))
+for _ in range(9):
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+time.sleep(2.5)
+print("alive")
+"""
+    assert told(place, tier, code, "--limit", "memory_bytes=256M") == ["alive"]
+
+
+@BOTH
+@EVERYBODY
+def test_address_space_is_not_limited(identity: Identity, tier: Tier, place: Scene) -> None:
+    """Node, Go and Java reserve far more of it than they ever use."""
+    code = "import mmap; print(len(mmap.mmap(-1, 64 << 30, mmap.MAP_PRIVATE, mmap.PROT_READ)) >> 30)"
+    assert told(place, tier, code, "--limit", "memory_bytes=256M") == ["64"]
+
+
+@BUBBLEWRAP
+@EVERYBODY
+def test_processes_are_counted_for_each_sandbox(identity: Identity, tier: Tier, place: Scene) -> None:
+    """Counted for each user, a neighbour's bomb would leave nobody else of hers a process."""
+    fork = "import os, time\nfor _ in range(30):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\n"
+    limit = ("--limit", "processes=40")
+    with confined(place, tier, fork + WAIT, *limit), confined(place, tier, fork + WAIT, *limit):
+        pass
+
+
+@BOTH
+@ROOT
+def test_every_sandbox_of_root_has_a_user_of_its_own(identity: Identity, tier: Tier, place: Scene) -> None:
+    """With one for all, a call that kills everything of a user reaches the neighbours."""
+    code = f"import os; print('ready', os.getuid(), flush=True); {WAIT.partition(';')[2]}"
+    argv = place.argv(tier, [plain_python(), "-c", code], "--network", "none")
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    users = []
+    with (
+        subprocess.Popen(argv, env=place.environ(), cwd="/", **streams) as one,
+        subprocess.Popen(argv, env=place.environ(), cwd="/", **streams) as other,
+    ):
+        for process in (one, other):
+            assert process.stdout is not None
+            users.append(int(process.stdout.readline().split()[1]))
+        place.run(tier, [plain_python(), "-c", "import os; os.kill(-1, 9)"], "--network", "none")
+        survivors = [process.poll() is None for process in (one, other)]
+        for process in (one, other):
+            assert process.stdin is not None
+            process.stdin.close()
+        statuses = [process.wait(END_S) for process in (one, other)]
+    assert len(set(users)) == 2
+    assert 0 not in users
+    assert survivors == [True, True]
+    assert statuses == [0, 0]
+
+
+@BOTH
+@ROOT
+def test_a_program_in_a_closed_home_runs_or_is_refused_with_the_reason(
+    identity: Identity, tier: Tier, place: Scene
+) -> None:
+    """Root's own pyenv lies in /root, which the sandbox's user cannot enter; a mount can be made by root."""
+    closed = place.root / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "tools").mkdir()
+    program = closed / "tools" / "program"
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    run = place.run(tier, [str(program)], "--network", "none", "--read", str(program.parent))
+    if tier is Tier.BUBBLEWRAP:
+        assert (run.status, run.stdout) == (0, b"ran\n"), run.stderr
+    else:
+        assert run.status == 125
+        assert str(closed) in run.stderr
+
+
+@BOTH
+@EVERYBODY
+def test_input_that_nobody_reads_holds_nobody_up(identity: Identity, tier: Tier, place: Scene) -> None:
+    """A write to a full pipe waits for ever."""
+    argv = place.argv(tier, ["sleep", "60"], "--network", "none", "--limit", "wall_s=1")
+    done = subprocess.run(
+        argv,
+        env=place.environ(),
+        cwd="/",
+        input=b"x" * (1 << 20),
+        timeout=END_S,
+        check=False,
+        capture_output=True,
+        **place.identity.popen,
+    )
+    assert done.returncode == 128 + 9
+    assert b"wall_s" in done.stderr
+
+
+@BOTH
+@ROOT
+def test_control_groups_are_removed(identity: Identity, tier: Tier, place: Scene) -> None:
+    """The kernel keeps an empty one for ever."""
+    argv = place.argv(tier, ["true"], "--network", "none")
+    with subprocess.Popen(argv, env=place.environ(), cwd="/") as process:
+        assert process.wait(END_S) == 0
+    assert list(Path("/sys/fs/cgroup").glob(f"**/qd-{process.pid}-*")) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("holds", [False, True], ids=["alone", "with a daemon that holds its stderr"])
+async def test_a_server_that_closes_its_stdout_is_over(holds: bool) -> None:
+    """It lives, but nobody will ever hear from it again."""
+    daemon = "os.fork() or os.setsid()" if holds else "None"
+    with no_leftovers():
+        fault = await fault_at_open(
+            python_config("closing", f"import os, time; {daemon}; os.close(1); time.sleep(600)")
+        )
+        assert_fault(fault, "spawn_failed", "handshake_failed", "not_sent", "closed its stdout")
+
+
+@pytest.mark.anyio
+async def test_a_server_that_leaves_holders_of_its_pipes_is_over() -> None:
+    """Whoever waits for the end of its output would wait for the holder's."""
+    with no_leftovers():
+        fault = await fault_at_open(
+            python_config("leaving", "import os, time; os.fork() and os._exit(3); time.sleep(600)")
+        )
+        assert_fault(fault, "spawn_failed", "exited_at_handshake", "not_sent", "exited with status 3")

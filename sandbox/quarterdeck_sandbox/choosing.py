@@ -174,6 +174,8 @@ def _get_internet(machine: Machine) -> str:
     if not (machine.bubblewrap.works and machine.bubblewrap.makes_network):
         return _get_network(machine)
     if not (machine.pasta or machine.slirp4netns):
+        if machine.uplink_why:
+            return f"make pasta or slirp4netns work ({machine.uplink_why}; see `quarterdeck doctor`)"
         return "install pasta or slirp4netns (apt install passt)"
     return "install nsenter and ip (apt install util-linux iproute2)"
 

@@ -68,17 +68,19 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
     """
     machine, places = asker.machine, asker.places
     choice = choose(policy, machine, allow_unsandboxed=asker.allow_unsandboxed)
-    identity = None
-    if machine.euid == 0 and policy.confines_files:
-        identity = choose_identity(places.home, policy.write)
-        hand_over(identity, (places.home, places.tmp))
     program = resolve_program(plan, places.user_home, asker.environ)
     routes = routes_of(choice.network)
     # Landlock cannot take back below a directory what it gives above it, and limits alone give everything.
     nests_safely = choice.tier is Tier.BUBBLEWRAP and machine.bubblewrap.nests_safely
     view = build_view(policy, plan, program, places, asker.environ, nests_safely=nests_safely)
+    identity = None
+    if machine.euid == 0 and policy.confines_files:
+        identity = choose_identity(places.home, policy.write)
+        hand_over(identity, (places.home, places.tmp))
     if policy.confines_files:
         view = _complete(view, choice, routes, identity, places)
+    else:
+        view = replace(view, shown=(f"everything: it is trusted, not confined, and runs as uid {os.getuid()}",))
     if identity is not None:
         require_open(identity, (*policy.read, *policy.write))
         if choice.tier is not Tier.BUBBLEWRAP:
@@ -97,6 +99,7 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
         identity=identity,
         routes=routes,
         secrets=tuple(_secrets(view, places)) if policy.confines_files else (),
+        user_home=str(places.user_home),
         machine=machine,
     )
 

@@ -31,6 +31,7 @@ class Confinement:
         routes: the hosts that it may reach by a relay.
         secrets: paths outside that must not be open to it: the probes try them.
         machine: what the choice was made for.
+        user_home: the home of the user who runs us, for hints.
     """
 
     plan: LaunchPlan
@@ -47,6 +48,7 @@ class Confinement:
     routes: tuple[Route, ...]
     secrets: tuple[str, ...]
     machine: Machine
+    user_home: str = ""
 
     @property
     def has_own_network(self) -> bool:

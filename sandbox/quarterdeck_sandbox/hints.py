@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from quarterdeck_protocol.policy import Grant, Network, NetworkMode
@@ -107,7 +106,7 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
             visible=confinement.view.shows,
             exists=os.path.lexists,
             network=confinement.network,
-            user_home=os.path.realpath(Path.home()),
+            user_home=os.path.realpath(confinement.user_home),
             home=confinement.plan.env.get("HOME", ""),
             env=frozenset(confinement.view.env),
         ),

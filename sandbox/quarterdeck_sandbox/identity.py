@@ -9,6 +9,7 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -122,8 +123,8 @@ def require_open(identity: Identity, paths: Iterable[str]) -> None:
         if not _allows(identity, Path(path), needed):
             raise LaunchError(
                 "sandbox_refused",
-                f"{path} is closed to uid {identity.uid}, as whom it would run: open it with chmod o+rX, give it away "
-                "with chown, or start quarterdeck as its owner",
+                f"{path} is closed to uid {identity.uid}, as whom it would run: grant what others may read, or "
+                "start quarterdeck as an ordinary user",
             )
 
 
@@ -136,6 +137,10 @@ def _allows(identity: Identity, path: Path, needed: int) -> bool:
 
 def _unused_uid(home: Path) -> int:
     in_use = {process.info["uids"].real for process in psutil.process_iter(["uids"]) if process.info["uids"]}
+    # A server that does not run now keeps its user all the same: its home is that user's.
+    for other in home.parent.parent.glob(f"*/{home.name}"):
+        with suppress(FileNotFoundError):  # one that was temporary
+            in_use.add(other.lstat().st_uid)
     width = LAST_UID - FIRST_UID + 1
     start = int.from_bytes(hashlib.sha256(os.fsencode(home)).digest()[:4], "big")
     for step in range(width):

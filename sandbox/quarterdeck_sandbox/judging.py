@@ -127,6 +127,8 @@ def _syscalls(confinement: Confinement, report: Report, _: Mapping[str, str]) ->
 def _tree_death(confinement: Confinement, report: Report, ours: Mapping[str, str]) -> _Problem:
     if confinement.tier is Tier.BUBBLEWRAP and not _separate("pid", report, ours):
         return "it has no process namespace of its own"
+    if confinement.promised[Property.TREE_DEATH].strength is Strength.FULL and report.one("holds_first") != "0":
+        return "it could take over the process that ends it"
     return None
 
 

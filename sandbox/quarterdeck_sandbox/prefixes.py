@@ -10,6 +10,7 @@ from typing import Final
 
 from quarterdeck_sandbox.credentials import credentials_touching
 from quarterdeck_sandbox.paths import ancestors, is_within, is_within_any
+from quarterdeck_sandbox.reading import read_text
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Shown to everyone."""
@@ -47,6 +48,9 @@ def prefix_of(path: str, user_home: str, said_by: tuple[str, ...]) -> Prefix | N
     for folder, reason in _installations(path):
         if is_fit(folder, user_home):
             return Prefix(folder, reason)
+    package = "/".join(path.split("/")[:3])
+    if package.startswith("/opt/") and package != path and is_fit(package, user_home):
+        return Prefix(package, "a package in /opt", said_by)
     above = os.path.dirname(os.path.dirname(path))
     if os.path.basename(os.path.dirname(path)) in _BIN and not is_within(path, user_home) and is_fit(above, user_home):
         return Prefix(above, "the program's prefix", said_by)
@@ -87,8 +91,6 @@ def _installations(path: str) -> Iterator[tuple[str, str]]:
             yield root, kind
     if "node_modules" in parts:
         yield "/".join(parts[: parts.index("node_modules") + 1]), "node packages"
-    if len(parts) > 3 and parts[1] == "opt":
-        yield "/".join(parts[:3]), "a package in /opt"
 
 
 def _kind(root: str) -> str:
@@ -111,13 +113,13 @@ def _kind(root: str) -> str:
 
 def _home_of(prefix: str) -> str:
     try:
-        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
-            for line in file.read(_MAX_PTH_BYTES).splitlines():
-                key, _, value = line.partition("=")
-                if key.strip().lower() == "home":
-                    return value.strip() if value.strip().startswith("/") else ""
+        settings = read_text(os.path.join(prefix, "pyvenv.cfg"), _MAX_PTH_BYTES)
     except OSError:
-        pass
+        return ""
+    for line in settings.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip().lower() == "home":
+            return value.strip() if value.strip().startswith("/") else ""
     return ""
 
 
@@ -137,8 +139,7 @@ def _referred(prefix: str) -> Iterator[Prefix]:
 def _lines(path: str) -> Sequence[str]:
     """The folders that a `*.pth` file names; its other lines are code."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = [line.strip() for line in file.read(_MAX_PTH_BYTES).splitlines()]
+        lines = [line.strip() for line in read_text(path, _MAX_PTH_BYTES).splitlines()]
     except OSError:
         return ()
     return [line for line in lines if line and "\0" not in line and not line.startswith(("#", "import ", "import\t"))]

@@ -71,12 +71,13 @@ class _Walk:
         self._links: dict[str, str] = {}
         self._path = plan.env.get("PATH") or DEFAULT_PATH
         self._added: dict[str, str] = {}
-        self._trail: list[str] = []
+        self._steps = 0
+        self._met: list[str] = []
 
     def follow(self, path: str, name: str) -> str:
         """Note everything that `path`, called by `name`, needs.  Returns what to execute in its stead."""
-        self._trail.append(path)
-        if len(self._trail) > MAX_STEPS:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
             self._give_up(path)
         real = self._real(path)
         head = read_head(real)
@@ -122,7 +123,7 @@ class _Walk:
             self._need_user_site()
 
     def _need(self, real: str) -> None:
-        prefix = prefix_of(real, self._home, tuple(self._trail))
+        prefix = prefix_of(real, self._home, tuple(self._met))
         if prefix and prefix.path not in self._prefixes:
             self._prefixes[prefix.path] = prefix
             if is_environment(prefix.path):
@@ -177,6 +178,8 @@ class _Walk:
         """Where `path` is, noting each symbolic link on the way."""
         followed = follow(path)
         self._links.update(followed.links)
+        # Also where links lead: whoever can write the file behind a link says as much as who can write the link.
+        self._met += (path, *(link for link, _ in followed.links), followed.real)
         if followed.endless:
             self._give_up(path)
         for link, _ in followed.links:

@@ -12,6 +12,9 @@ from quarterdeck_protocol.policy import Grant, Network, NetworkMode, Property, S
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.receipt import Finding, Strength
 
+APART_ABI: Final = 2
+"""The version of Landlock by which a program can be set apart from the first process of its namespace."""
+
 REACHABLE: Final = "metadata, host loopback and abstract sockets: REACHABLE"
 """What an unconfined network means, said in these words wherever it is in force."""
 
@@ -179,7 +182,9 @@ def _syscalls(at: Situation) -> Finding:
 
 def _tree_death(at: Situation) -> Finding:
     if at.tier is Tier.BUBBLEWRAP:
-        return _full("process namespace: all of it dies with its first process")
+        if at.other_user or at.machine.landlock_abi >= APART_ABI:
+            return _full("process namespace: all of it dies with its first process")
+        return _partial("process namespace, whose first process it could take over")
     if at.machine.system != "linux":
         return _partial("its process group, and a look for its descendants")
     if at.other_user or (at.tier is Tier.LANDLOCK and at.machine.landlock_abi >= SCOPES_ABI):
@@ -205,8 +210,10 @@ def _cpu_share(at: Situation) -> Finding:
 
 def _scratch(at: Situation) -> Finding:
     if at.tier is Tier.BUBBLEWRAP:
-        return _partial("sized temporary filesystems; inodes and its private directories are looked at now and then")
-    return _partial("looked at now and then")
+        return _partial(
+            "sized temporary filesystems; inodes and TMPDIR looked at now and then; HOME is not bounded"
+        )
+    return _partial("TMPDIR is looked at now and then; HOME is not bounded")
 
 
 def _cgroup(at: Situation, name: Property) -> Finding | None:

@@ -2,6 +2,9 @@
 
 Below are the listening sockets that the gate passed out.  Which host a connection may reach is decided by the listener
 that it arrived on and by nothing that it says; the name is resolved here, outside, anew for each.
+
+Whoever owns a listed name decides where it leads, and that may be the server's author: a name that leads to this
+machine itself or to its link, where clouds have their metadata, is not followed unless this machine itself says so.
 """
 
 import asyncio
@@ -10,12 +13,14 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from quarterdeck_sandbox.names import Route
+from quarterdeck_sandbox.names import LOCALHOST, Route
+from quarterdeck_sandbox.reading import read_text
 
 DIAL_S: Final = 10.0
 """To resolve and connect; whoever waits inside has deadlines of about 30 s."""
@@ -31,6 +36,9 @@ REFUSALS_KEPT: Final = 16
 
 ATTEMPT_S: Final = 3.0
 """For one address of a host that has others: a broken IPv6 must leave time for IPv4."""
+
+_HOSTS_BYTES: Final = 1 << 20
+"""Of /etc/hosts; lists of a hundred thousand unwanted hosts are longer, and begin with the machine's own."""
 
 _PAUSE_S: Final = 0.1
 """Before an accept that failed (descriptors ran out, most likely) is tried again."""
@@ -130,7 +138,12 @@ async def _dial(route: Route) -> socket.socket:
     Not `asyncio.open_connection`, whose race between addresses loses a socket when it is cancelled at its end.
     """
     loop = asyncio.get_running_loop()
-    places = await loop.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
+    found = await loop.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
+    places = [place for place in found if may_lead_to(route.host, str(place[4][0]))]
+    if len(places) < len(found) and named_here(route.host, _local_names()):
+        places = found
+    if found and not places:
+        raise OSError(f"the name leads to {found[0][4][0]}, which is this machine or its link: list localhost instead")
     for left, (family, kind, protocol, _, place) in zip(range(len(places) - 1, -1, -1), places, strict=True):
         one = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
         try:
@@ -143,6 +156,29 @@ async def _dial(route: Route) -> socket.socket:
             raise
         return one
     raise OSError("the name has no address")
+
+
+def may_lead_to(host: str, address: str) -> bool:
+    """Whether a connection that was allowed to `host` may go to `address`, which its name was resolved to.  Pure."""
+    if host in {LOCALHOST, address} or host.endswith(f".{LOCALHOST}"):
+        return True
+    place = ip_address(address)
+    if isinstance(place, IPv6Address) and place.ipv4_mapped is not None:
+        place = place.ipv4_mapped
+    return not (place.is_loopback or place.is_link_local or place.is_unspecified or place.is_multicast)
+
+
+def named_here(host: str, hosts: str) -> bool:
+    """Whether a text as in /etc/hosts names `host`: then it is who runs this machine that decides where it leads."""
+    return any(host in line.split("#", 1)[0].lower().split()[1:] for line in hosts.splitlines())
+
+
+def _local_names() -> str:
+    ours = f"127.0.0.1 {socket.gethostname()}\n"
+    try:
+        return ours + read_text("/etc/hosts", _HOSTS_BYTES)
+    except OSError:
+        return ours
 
 
 async def _join(here: socket.socket, there: socket.socket) -> None:

@@ -9,10 +9,12 @@ import stat
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import psutil
 
+from quarterdeck_sandbox.unseen import machine_shared_bytes, shared_mappings, space_bytes, table_bytes
 from quarterdeck_sandbox.usage import Pages, Process, Space
 
 MAX_DEPTH: Final = 64
@@ -23,6 +25,9 @@ WALK_S: Final = 1.0
 
 BLOCK_BYTES: Final = 512
 """`st_blocks` counts these, whatever the filesystem's own block is (stat(2))."""
+
+VAST_BYTES: Final = 8 << 30
+"""Address space from which on the page tables of a process are asked for at each look: of less they are 16 MiB."""
 
 _STAT_BYTES: Final = 1024
 """Longer than any line of `/proc/PID/stat`."""
@@ -37,7 +42,7 @@ def scan() -> dict[int, Process]:
 
 def _scan_proc() -> dict[int, Process]:
     # By hand: psutil makes an object and reads up to three files for each process, this reads one.
-    found = {}
+    found, shared_bytes = {}, machine_shared_bytes()
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -51,21 +56,23 @@ def _scan_proc() -> dict[int, Process]:
             finally:
                 os.close(fd)
             pid = int(name)
-            found[pid] = _parse(pid, line)
+            found[pid] = _parse(pid, line, shared_bytes)
     return found
 
 
-def _parse(pid: int, line: bytes) -> Process:
+def _parse(pid: int, line: bytes, shared_bytes: int = 0) -> Process:
     # After the name, which may hold anything, parentheses too: proc(5), fields from 3 on.
     fields = line[line.rindex(b")") + 2 :].split(None, 22)
+    space = int(fields[20])
     return Process(
         pid=pid,
         parent=int(fields[1]),
         started=int(fields[19]) / _TICKS,
-        rss_bytes=int(fields[21]) * _PAGE,
+        rss_bytes=int(fields[21]) * _PAGE + (table_bytes(pid) if space >= VAST_BYTES else 0),
         threads=int(fields[17]),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
         reaped_cpu_s=(int(fields[13]) + int(fields[14])) / _TICKS,
+        unseen_bytes=min(space, shared_bytes),
     )
 
 
@@ -88,7 +95,21 @@ def _scan_anywhere() -> dict[int, Process]:
 
 def exact_memory(pids: Iterable[int]) -> Pages:
     """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
-    return sum(map(_pages, pids), Pages())
+    pids = tuple(pids)
+    pages = sum(map(_pages, pids), Pages())
+    return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids))) if _IS_LINUX else pages
+
+
+def _mapped_bytes(pids: Iterable[int]) -> int:
+    """The most shared memory that they can hold among them, whether they have it in view or not."""
+    most, mapped = machine_shared_bytes(), dict[bytes, int]()
+    for pid in pids:
+        try:
+            for key, size in shared_mappings(pid).items():
+                mapped[key] = max(size, mapped.get(key, 0))
+        except PermissionError:
+            mapped[b"%d" % pid] = space_bytes(pid)
+    return min(most, sum(mapped.values()))
 
 
 def _pages(pid: int) -> Pages:
@@ -103,7 +124,7 @@ def _pages(pid: int) -> Pages:
         return Pages()  # it has just ended
     # Older kernels do not split the sum.
     anonymous = b"Pss_Anon" if b"Pss_Anon" in told else b"Pss"
-    return Pages(_kib(told, anonymous) + _kib(told, b"SwapPss"), _kib(told, b"Pss_Shmem"))
+    return Pages(_kib(told, anonymous) + _kib(told, b"SwapPss") + table_bytes(pid), _kib(told, b"Pss_Shmem"))
 
 
 def _anonymous_bytes(pid: int) -> int:
@@ -112,7 +133,7 @@ def _anonymous_bytes(pid: int) -> int:
             resident, shared = file.read(_STAT_BYTES).split()[1:3]
     except OSError:
         return 0
-    return (int(resident) - int(shared)) * _PAGE
+    return (int(resident) - int(shared)) * _PAGE + table_bytes(pid)
 
 
 def _resident_bytes(pid: int) -> int:

@@ -10,7 +10,6 @@ import secrets
 import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.spawning import INTERPRETER
 from quarterdeck_sandbox.start import start
+from quarterdeck_sandbox.temporary import temporary_folder
 
 DEADLINE_S: Final = 20.0
 """For all of it; on a busy machine too."""
@@ -104,9 +104,9 @@ class _Scene:
 
 @contextmanager
 def _scene() -> Iterator[_Scene]:
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-doctor-", ignore_cleanup_errors=True) as name:
+    with temporary_folder("quarterdeck-doctor-") as name:
         # What is open to everybody is closed by the sandbox alone.
-        folder = Path(os.path.realpath(name))
+        folder = Path(name)
         folder.chmod(0o711)
         for part, mode in (("outside", 0o777), ("home", 0o700), ("tmp", 0o700)):
             (folder / part).mkdir()
@@ -124,7 +124,7 @@ def _scene() -> Iterator[_Scene]:
 async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest:
     home, tmp = scene.folder / "home", scene.folder / "tmp"
     plan = plan_launch(_python(), ["-I", "-S", "-c", _TEXT, scene.task], {"PATH": DEFAULT_PATH}, str(home))
-    places = Places(home, tmp, Path.home())
+    places = Places(home, tmp, Path(os.environ.get("HOME") or "/"))
     confinement = confine(plan, ATTACKED, Asker(places, {}, machine, allow_unsandboxed=True))
     process = await starter(confinement)
     try:

@@ -15,6 +15,7 @@ from typing import Final
 
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.paths import ancestors
+from quarterdeck_sandbox.reading import read_text
 
 MAX_SETTINGS_BYTES: Final = 256 * 1024
 """Read of one file that names versions."""
@@ -200,8 +201,7 @@ def _words(path: str) -> list[str]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(MAX_SETTINGS_BYTES)
+        return read_text(path, MAX_SETTINGS_BYTES)
     except OSError:
         return ""
 

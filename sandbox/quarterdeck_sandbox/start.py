@@ -30,6 +30,7 @@ from quarterdeck_sandbox.launch import LaunchError, exec_error
 from quarterdeck_sandbox.names import FIRST_FREE_PORT
 from quarterdeck_sandbox.netns import child_pid_of, open_all_ports
 from quarterdeck_sandbox.process import ConfinedProcess
+from quarterdeck_sandbox.promises import APART_ABI
 from quarterdeck_sandbox.relay import Relay
 from quarterdeck_sandbox.spawning import GATE_FOLDER, Stdio, spawn_bubblewrap, spawn_reaper
 from quarterdeck_sandbox.uplink import connect
@@ -163,6 +164,8 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "identity": (identity.uid, identity.gid) if identity else None,
         "listen": [(route.address, route.port) for route in confinement.routes],
         "confine": confine,
+        # Its first process is another user's when we are root, else the program could write to its memory.
+        "set_apart": in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,
         "probes": {
             "owner": os.getpid(),
             "secrets": list(confinement.secrets),

@@ -6,7 +6,9 @@ pasta.  Routes, which the program cannot change, refuse every range that is not 
 A route alone does not hold: a socket that is bound to the interface (SO_BINDTODEVICE, open to everybody since Linux
 5.7) is delivered "on link" where a route refuses it.  So the interface asks no neighbour for its address, and knows
 only the two that the helper plays, its gateway and its resolver; to a pasta, which answers for any address, that would
-be the way out.  IPv6 is off: its lookup skips a refusing route for such a socket altogether.
+be the way out.  A pasta passes on two things more: groups (multicast), whose hardware address nobody has to be asked
+for, and what a real machine nearby has at the address of its gateway or resolver.  Policies close both.  IPv6 is off:
+its lookup skips a refusing route for such a socket altogether.
 
 The helper ends with the sandbox (`close`), and with us, however we end: it holds one end of a pipe, we the other.
 """
@@ -121,7 +123,8 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
                     os.close(ready)
                 if not is_ready:
                     raise LaunchError("spawn_failed", f"{name} gave no network: {uplink.said}")
-                await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=_routes(_own_addresses()))
+                laid = _routes(_own_addresses()) + ("" if machine.slirp4netns else _policies())
+                await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=laid)
     except BaseException as error:
         if uplink is not None:
             await uplink.close()
@@ -246,6 +249,13 @@ def _routes(own: Sequence[str]) -> str:
             "",
         )
     )
+
+
+def _policies() -> str:
+    """What a bound socket is refused too, for `ip -batch`: the kernel's IPsec judges what it sends, by any route."""
+    asked = (f"dst {RESOLVER}/32 proto {kind} dport 53 dir out priority 1 action allow" for kind in ("udp", "tcp"))
+    refused = (f"dst {one} dir out priority 2 action block" for one in FORBIDDEN)
+    return "".join(f"xfrm policy add {words}\n" for words in (*asked, *refused))
 
 
 def _mac(address: str) -> str:

@@ -114,6 +114,17 @@ def test_a_user_who_runs_something_is_not_taken(tmp_path: Path, monkeypatch: pyt
     assert identity_module._unused_uid(tmp_path) not in (first, 0)
 
 
+@root
+def test_a_user_whose_server_sleeps_is_not_taken(tmp_path: Path) -> None:
+    """Two servers would be one user for good: each could end the other, and use up its processes."""
+    sleeping, home = tmp_path / "a" / "home", tmp_path / "b" / "home"
+    for folder in (sleeping, home):
+        folder.mkdir(parents=True)
+    first = identity_module._unused_uid(home)
+    os.chown(sleeping, first, first)
+    assert identity_module._unused_uid(home) != first
+
+
 def test_a_machine_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The four thousandth server would loop for ever, or share a user."""
     everybody = [Running(uid) for uid in range(FIRST_UID, LAST_UID + 1)]

@@ -29,6 +29,7 @@ SEALED = {
     "status.CapPrm": ("0000000000000000",),
     "status.CapEff": ("0000000000000000",),
     "signals_owner": ("0",),
+    "holds_first": ("0",),
     "socket.inet": ("0",),
     "rlimit.6": ("64",),
 }

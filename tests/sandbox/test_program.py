@@ -48,6 +48,21 @@ def test_a_virtual_environment_brings_the_python_that_it_was_made_from(home: Hom
         assert needs(program) == [str(home.user / "proj/.venv"), str(home.user / "py")]
 
 
+def test_an_environment_cannot_say_that_a_package_in_opt_is_its_python(home: Home) -> None:
+    """A server that can write to its environment would read all of that package at its next start."""
+    python = home.venv("proj/.venv", Path("/opt/no-such-package/python"))
+    python.unlink()
+    python.symlink_to("/usr/bin/python3")
+    assert needs(home.resolve(home.plan(python))) == [str(home.user / "proj/.venv")]
+
+
+def test_a_pipe_in_an_environment_is_not_waited_for(home: Home) -> None:
+    """A server could have its next start never end."""
+    python = home.venv("proj/.venv", Path("/usr/bin/python3"))
+    os.mkfifo(home.file("proj/.venv/lib/python3.12/site-packages/x").with_name("pipe.pth"))
+    assert needs(home.resolve(home.plan(python))) == [str(home.user / "proj/.venv")]
+
+
 def test_an_editable_install_is_found_where_its_environment_says(home: Home) -> None:
     """A server under development would not find its own package."""
     home.file("proj/src/server.py")

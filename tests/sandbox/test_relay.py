@@ -13,7 +13,7 @@ import pytest
 
 from quarterdeck_sandbox import relay as relay_module
 from quarterdeck_sandbox.names import Route
-from quarterdeck_sandbox.relay import Relay
+from quarterdeck_sandbox.relay import Relay, may_lead_to, named_here
 
 pytestmark = pytest.mark.anyio
 
@@ -257,3 +257,63 @@ async def test_a_relay_that_never_began_closes_its_listeners() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     await Relay([Route("a.example", 1, "127.64.0.1")], [listener]).stop()
     assert listener.fileno() == -1
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "may"),
+    [
+        ("api.example", "198.51.100.7", True),
+        ("db.example", "10.1.2.3", True),
+        ("db.example", "fd00::1", True),
+        ("localhost", "127.0.0.1", True),
+        ("app.localhost", "::1", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("api.example", "127.0.0.1", False),
+        ("api.example", "::1", False),
+        ("api.example", "::ffff:127.0.0.1", False),
+        ("api.example", "0.0.0.0", False),
+        ("api.example", "::", False),
+        ("api.example", "169.254.169.254", False),
+        ("api.example", "fe80::1%eth0", False),
+        ("api.example", "224.0.0.251", False),
+        ("mylocalhost", "127.0.0.1", False),
+    ],
+)
+def test_a_listed_name_does_not_lead_to_this_machine_or_its_link(host: str, address: str, may: bool) -> None:
+    """Whoever owns a listed name could point it at the user's own services, or at a cloud's metadata."""
+    assert may_lead_to(host, address) is may
+
+
+async def test_a_name_that_leads_to_this_machine_is_reset_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's author would reach what the user runs on this machine, by a name of the author's own."""
+
+    async def rebind(host: str, port: int, **_: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port))]
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as private:
+        relay = Relay([Route("api.invalid", private.getsockname()[1], "127.0.0.1")], [listener])
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", rebind)
+        relay.start()
+        reader, writer = await asyncio.open_connection(sock=await _dialled(listener))
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        await relay.stop()
+    assert "which is this machine or its link" in relay.refusals[0]
+
+
+async def _dialled(listener: socket.socket) -> socket.socket:
+    one = socket.socket()
+    one.setblocking(False)  # noqa: FBT003 - takes no keyword
+    await asyncio.get_running_loop().sock_connect(one, listener.getsockname())
+    return one
+
+
+def test_names_of_this_machine_are_those_in_its_list() -> None:
+    """A name that the user gave to a service of theirs could not be reached."""
+    hosts = "127.0.0.1 localhost\n127.0.1.1\tVM vm.example # not.example\n"
+    assert named_here("vm", hosts)
+    assert named_here("vm.example", hosts)
+    assert not named_here("not.example", hosts)
+    assert not named_here("127.0.1.1", hosts)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 from support.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
-from support.network_lab import HOST, NEARBY, PUBLIC
+from support.network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
 LAB: Final = Path(__file__).parents[1] / "support" / "network_lab.py"
 PATIENCE_S: Final = 120.0
@@ -66,7 +66,8 @@ def test_the_internet_is_reached_and_nothing_nearer(who: Identity, helper: str) 
     assert found.pop("udp 10.0.2.3") == "stub"
     assert found.pop("udp 10.0.2.3 tap0") == "stub"
     assert found.pop("changed") == []
-    assert {HOST, f"{HOST} tap0", "127.0.0.1 tap0", "abstract", *(f"udp {one} tap0" for one in NEARBY)} <= set(found)
+    assert {HOST, f"{HOST} tap0", "127.0.0.1 tap0", "abstract", *(f"{one} tap0" for one in PLAYED)} <= set(found)
+    assert {f"udp {one} tap0" for one in (*NEARBY, GROUP)} <= set(found)
     assert {key: answer for key, answer in found.items() if answer is not None} == {}
     assert set(outcome["helpers"]) > {"bwrap"}
     assert outcome["left"] == []

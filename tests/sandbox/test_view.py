@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sandbox.homes import Home, make_home
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+from quarterdeck_sandbox import border
 from quarterdeck_sandbox.credentials import IN_A_HOME
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.mounts import in_order
@@ -125,12 +126,36 @@ def test_a_link_that_the_process_can_change_is_not_followed(home: Home) -> None:
     assert "which the process itself can change" in message
 
 
+def test_a_program_behind_a_link_is_trusted_no_more_than_one_that_is_named(home: Home) -> None:
+    """By its first line it would choose what it is shown at its next start."""
+    hidden = home.program("documents/run")
+    tool = home.program("proj/tool", f"#!{hidden}\n")
+    for command in (tool, home.link("bin/tool", tool)):
+        message = refused(home, (str(command),), write=(str(home.user / "proj"),))
+        assert message.startswith(f"{tool}, which the process itself can change, leads to {hidden}")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
 def test_a_link_of_another_user_is_not_followed(home: Home) -> None:
     """That user would choose what is shown."""
     link = home.link("proj/link", home.file("documents/x").parent)
     os.lchown(link, 12345, 12345)
     assert "uid 12345" in refused(home, read=(str(link),))
+
+
+def test_our_own_code_can_be_read_and_not_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that may change its project, where quarterdeck is installed, would write its next sandbox itself."""
+    package = home.file("proj/.venv/lib/python3.12/site-packages/quarterdeck_sandbox/border.py").parent
+    monkeypatch.setattr(border, "_OWN_CODE", (str(package), str(home.user / "proj/.venv")))
+    for path in (package, package.parent, home.user / "proj", home.user / "proj/.venv/bin"):
+        path.mkdir(exist_ok=True)
+        assert "quarterdeck's own code" in refused(home, write=(str(path),))
+        assert home.view(read=(str(path),)).shows(str(path))
+    home.file("proj/src/x")
+    assert home.view(write=(str(home.user / "proj/src"),)).shows(str(home.user / "proj/src"))
+    monkeypatch.setattr(border, "_OWN_BASE", str(home.user / "tools/python"))
+    home.file("tools/x")
+    assert "quarterdeck's own code" in refused(home, write=(str(home.user / "tools"),))
 
 
 @pytest.mark.parametrize("key", ["read", "write"])

@@ -20,6 +20,12 @@ from typing import Any, Final
 PUBLIC: Final = "198.51.100.7"
 HOST: Final = "203.0.113.2"
 NEARBY: Final = ("10.9.9.9", "172.16.3.3", "192.168.5.5", "169.254.169.254", "100.64.0.1", "168.63.129.16")
+PLAYED: Final = ("10.0.2.2", "10.0.2.3")
+"""What a helper plays, and what a virtual machine's own host has: pasta reaches the real one too."""
+
+GROUP: Final = "239.255.255.250"
+"""Where all of a LAN listen who want to be found."""
+
 STUB: Final = "127.0.0.53"
 """Where the host's resolver listens, as systemd's does."""
 
@@ -36,9 +42,10 @@ def attempt(key, family, kind, device, address):
     try:
         if device:
             one.setsockopt(socket.SOL_SOCKET, 25, device)
-        one.connect(address)
-        if kind == socket.SOCK_DGRAM:
-            one.send(b"?")
+        if kind == socket.SOCK_STREAM:
+            one.connect(address)
+        else:
+            one.sendto(b"?", address)
         found[key] = one.recv(100).decode()
     except OSError as error:
         found[key] = None
@@ -72,6 +79,8 @@ def serve(kind: socket.SocketKind, address: str, port: int, answer: bytes) -> No
     one = socket.socket(socket.AF_INET, kind)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     one.bind((address, port))
+    if address == GROUP:
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(GROUP) + socket.inet_aton(HOST))
     if kind == socket.SOCK_STREAM:
         one.listen(64)
 
@@ -97,7 +106,7 @@ def internet() -> None:
         ("link", "set", "far", "up"),
     ):
         ip(*words)
-    for address in (PUBLIC, *NEARBY):
+    for address in (PUBLIC, *NEARBY, *PLAYED):
         ip("address", "add", f"{address}/32", "dev", "far")
         serve(socket.SOCK_STREAM, address, PORT, b"world")
         serve(socket.SOCK_DGRAM, address, 53, b"world")
@@ -135,6 +144,7 @@ def build_world() -> subprocess.Popen[str]:
     far.stdout.readline()
     serve(socket.SOCK_STREAM, "0.0.0.0", PORT, b"host")
     serve(socket.SOCK_DGRAM, STUB, 53, b"stub")
+    serve(socket.SOCK_DGRAM, GROUP, 53, b"group")
     return far
 
 
@@ -205,7 +215,7 @@ async def reach(helper: str) -> dict[str, Any]:
     """What a program inside reaches, and what is left when its uplink is closed."""
     from quarterdeck_sandbox import uplink
 
-    addresses = (PUBLIC, HOST, "127.0.0.1", "10.0.2.2", "10.0.2.3", *NEARBY)
+    addresses = (PUBLIC, HOST, "127.0.0.1", GROUP, *PLAYED, *NEARBY)
     code = PAYLOAD % {"try_s": TRY_S, "addresses": addresses, "abstract": ABSTRACT, "ip": shutil.which("ip")}
     sandbox = Sandbox(os.environ["LAB_PYTHON"], "-I", "-S", "-c", code)
     connected = await uplink.connect(machine_of(helper), sandbox.pid)

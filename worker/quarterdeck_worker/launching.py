@@ -8,12 +8,15 @@ import msgspec
 
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.frames import OpenOrder, ServerStart
+from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.confine import Asker, confine
 from quarterdeck_sandbox.launch import LaunchPlan
 from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.probing import known_machine
 from quarterdeck_sandbox.process import ConfinedProcess
+from quarterdeck_sandbox.scanning import disk_use
 from quarterdeck_sandbox.start import start
+from quarterdeck_sandbox.temporary import remove
 
 Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
 """Start a plan, confined or not; raises `LaunchError`."""
@@ -23,12 +26,22 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
     """The launcher that confines by the server's own policy."""
 
     async def launch(plan: LaunchPlan) -> ConfinedProcess:
+        _empty_if_over(Path(order.tmp), config.sandbox.limits)
         places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private)
         environ = {**os.environ, **order.user_env}
         asker = Asker(places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed)
         return await start(confine(plan, config.sandbox, asker))
 
     return launch
+
+
+def _empty_if_over(tmp: Path, limits: Limits) -> None:
+    """Temporary files that ended its last life must not end the next one before it begins."""
+    used = disk_use((str(tmp),))
+    most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
+    if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):
+        remove(str(tmp))
+        tmp.mkdir(mode=0o700, exist_ok=True)
 
 
 def describe_start(process: ConfinedProcess, order: OpenOrder) -> ServerStart:

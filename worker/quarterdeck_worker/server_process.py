@@ -57,6 +57,7 @@ class ServerProcess:
         self.lines = StdioLines(process.stdin_fd, process.stdout_fd, newsroom, max_line_bytes=longest)
         self.lines.on_junk = self._log_junk
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
+        self._watching = self._loop.create_task(self._watch())
 
     @property
     def pid(self) -> int:
@@ -86,7 +87,7 @@ class ServerProcess:
 
     async def lost(self) -> FaultRecord:
         """Wait until the server is gone, or as good as gone, and say why."""
-        await first_of(self._process.wait, self.lines.ended.wait, self._watch)
+        await first_of(self._process.wait, self.lines.ended.wait)
         if self.lines.overflow is not None:
             return self._record("result_too_large", f"a line on stdout exceeds {self.lines.overflow.max_bytes:,} bytes")
         if not self.lines.ended.is_set():
@@ -124,6 +125,7 @@ class ServerProcess:
 
     async def close(self) -> None:
         """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
+        self._watching.cancel()
         self.lines.pipe.stop_writing()
         await self._process.stop(CLOSE_GRACE_S)
         self.lines.pipe.close()

@@ -94,9 +94,13 @@ def _close_others(control_fd: int) -> None:
 def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
     import resource
 
-    if order["confine"] is not None:
-        import landlock  # while we may: our interpreter can be out of reach for whom we become
+    # All of it now: our interpreter can be out of reach for whom we become.
+    if order["confine"] is not None or order["set_apart"]:
+        import landlock
+    if order["confine"] is not None or order["identity"] is not None:
         import prctl
+
+        prctl.load_library()
     if order["listen"]:
         import listeners
 
@@ -112,8 +116,11 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
         os.setgroups([])
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
+        prctl.clear_capabilities()
     os.umask(0o022)
     os.chdir(order["cwd"])
+    if order["set_apart"]:
+        landlock.set_apart()
     if order["confine"] is not None:
         prctl.die_with_parent()  # again: the kernel forgets it when a process changes its user
         prctl.forbid_new_privileges()

@@ -94,6 +94,12 @@ def _prctl(option: int, *arguments: int) -> None:
         raise _error(f"prctl {option}")
 
 
+def load_library() -> None:
+    """Load what every other function needs, while it can be read."""
+    if sys.platform == "linux":
+        _library()
+
+
 def _library() -> "Any":
     global _libc
     if _libc is None:

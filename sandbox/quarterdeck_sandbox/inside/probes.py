@@ -1,6 +1,6 @@
 """Look around from inside, just before the program does: plain facts, which the owner judges.
 
-Every probe tries something that the program could try.  Nothing is changed: files are opened, never written.
+Every probe tries something that the program could try.  Nothing is changed: what is opened is never written.
 """
 
 import _socket
@@ -30,6 +30,7 @@ def observe(task: "dict[str, Any]") -> list[tuple[str, object]]:
     facts += [("opened", path) for path in task["secrets"] if _opens(path)]
     facts += [("writable", path) for path in task["fixed"] if os.access(path, os.W_OK)]
     facts.append(("signals_owner", int(_may_signal(task["owner"]))))
+    facts.append(("holds_first", int(_may_write(f"/proc/{os.getppid()}/mem"))))
     facts.append(("sees_owner", int(os.path.exists(f"/proc/{task['owner']}"))))
     facts += [(f"socket.{name}", int(_has_socket(family))) for name, family in _FAMILIES]
     facts += _limits(task["rlimits"])
@@ -70,6 +71,14 @@ def _link(path: str) -> str:
 def _opens(path: str) -> bool:
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+def _may_write(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_WRONLY))
     except OSError:
         return False
     return True

@@ -19,19 +19,19 @@ class InterruptedBySignal(Exception):  # noqa: N818 - no error: somebody wants u
         self.number = number
 
 
-def run(work: Callable[[], Coroutine[None, None, T]]) -> T:
+def run(work: Callable[[], Coroutine[None, None, T]], *, ends_on_hangup: bool = False) -> T:
     """The result of `work`, in an event loop of its own.
 
-    The first SIGINT or SIGTERM cancels it; a second one ends the process at once.  SIGHUP is ignored: whoever holds
-    our stdin ends us by closing it.
+    The first SIGINT or SIGTERM cancels it; a second one ends the process at once.  SIGHUP does too with
+    `ends_on_hangup`, else it is ignored: whoever holds our stdin ends us by closing it.
 
     Raises:
         InterruptedBySignal: a signal came, and the work has ended.
     """
-    return asyncio.run(_run(work))
+    return asyncio.run(_run(work, (*ENDING, signal.SIGHUP) if ends_on_hangup else ENDING))
 
 
-async def _run(work: Callable[[], Coroutine[None, None, T]]) -> T:
+async def _run(work: Callable[[], Coroutine[None, None, T]], ending: tuple[signal.Signals, ...]) -> T:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     came: list[int] = []
@@ -42,9 +42,9 @@ async def _run(work: Callable[[], Coroutine[None, None, T]]) -> T:
         came.append(number)
         task.cancel()
 
-    for number in ENDING:
-        loop.add_signal_handler(number, on_signal, number)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
+    for number in ending:
+        loop.add_signal_handler(number, on_signal, number)
     try:
         return await work()
     except asyncio.CancelledError:

@@ -10,6 +10,7 @@ import typer
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.running import run as run_work
+from quarterdeck.cli.text import printable
 
 if TYPE_CHECKING:
     from quarterdeck_protocol.faults import Dossier
@@ -24,7 +25,7 @@ def _group() -> None:
     """Try a sandbox policy on any command."""
 
 
-@group.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@group.command("run", context_settings={"allow_interspersed_args": False})
 def run(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run, with its arguments.")],
     preset: Annotated[str | None, typer.Option(help="strict, standard or trusted.", show_default="standard")] = None,
@@ -58,11 +59,18 @@ def run(
     from quarterdeck_sandbox.launch import LaunchError
 
     wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
+    if unset := [name for name in env or () if "=" not in name and name not in os.environ]:
+        raise CommandError(ExitCode.USAGE, f"--env {unset[0]}: there is no such variable; to set one, NAME=VALUE")
+    if json is not None:
+        _write(json, None, None)  # before anything runs: a file that cannot be written is found out now
     code: int = _REFUSALS["sandbox_refused"]
     try:
-        code = run_work(lambda: _run(wanted, command, env or [], tier, json, allow_unsandboxed=allow_unsandboxed))
+        code = run_work(
+            lambda: _run(wanted, command, env or [], tier, json, allow_unsandboxed=allow_unsandboxed),
+            ends_on_hangup=True,
+        )
     except LaunchError as error:
-        print_line(f"quarterdeck: {error}", "red", stderr=True)
+        print_line(f"quarterdeck: {_one_line(str(error))}", "red", stderr=True)
         code = _REFUSALS.get(error.code, code)
     raise typer.Exit(code if code >= 0 else 128 - code)
 
@@ -80,8 +88,6 @@ async def _run(
     *,
     allow_unsandboxed: bool,
 ) -> int:
-    import tempfile
-
     from quarterdeck.config.environment import server_environment
     from quarterdeck.config.paths import runtime_dir, state_dir
     from quarterdeck_protocol.configs import StdioServerConfig
@@ -91,13 +97,14 @@ async def _run(
     from quarterdeck_sandbox.launch import plan_launch
     from quarterdeck_sandbox.mounts import Places
     from quarterdeck_sandbox.probing import known_machine
+    from quarterdeck_sandbox.temporary import temporary_folder
 
     machine, user_home = known_machine(), _user_home()
     if tier is not None:
         if tier not in tuple(Tier):
             raise CommandError(ExitCode.USAGE, f"{tier!r} is no tier: {', '.join(Tier)}")
         machine = machine.capped(Tier(tier))
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-run-", ignore_cleanup_errors=True) as base:
+    with temporary_folder("quarterdeck-run-") as base:
         os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
         home, tmp = Path(base, "home"), Path(base, "tmp")
         for folder in (home, tmp):
@@ -153,11 +160,14 @@ def _policy(
             raise CommandError(ExitCode.USAGE, f"{file}: {error}") from error
         if not isinstance(fields, dict):
             raise CommandError(ExitCode.USAGE, f"{file}: a policy is a JSON object")
+        for key in _PATHS:
+            if isinstance(paths := fields.get(key), list):
+                fields[key] = [_locate(path, file.parent) if isinstance(path, str) else path for path in paths]
     if preset is not None:
         fields["preset"] = preset
-    for key, paths in (("read", read), ("write", write), ("hidden", hide)):
-        if paths:
-            fields[key] = [*fields.get(key, ()), *map(os.path.abspath, map(os.path.expanduser, paths))]
+    for key, given in zip(_PATHS, (read, write, hide), strict=True):
+        if given:
+            fields[key] = [*fields.get(key, ()), *(_locate(path, Path()) for path in given)]
     if grant:
         fields["grants"] = [*fields.get("grants", ()), *grant]
     if network:
@@ -166,7 +176,9 @@ def _policy(
         name, equals, value = item.partition("=")
         if not equals:
             raise CommandError(ExitCode.USAGE, f"--limit {item}: write KEY=VALUE")
-        fields.setdefault("limits", {})[name] = None if value in ("", "none") else value
+        if name in _OF_STREAMS:
+            raise CommandError(ExitCode.USAGE, f"--limit {item}: a command's streams are yours; it limits servers only")
+        fields.setdefault("limits", {})[name] = None if value in ("", "none", "null") else value
     try:
         return SandboxPolicy.model_validate(fields)
     except ValidationError as error:
@@ -175,8 +187,18 @@ def _policy(
         raise CommandError(ExitCode.USAGE, f"{place}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
+_PATHS: Final = ("read", "write", "hidden")
+
+_OF_STREAMS: Final = ("output_bytes", "line_bytes", "partial_line_s")
+
+
+def _locate(path: str, base: Path) -> str:
+    """`~` is the home, a relative path starts at `base`."""
+    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))
+
+
 def _user_home() -> Path:
-    return Path("~").expanduser()
+    return Path(os.path.expanduser("~"))
 
 
 def _working_directory(wanted: "SandboxPolicy", home: Path) -> str:
@@ -192,9 +214,9 @@ def _print_receipt(receipt: "Receipt") -> None:
     user = f", as uid {receipt.uid}" if receipt.uid is not None else ""
     print_line(f"quarterdeck: sandbox {receipt.tier}{user}, network {receipt.network}", "dim", stderr=True)
     for line in receipt.shown:
-        print_line(f"  shows {line}", "dim", stderr=True)
+        print_line(f"  shows {_one_line(line)}", "dim", stderr=True)
     for gap in receipt.gaps:
-        print_line(f"  weaker: {gap}", "yellow", stderr=True)
+        print_line(f"  weaker: {_one_line(gap)}", "yellow", stderr=True)
 
 
 def _print_dossier(dossier: "Dossier") -> None:
@@ -209,10 +231,18 @@ def _print_dossier(dossier: "Dossier") -> None:
     words.append(duration(dossier.uptime_s or 0.0))
     print_line(f"quarterdeck: {', '.join(words)}", "dim", stderr=True)
     for hint in dossier.hints:
-        print_line(f"  {hint}", "yellow", stderr=True)
+        print_line(f"  {_one_line(hint)}", "yellow", stderr=True)
 
 
-def _write(path: Path, receipt: "Receipt", dossier: "Dossier") -> None:
+def _one_line(text: str) -> str:
+    """Paths can have any name: none may write to the terminal itself, or a line that seems to be ours."""
+    return printable(text).replace("\n", "\\n")
+
+
+def _write(path: Path, receipt: "Receipt | None", dossier: "Dossier | None") -> None:
     import msgspec
 
-    path.write_bytes(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
+    try:
+        path.write_bytes(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
+    except OSError as error:
+        raise CommandError(ExitCode.USAGE, f"--json {path}: {error.strerror}") from error

@@ -13,8 +13,8 @@ from typing import Final
 ALLOWANCE_BYTES: Final = 512 * 1024 * 1024
 """Growth that nothing delivered explains; an embedding program may grow by itself, but rarely by this in seconds."""
 
-BUSY_SHARE: Final = 0.25
-"""Of one core: whoever sends hundreds of megabytes a second is busier."""
+BUSY_SHARE: Final = 0.05
+"""Of one core: whoever sends hundreds of megabytes a second is busier, on a crowded machine too."""
 
 FORGIVENESS: Final = 0.9
 """What is left of old growth after each look: slow growth is not a flood."""

@@ -80,6 +80,7 @@ def order(*argv: str, **changes: Any) -> dict[str, Any]:
         "identity": None,
         "listen": [],
         "confine": None,
+        "set_apart": False,
         "probes": {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []},
     } | changes
 

@@ -58,7 +58,7 @@ def reaper(script: str) -> Iterator[Reaper]:
             try:
                 probes = {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []}
                 order = {"program": "/bin/sh", "argv": ["sh", "-c", script], "env": {}, "cwd": "/", "rlimits": []}
-                order |= {"identity": None, "listen": [], "confine": None, "probes": probes}
+                order |= {"identity": None, "listen": [], "confine": None, "set_apart": False, "probes": probes}
                 data = marshal.dumps(order)
                 ours.sendall(len(data).to_bytes(8, "big") + data)
                 while not ours.recv(65536).endswith(b"\n\n"):

@@ -1,0 +1,64 @@
+"""Temporary folders, and what a hostile program leaves in them."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.identities import Identity
+
+from quarterdeck_sandbox.temporary import remove, temporary_folder
+
+LEVELS: Final = 2500
+"""More than Python recurses."""
+
+
+def test_a_folder_is_there_and_then_is_not() -> None:
+    """Each command tried in a sandbox would leave its files behind."""
+    with temporary_folder("quarterdeck-test-") as folder:
+        Path(folder, "file").touch()
+        assert Path(folder).stat().st_mode & 0o777 == 0o700
+    assert not os.path.lexists(folder)
+
+
+def test_a_folder_deeper_than_we_recurse_is_removed() -> None:
+    """A program could have the tool end with a traceback, and its files stay."""
+    with temporary_folder("quarterdeck-test-") as folder:
+        fd = os.open(folder, os.O_RDONLY)
+        for _ in range(LEVELS):
+            os.mkdir("deep", dir_fd=fd)
+            below = os.open("deep", os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        os.close(fd)
+    assert not os.path.lexists(folder)
+
+
+def test_a_closed_folder_is_removed_and_what_its_links_lead_to_stays_as_it_is() -> None:
+    """A program could change the mode of any file of the user's, with our hand (CVE-2023-6597)."""
+    who = Identity.USER
+    if who.missing:
+        pytest.skip(who.missing)
+    with temporary_folder("quarterdeck-test-") as base:
+        victim, folder = Path(base, "victim"), Path(base, "folder")
+        closed, unseen = folder / "closed", folder / "unseen"
+        victim.touch()
+        for path in (folder, closed, unseen):
+            path.mkdir()
+        (closed / "link").symlink_to(victim)
+        Path(base).chmod(0o777)
+        who.own(victim, folder, closed, unseen)
+        victim.chmod(0o640)
+        closed.chmod(0o500)
+        unseen.chmod(0o000)
+        code = f"from quarterdeck_sandbox.temporary import remove; remove({str(folder)!r})"
+        tool = who.quarterdeck
+        subprocess.run([tool.argv[0], "-c", code], env={**os.environ, **tool.env}, check=True, **who.popen)
+        assert not folder.exists()
+        assert victim.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    """A program that removes its own home would have us fail."""
+    remove(str(tmp_path / "no such folder"))

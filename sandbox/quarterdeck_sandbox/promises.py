@@ -210,9 +210,7 @@ def _cpu_share(at: Situation) -> Finding:
 
 def _scratch(at: Situation) -> Finding:
     if at.tier is Tier.BUBBLEWRAP:
-        return _partial(
-            "sized temporary filesystems; inodes and TMPDIR looked at now and then; HOME is not bounded"
-        )
+        return _partial("sized temporary filesystems; inodes and TMPDIR looked at now and then; HOME is not bounded")
     return _partial("TMPDIR is looked at now and then; HOME is not bounded")
 
 

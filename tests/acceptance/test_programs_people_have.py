@@ -55,7 +55,8 @@ class Person:
         done = subprocess.run(
             [*argv, *map(str, command)], env=env, capture_output=True, text=True, timeout=RUN_S, cwd=cwd, check=False
         )
-        shown = json.loads(report.read_text())["receipt"]["shown"] if report.exists() else ()
+        receipt = json.loads(report.read_text())["receipt"] if report.exists() else None
+        shown = receipt["shown"] if receipt else ()
         return Ran(done.returncode, done.stdout, done.stderr, tuple(shown))
 
 

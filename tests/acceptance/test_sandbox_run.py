@@ -72,6 +72,17 @@ def test_with_json_receipt_and_dossier_are_in_a_file_alone(run: Run, tmp_path: P
     assert document["receipt"]["findings"]
 
 
+def test_a_report_is_not_written_through_a_link_that_the_command_put_in_its_place(run: Run, tmp_path: Path) -> None:
+    """A program could overwrite any file of the user's, with our hand and partly with its own words."""
+    victim, file = tmp_path / "victim", tmp_path / "report.json"
+    victim.write_text("mine")
+    swap = f"rm {file}; ln -s {victim} {file}"
+    ended = run("--preset", "trusted", "--json", str(file), "--", "sh", "-c", swap)
+    assert ended.returncode == 0, ended.stderr
+    assert file.is_symlink()
+    assert victim.read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

@@ -13,6 +13,8 @@ from quarterdeck.cli.running import run as run_work
 from quarterdeck.cli.text import printable
 
 if TYPE_CHECKING:
+    from io import FileIO
+
     from quarterdeck_protocol.faults import Dossier
     from quarterdeck_protocol.policy import SandboxPolicy
     from quarterdeck_sandbox.receipt import Receipt
@@ -61,12 +63,12 @@ def run(
     wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
     if unset := [name for name in env or () if "=" not in name and name not in os.environ]:
         raise CommandError(ExitCode.USAGE, f"--env {unset[0]}: there is no such variable; to set one, NAME=VALUE")
-    if json is not None:
-        _write(json, None, None)  # before anything runs: a file that cannot be written is found out now
+    # Before anything runs: a file that cannot be written is found out now, and no program can put a link in its place.
+    report = _open(json) if json is not None else None
     code: int = _REFUSALS["sandbox_refused"]
     try:
         code = run_work(
-            lambda: _run(wanted, command, env or [], tier, json, allow_unsandboxed=allow_unsandboxed),
+            lambda: _run(wanted, command, env or [], tier, report, allow_unsandboxed=allow_unsandboxed),
             ends_on_hangup=True,
         )
     except LaunchError as error:
@@ -84,7 +86,7 @@ async def _run(
     command: list[str],
     env: list[str],
     tier: str | None,
-    json: Path | None,
+    report: "FileIO | None",
     *,
     allow_unsandboxed: bool,
 ) -> int:
@@ -127,12 +129,12 @@ async def _run(
 
         def on_start(process: Any) -> None:
             receipts.append(process.receipt)
-            if json is None:
+            if report is None:
                 _print_receipt(process.receipt)
 
         code, dossier = await run_foreground(confinement, (str(tmp),), on_start)
-        if json is not None:
-            _write(json, receipts[0], dossier)
+        if report is not None:
+            _write(report, receipts[0], dossier)
         else:
             _print_dossier(dossier)
         return code
@@ -239,10 +241,23 @@ def _one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
-def _write(path: Path, receipt: "Receipt | None", dossier: "Dossier | None") -> None:
+def _open(path: Path) -> "FileIO":
+    try:
+        report = path.open("wb", buffering=0)
+    except OSError as error:
+        raise CommandError(ExitCode.USAGE, f"--json {path}: {error.strerror}") from error
+    if report.seekable():
+        _write(report, None, None)
+    return report
+
+
+def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None") -> None:
     import msgspec
 
     try:
-        path.write_bytes(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
+        if report.seekable():
+            report.seek(0)
+            report.truncate()
+        report.write(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
     except OSError as error:
-        raise CommandError(ExitCode.USAGE, f"--json {path}: {error.strerror}") from error
+        raise CommandError(ExitCode.USAGE, f"--json {report.name}: {error.strerror}") from error

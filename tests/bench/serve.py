@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from support.programs import server_argv
+from support.programs import SERVERS, server_argv
 from support.raw_client import RawStdioClient
 
 from .finding import Finding, NotMeasuredError, Target
@@ -49,6 +49,9 @@ async def measure(effort: Effort) -> list[Finding]:
 def _serving(folder: Path) -> RawStdioClient:
     command, *args = server_argv(ECHO)
     config = folder / "servers.json"
-    config.write_text(json.dumps({"mcpServers": {ECHO: {"command": command, "args": args}}}), encoding="utf-8")
+    config.write_text(
+        json.dumps({"mcpServers": {ECHO: {"command": command, "args": args, "sandbox": {"read": [str(SERVERS)]}}}}),
+        encoding="utf-8",
+    )
     argv = [sys.executable, "-m", "quarterdeck.cli", "serve", "--config", str(config)]
     return RawStdioClient(argv, env=dict(os.environ), cwd=folder, deadline_s=START_S)

@@ -164,13 +164,13 @@ def _processes(at: Situation) -> Finding:
     if at.tier is Tier.BUBBLEWRAP:
         return _full("process namespace")
     if at.tier is Tier.LANDLOCK and (at.other_user or at.machine.landlock_abi >= SCOPES_ABI):
-        return _partial("Landlock and seccomp: the process list, and facts about the machine, can be seen")
+        return _partial("Landlock and seccomp: the process list can be seen, and facts about the machine")
     if at.tier is Tier.LANDLOCK:
         return _partial(
-            "Landlock and seccomp: the process list, and facts about the machine, can be seen, your processes signalled"
+            "Landlock and seccomp: the process list can be seen, with facts about the machine, and your processes signalled"
         )
     if at.other_user:
-        return _partial("a user of its own: the process list, and facts about the machine, can be seen")
+        return _partial("a user of its own: the process list can be seen, and facts about the machine")
     return _none(f"{'all' if at.machine.euid == 0 else 'your'} processes can be seen and signalled")
 
 

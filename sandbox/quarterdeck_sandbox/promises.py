@@ -167,7 +167,7 @@ def _processes(at: Situation) -> Finding:
         return _partial("Landlock and seccomp: the process list can be seen, and facts about the machine")
     if at.tier is Tier.LANDLOCK:
         return _partial(
-            "Landlock and seccomp: the process list can be seen, with facts about the machine, and your processes signalled"
+            "Landlock and seccomp: the process list can be seen, facts about the machine too, processes signalled"
         )
     if at.other_user:
         return _partial("a user of its own: the process list can be seen, and facts about the machine")

@@ -42,6 +42,14 @@ signal.pause()
 """A server that double-forks a daemon which ignores TERM, and leaves without it when it is told to, or at EOF."""
 
 
+def parent_of(pid: int) -> int | None:
+    """The parent of a process, None when it has just ended."""
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.NoSuchProcess:
+        return None
+
+
 async def server(place: Berth, *, leaves: int = 0) -> tuple[ConfinedProcess, list[int]]:
     """The server, and its daemon's pid."""
     python = plain_python() or sys.executable
@@ -53,7 +61,7 @@ async def server(place: Berth, *, leaves: int = 0) -> tuple[ConfinedProcess, lis
 
     def is_alone() -> bool:
         # Its parent goes first; then it has left the server for whoever adopts.
-        daemon[:] = [pid for pid in below(process) if psutil.Process(pid).ppid() != process.pid]
+        daemon[:] = [pid for pid in below(process) if parent_of(pid) not in (None, process.pid)]
         return len(daemon) == 1 and psutil.Process(process.pid).children() == []
 
     await eventually_async(is_alone)

@@ -4,10 +4,27 @@ Deck and bridge both speak it; the host publishes it.  Pure: no tool is run here
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from quarterdeck_protocol.faults import ProtocolFault
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHints:
+    """What a client may assume about a native tool, before it asks its user (MCP's `ToolAnnotations`).
+
+    Attributes:
+        read_only: it changes nothing.
+        destructive: it may overwrite or end something; means nothing for a read-only tool.
+        idempotent: the same call again changes nothing more.
+        open_world: it reaches beyond this machine, or runs what may.
+    """
+
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +35,43 @@ class ToolDescriptor:
         name: the qualified name for a grafted tool, the wire name for a native one.
         parameters: the portable JSON Schema of the input.
         definition: the server's whole tool object as JSON bytes, unknown fields included; None for a native tool.
+        title: what a person is shown; empty for the name.
+        hints: of a native tool; a server's are in its definition.
     """
 
     name: str
     description: str
     parameters: Mapping[str, object]
     definition: bytes | None = None
+    title: str = ""
+    hints: ToolHints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressNote:
+    """How far a running call is: `progress` grows, `total` is its end when known."""
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+Report = Callable[[ProgressNote], None]
+"""Takes progress notes, from the event loop; one that comes too fast may be dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call: `id` is the caller's, `name` a descriptor's, `input` any JSON value."""
+    """One call: `id` is the caller's, `name` a descriptor's, `input` any JSON value.
+
+    Attributes:
+        report: takes progress notes when the caller wants some.
+    """
 
     id: str
     name: str
     input: object
+    report: Report | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +168,6 @@ class WatchableToolBox(ToolBox, Protocol):
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change; returns what unregisters it."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressNote:
-    """How far a running call is: `progress` grows, `total` is its end when known."""
-
-    progress: float
-    total: float | None = None
-    message: str | None = None
 
 
 Settled = WireResult | ProtocolFault

@@ -5,23 +5,56 @@ Says nothing about confinement: an implementation decides what a path or a comma
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from enum import StrEnum
+from typing import BinaryIO, NoReturn, Protocol
 
 from quarterdeck_protocol.tools import CancelToken
 
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What a path names, links followed.  `modified_at` is seconds since the epoch."""
+    """What a path names, links followed.
+
+    Attributes:
+        modified_at: seconds since the epoch.
+        revision: another text whenever the content may be another (device, inode, size, time of change).
+    """
 
     is_file: bool
     is_directory: bool
     size_bytes: int
     modified_at: float
+    revision: str = ""
+
+
+class EntryKind(StrEnum):
+    """What a directory's entry is, by itself: a link is not followed."""
+
+    FILE = "file"
+    DIRECTORY = "dir"
+    SYMLINK = "symlink"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """One name in a directory.  `size_bytes` is 0 for anything but a file."""
+
+    name: str
+    kind: EntryKind
+    size_bytes: int
+
+
+class OutsideRootsError(PermissionError):
+    """A path that leads out of what the session may touch; the text names the path and the roots."""
 
 
 class Fs(Protocol):
-    """Files by path.  Every method raises `OSError` with the caller's spelling of the path."""
+    """Files by path, relative ones from the context's directory.
+
+    Every method raises `OSError` with the caller's spelling of the path; `OutsideRootsError` where an implementation
+    has roots and the path leads out of them, by whatever links, at the moment of use.
+    """
 
     async def read_text(self, path: str) -> str:
         """The file as UTF-8, undecodable bytes replaced by U+FFFD."""
@@ -31,8 +64,18 @@ class Fs(Protocol):
         """The whole file."""
         ...
 
+    async def open_binary(self, path: str) -> BinaryIO:
+        """A regular file for reading; the caller reads it in a thread, and closes it.
+
+        What is no regular file is refused, without waiting for what a pipe or a device might say.
+        """
+        ...
+
     async def write_file(self, path: str, data: str | bytes) -> None:
-        """Create or replace the file; text is written as UTF-8."""
+        """Create or replace the file, whole or not at all; text is written as UTF-8.
+
+        An existing file keeps its mode and owner, and a link to it stays a link.  Parents must exist.
+        """
         ...
 
     async def stat(self, path: str) -> FileStat:
@@ -41,6 +84,14 @@ class Fs(Protocol):
 
     async def readdir(self, path: str) -> Sequence[str]:
         """The names in a directory."""
+        ...
+
+    async def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
+        """The first `most` entries by name, directories before all else, and how many there are."""
+        ...
+
+    async def real_path(self, path: str) -> str:
+        """Where `path` leads, absolute, links resolved; what is there need not exist yet, its parent need."""
         ...
 
     async def mkdir(self, path: str, *, recursive: bool = False) -> None:
@@ -58,11 +109,30 @@ class Fs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """How a command ended.  `code` is None when a signal ended it."""
+    """How a command ended.
+
+    Attributes:
+        code: its exit status; None when a signal ended it.
+        signal: the signal's number, else None.
+        limit: which limit ended it, by its name in the policy; None for none.
+    """
 
     stdout: str
     stderr: str
     code: int | None
+    signal: int | None = None
+    limit: str | None = None
+
+
+class Stream(StrEnum):
+    """What a command writes on."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+OnOutput = Callable[[Stream, bytes], None]
+"""Takes what a command writes, as it comes, from the event loop; chunks of at most 64 KiB, cut anywhere."""
 
 
 class ShellProcess(Protocol):
@@ -78,7 +148,17 @@ class ShellProcess(Protocol):
         ...
 
     def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
-        """Call `listener` once with exit status and signal, one of them None; at once when it has ended."""
+        """Call `listener` once with exit status and signal, one of them None; at once when it has ended.
+
+        All that it wrote has been given to its `on_output` by then.
+        """
+        ...
+
+    async def stop(self, grace_s: float) -> None:
+        """TERM, after `grace_s` KILL, for it and all that it started; returns when nothing of it is left.
+
+        Harmless when it has ended.
+        """
         ...
 
 
@@ -94,10 +174,12 @@ class Shell(Protocol):
         cancel: CancelToken | None = None,
         timeout_s: float | None = None,
         stdin: str = "",
+        on_output: OnOutput | None = None,
     ) -> ExecResult:
         """Run `command` to its end.
 
-        Cancelling, by token or task, ends the command and all that it started.
+        Cancelling, by token or task, ends the command and all that it started.  With `on_output` the output goes
+        there, as it comes, and the result's texts are empty.
 
         Raises:
             TimeoutError: it ran longer than `timeout_s`, seconds, and was ended.
@@ -106,9 +188,14 @@ class Shell(Protocol):
         ...
 
     async def spawn(
-        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
     ) -> ShellProcess:
-        """Start `command` and leave it running.
+        """Start `command`, its stdin empty, and leave it running; without `on_output` what it writes is dropped.
 
         Raises:
             OSError: it could not be started.
@@ -126,7 +213,8 @@ class UnavailableFs:
     async def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise BackendUnavailableError("this context has no files: its tools run elsewhere")
 
-    read_text = read_bytes = write_file = stat = readdir = mkdir = rm = exists = _refuse
+    read_text = read_bytes = open_binary = write_file = stat = readdir = list_directory = _refuse
+    real_path = mkdir = rm = exists = _refuse
 
 
 class UnavailableShell:

@@ -130,7 +130,7 @@ class _RegistryBox:
         tool = self._tools.get(call.name)
         if tool is None:
             return ToolOutcome(call.id, _unknown_name_text(call.name, self._tools), is_error=True)
-        return await tool.invoke(call, self._context.with_cancel(cancel))
+        return await tool.invoke(call, self._context.for_call(call, cancel))
 
 
 def _unknown_name_text(name: str, known: Iterable[str]) -> str:

@@ -1,10 +1,15 @@
 """What a tool gives back, and how a caller sees it.  Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self
+
+import msgspec
 
 from quarterdeck_protocol.tools import ToolOutcome, WireResult
+
+_ERA: Final = "2025-11-25"
+"""The revision that our own blocks are written in; later ones take them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,8 @@ class ToolResult:
     """How a run ended.
 
     Attributes:
-        wire: a server's own result, of which `content` is the projection.  Whoever changes `content` drops it.
+        wire: the result as an MCP client is shown it, of which `content` is the projection: a server's own, or one of
+            `of_mcp`.  Whoever changes `content` drops it.
     """
 
     content: Sequence[ContentBlock]
@@ -47,6 +53,19 @@ class ToolResult:
     def of_error(cls, text: str) -> Self:
         """A failure that `text` explains."""
         return cls((TextContentBlock(text),), is_error=True)
+
+    @classmethod
+    def of_mcp(cls, *blocks: Mapping[str, object]) -> Self:
+        """A success of MCP content blocks (`{"type": "image", …}`), which an MCP client is shown as they are.
+
+        Source: MCP specification, "Tools", section Tool Result.
+        """
+        body = msgspec.json.encode({"content": blocks, "isError": False})
+        content = tuple(
+            TextContentBlock(str(block["text"])) if block["type"] == "text" else JsonContentBlock(dict(block))
+            for block in blocks
+        )
+        return cls(content, wire=WireResult(body, _ERA))
 
     def to_outcome(self, call_id: str) -> ToolOutcome:
         """The outcome of the call that ran to this result; `wire` goes along unchanged."""

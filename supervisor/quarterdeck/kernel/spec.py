@@ -2,13 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
-from quarterdeck_protocol.tools import ToolCall, ToolDescriptor, ToolOutcome
+from quarterdeck_protocol.tools import ToolCall, ToolDescriptor, ToolHints, ToolOutcome
 
+from .arguments import Arguments, read_arguments
 from .context import ToolContext
+from .overflow import fit_result
 from .results import ToolResult
+from .validation import InputCheck
 
 RunTool = Callable[[object, ToolContext], Awaitable[ToolResult]]
 """Runs one call: the input (any JSON value) and the context; an expected failure is a result with `is_error`."""
@@ -22,6 +26,8 @@ class ToolSpec:
         name: what a model calls it by.
         parameters: the portable JSON Schema of its input.
         definition: for a grafted tool the server's own tool object, JSON bytes.
+        title: what a person is shown; empty for the name.
+        hints: what a client may assume of a native tool; None says nothing.
     """
 
     name: str
@@ -29,14 +35,23 @@ class ToolSpec:
     parameters: Mapping[str, object]
     run: RunTool
     definition: bytes | None = None
+    title: str = ""
+    hints: ToolHints | None = None
 
 
 class DefinedTool:
-    """A tool that can be called."""
+    """A tool that can be called.
+
+    A native tool's input is checked by its schema before it runs, and its texts are cut to the context's budget; what
+    a grafted one takes and gives is between its server and its client.
+    """
 
     def __init__(self, spec: ToolSpec) -> None:
         self._run = spec.run
-        self._descriptor = ToolDescriptor(spec.name, spec.description, spec.parameters, spec.definition)
+        self._descriptor = ToolDescriptor(
+            spec.name, spec.description, spec.parameters, spec.definition, spec.title, spec.hints
+        )
+        self._check = InputCheck(spec.name, spec.parameters) if spec.definition is None else None
 
     @property
     def name(self) -> str:
@@ -45,8 +60,8 @@ class DefinedTool:
 
     @property
     def label(self) -> str:
-        """What a person is shown: the name."""
-        return self._descriptor.name
+        """What a person is shown: the title, else the name."""
+        return self._descriptor.title or self._descriptor.name
 
     @property
     def description(self) -> str:
@@ -70,12 +85,29 @@ class DefinedTool:
         """
         if ctx.cancel.cancelled:
             return ToolOutcome(call.id, f"{self.name} was cancelled before it began.", is_error=True)
+        given = _coerce_input(call.input)
+        if self._check is not None and (problem := self._check.problem(given)) is not None:
+            return ToolOutcome(call.id, problem, is_error=True)
         try:
-            result = await self._run(_coerce_input(call.input), ctx)
+            result = await self._run(given, ctx)
+            if self._check is not None:
+                result = await fit_result(result, self.name, ctx.budget, ctx.overflow)
         except Exception as error:
             reason = str(error) or type(error).__name__
             return ToolOutcome(call.id, f"{self.name} did not finish: {reason}", is_error=True)
         return result.to_outcome(call.id)
+
+
+A = TypeVar("A", bound=Arguments)
+
+
+def typed(arguments: type[A], run: Callable[[A, ToolContext], Awaitable[ToolResult]]) -> RunTool:
+    """`run`, taking its arguments as their type; for a tool whose parameters are `schema_of(arguments)`."""
+
+    async def run_typed(value: object, ctx: ToolContext) -> ToolResult:
+        return await run(read_arguments(arguments, value), ctx)
+
+    return run_typed
 
 
 def define_tool(spec: ToolSpec) -> DefinedTool:

@@ -12,7 +12,7 @@ SCHEMA = {"type": "object", "properties": {}}
 
 
 def tool_of(run: RunTool) -> DefinedTool:
-    return define_tool(ToolSpec("probe", "Probes.", SCHEMA, run))
+    return define_tool(ToolSpec("probe", "Probes.", {}, run))
 
 
 async def give_back(arguments: object, ctx: ToolContext) -> ToolResult:

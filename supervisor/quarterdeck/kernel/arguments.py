@@ -1,0 +1,69 @@
+"""A tool's arguments as one type: what a model is told of them, and what the tool is handed, from one place.  Pure.
+
+    class ReadArguments(Arguments):
+        path: Annotated[str, Meta(min_length=1, description="The file to read.")]
+        offset: Annotated[int, Meta(ge=1)] | None = None      # optional: absent is None, null is an error
+
+Names are `snake_case` here and `camelCase` on the wire.  Objects are closed.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+_DEFINITIONS: Final = "$defs"
+_REF_PREFIX: Final = f"#/{_DEFINITIONS}/"
+_NULL: Final = {"type": "null"}
+
+
+class Arguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
+    """Base of every tool's arguments, and of the objects inside them."""
+
+
+T = TypeVar("T", bound=Arguments)
+
+
+def schema_of(arguments: type[Arguments]) -> dict[str, object]:
+    """The closed JSON Schema of `arguments`, without references, titles and nulls."""
+    schema = msgspec.json.schema(arguments, schema_hook=lambda _: {})
+    definitions = schema.pop(_DEFINITIONS, {})
+    plain = _plain(schema, definitions)
+    assert isinstance(plain, dict)
+    plain.setdefault("properties", {})
+    return plain
+
+
+def read_arguments(arguments: type[T], value: object) -> T:
+    """`value`, which `schema_of(arguments)` accepts, as its type.
+
+    Raises:
+        ValueError: the schema does not accept it.
+    """
+    try:
+        return msgspec.convert(value, arguments)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+
+
+def _plain(node: object, definitions: Mapping[str, object]) -> object:
+    if isinstance(node, list):
+        return [_plain(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if isinstance(ref := node.get("$ref"), str):
+        return _plain(definitions[ref.removeprefix(_REF_PREFIX)], definitions)
+    members = {key: value for key, value in node.items() if key != "title"}
+    choices = members.get("anyOf")
+    if isinstance(choices, list) and _NULL in choices and members.get("default", ...) is None:
+        [only] = [choice for choice in choices if choice != _NULL]
+        rest = {key: value for key, value in members.items() if key not in ("anyOf", "default")}
+        return _plain({**only, **rest}, definitions)
+    return {
+        # What stands here are names of properties, not keywords.
+        key: {name: _plain(each, definitions) for name, each in value.items()}
+        if key == "properties"
+        else _plain(value, definitions)
+        for key, value in members.items()
+        if key != "title"
+    }

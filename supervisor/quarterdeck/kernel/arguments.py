@@ -14,6 +14,9 @@ import msgspec
 
 _DEFINITIONS: Final = "$defs"
 _REF_PREFIX: Final = f"#/{_DEFINITIONS}/"
+_ANYTHING: Final = {"title": "anything"}
+"""The schema of `object`: nothing, but that is no answer to its maker, and titles go."""
+
 _NULL: Final = {"type": "null"}
 
 
@@ -26,12 +29,14 @@ T = TypeVar("T", bound=Arguments)
 
 def schema_of(arguments: type[Arguments]) -> dict[str, object]:
     """The closed JSON Schema of `arguments`, without references, titles and nulls."""
-    schema = msgspec.json.schema(arguments, schema_hook=lambda _: {})
-    definitions = schema.pop(_DEFINITIONS, {})
-    plain = _plain(schema, definitions)
-    assert isinstance(plain, dict)
-    plain.setdefault("properties", {})
-    return plain
+    schema = msgspec.json.schema(arguments, schema_hook=lambda _: _ANYTHING)
+    # A type's docstring is for us, not for the model.
+    definitions = {
+        name: {key: value for key, value in definition.items() if key != "description"}
+        for name, definition in schema.pop(_DEFINITIONS).items()
+    }
+    # Defaults are values of ours until they have been JSON.
+    return msgspec.json.decode(msgspec.json.encode(_plain(schema, definitions)), type=dict[str, object])
 
 
 def read_arguments(arguments: type[T], value: object) -> T:

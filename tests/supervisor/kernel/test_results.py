@@ -1,5 +1,7 @@
 """From content blocks to an outcome."""
 
+import json
+
 import pytest
 
 from quarterdeck.kernel.results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult, project_content
@@ -42,3 +44,12 @@ def test_text_and_error_results_are_one_block() -> None:
     """Tools would spell out the same three nested calls everywhere."""
     assert ToolResult.of_text("x") == ToolResult((TextContentBlock("x"),))
     assert ToolResult.of_error("x") == ToolResult((TextContentBlock("x"),), is_error=True)
+
+
+def test_mcp_blocks_reach_an_mcp_client_as_they_are() -> None:
+    """An image would arrive as a wall of base64."""
+    image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    result = ToolResult.of_mcp({"type": "text", "text": "a picture"}, image)
+    assert result.content == (TextContentBlock("a picture"), JsonContentBlock(image))
+    assert result.wire is not None
+    assert json.loads(result.wire.body) == {"content": [{"type": "text", "text": "a picture"}, image], "isError": False}

@@ -3,10 +3,11 @@
 import anyio
 import pytest
 
+from quarterdeck.kernel.arguments import Arguments, schema_of
 from quarterdeck.kernel.context import ToolContext, inert_context
 from quarterdeck.kernel.results import JsonContentBlock, ToolResult
-from quarterdeck.kernel.spec import DefinedTool, RunTool, ToolSpec, define_tool
-from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome, WireResult
+from quarterdeck.kernel.spec import DefinedTool, RunTool, ToolSpec, define_tool, typed
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolDescriptor, ToolOutcome, WireResult
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -102,3 +103,39 @@ async def test_cancelling_the_task_is_not_swallowed() -> None:
     with anyio.CancelScope() as scope:
         await tool_of(run).invoke(ToolCall("1", "probe", {}), inert_context())
     assert scope.cancelled_caught
+
+
+@pytest.mark.anyio
+async def test_a_native_tools_wrong_input_is_refused_before_it_runs() -> None:
+    """A tool would run on what nobody checked."""
+    tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, fail))
+    outcome = await tool.invoke(ToolCall("1", "probe", [1]), inert_context())
+    assert outcome.is_error
+    assert "expected an object, got [1]" in str(outcome.output)
+
+
+@pytest.mark.anyio
+async def test_a_grafted_tools_input_is_its_servers_to_judge() -> None:
+    """A server that takes more than it says could not be given it."""
+    tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, give_back, definition=b"{}"))
+    assert (await tool.invoke(ToolCall("1", "probe", [1]), inert_context())).output == [1]
+
+
+@pytest.mark.anyio
+async def test_a_tool_can_take_its_arguments_as_a_type_and_tell_of_its_progress() -> None:
+    """Each tool would have to pick its arguments apart, and a client would wait in the dark."""
+
+    class Given(Arguments):
+        times: int
+
+    async def count(arguments: Given, ctx: ToolContext) -> ToolResult:
+        for step in range(arguments.times):
+            ctx.tell(step, arguments.times, "counting")
+        return ToolResult.of_text("done")
+
+    tool = define_tool(ToolSpec("count", "Counts.", schema_of(Given), typed(Given, count), title="Count"))
+    notes: list[ProgressNote] = []
+    call = ToolCall("1", "count", {"times": 2}, report=notes.append)
+    outcome = await tool.invoke(call, inert_context().for_call(call, CancelToken()))
+    assert (outcome.output, tool.label) == ("done", "Count")
+    assert notes == [ProgressNote(0, 2, "counting"), ProgressNote(1, 2, "counting")]

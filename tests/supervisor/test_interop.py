@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import quarterdeck
-from quarterdeck import interop, kernel
+from quarterdeck import interop, kernel, ledger
 
-BARRELS = (quarterdeck, interop, kernel)
+BARRELS = (quarterdeck, interop, kernel, ledger)
 
 SEED_NAMES = """
     mount_protocol_bridge MountedProtocolBridge create_server_endpoint ServerEndpointImpl start_server_fleet
@@ -29,6 +29,12 @@ KERNEL_NAMES = """
     JsonContentBlock OutputBudget clamp Fs Shell ToolBox ToolRunner ToolDescriptor ToolCall ToolOutcome CancelToken
     WireResult
 """
+LEDGER_NAMES = """
+    BridgeLedger EnrollRequest BridgeEntry BridgeOp LedgerSnapshot BridgeKey reduce_ledger BridgeCapability
+    bridge_box_to_capabilities server_of_qualified bridge_content_key bridge_ulid_key qualify_bridge_name
+    attach_bridge_capabilities detach_bridge AttachResult bridge_config bridge_capability_card load_mcp_config
+    bridge_tool_names bridge_tool_counts bridge_status
+"""
 
 
 def test_interop_names_everything_that_it_promises() -> None:
@@ -39,6 +45,11 @@ def test_interop_names_everything_that_it_promises() -> None:
 def test_kernel_names_everything_that_exists_of_its_promise() -> None:
     """A user's import of a documented name would fail."""
     assert set(kernel.__all__) == set(KERNEL_NAMES.split())
+
+
+def test_ledger_names_everything_that_it_promises() -> None:
+    """A user's import of a documented name would fail."""
+    assert set(ledger.__all__) == set(LEDGER_NAMES.split())
 
 
 @pytest.mark.parametrize(("barrel", "name"), [(barrel, name) for barrel in BARRELS for name in barrel.__all__])

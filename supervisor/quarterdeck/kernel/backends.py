@@ -48,6 +48,10 @@ class DirectoryEntry:
 class OutsideRootsError(PermissionError):
     """A path that leads out of what the session may touch; the text names the path and the roots."""
 
+    def __str__(self) -> str:
+        """The text alone: it has the path, and a number would say less."""
+        return self.strerror or super().__str__()
+
 
 class Fs(Protocol):
     """Files by path, relative ones from the context's directory.

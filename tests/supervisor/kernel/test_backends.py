@@ -1,10 +1,19 @@
 """The inert backends."""
 
+import errno
 import inspect
 
 import pytest
 
-from quarterdeck.kernel.backends import BackendUnavailableError, Fs, Shell, UnavailableFs, UnavailableShell
+from quarterdeck.kernel.backends import (
+    BackendUnavailableError,
+    Fs,
+    OutsideRootsError,
+    Shell,
+    UnavailableFs,
+    UnavailableShell,
+)
+from quarterdeck.kernel.files.fs import LocalFs
 
 
 def verbs(protocol: type) -> set[str]:
@@ -30,4 +39,21 @@ async def test_keyword_arguments_are_refused_the_same_way() -> None:
     with pytest.raises(BackendUnavailableError):
         await UnavailableFs().rm("x", recursive=True, ignore_missing=True)
     with pytest.raises(BackendUnavailableError):
-        await UnavailableShell().exec("ls", cwd="/", env={}, cancel=None, timeout_s=1.0, stdin="")
+        await UnavailableFs().list_directory("x", most=1)
+    with pytest.raises(BackendUnavailableError):
+        await UnavailableShell().exec("ls", cwd="/", env={}, cancel=None, timeout_s=1.0, stdin="", on_output=print)
+    with pytest.raises(BackendUnavailableError):
+        await UnavailableShell().spawn("ls", cwd="/", env={}, on_output=print)
+
+
+def test_a_backend_of_this_machine_has_every_verb() -> None:
+    """A tool would fail with an AttributeError on the one that is missing."""
+    assert verbs(LocalFs) == verbs(Fs)
+
+
+def test_what_leads_out_of_the_roots_is_told_in_its_own_words() -> None:
+    """A model would read a number and its path twice; or a tool would find no reason to show."""
+    error = OutsideRootsError(errno.EACCES, "`x` is outside", "x")
+    assert (str(error), error.strerror, error.errno, error.filename) == ("`x` is outside", "`x` is outside", 13, "x")
+    assert str(OutsideRootsError("`x` is outside")) == "`x` is outside"
+    assert isinstance(error, PermissionError)

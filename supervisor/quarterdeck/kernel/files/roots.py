@@ -1,0 +1,217 @@
+"""What a session may touch: its workspace and the directories that it was allowed, judged by what is held open.
+
+A path is followed first (`walking`) and judged afterwards, by the place of the descriptor that it led to; whoever
+swaps a directory for a link meanwhile changes where the path leads, not what is allowed.  A hard link is no way out
+that could be seen here: whoever made it had the file already.
+"""
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from quarterdeck.kernel.backends import OutsideRootsError
+
+from .walking import Make, Spot, fault, join, walk, whereabouts
+
+MAX_SHOWN_CHARS: Final = 300
+"""Of a path in a message: its end says more than that it was long."""
+
+KERNEL_DIRECTORIES: Final = ("/proc", "/sys")
+"""Files in name only, among them this process's environment and memory: in no root unless they are one themselves."""
+
+
+class Access(IntEnum):
+    """What may be done in a directory and below it."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory with all below it.
+
+    Attributes:
+        place: where it is, absolute and without links.
+        shown: how messages call it.
+    """
+
+    place: str
+    access: Access
+    shown: str
+
+    def holds(self, place: str) -> bool:
+        """Whether `place` is this directory or in it."""
+        return place == self.place or place.startswith(self.place.rstrip("/") + "/")
+
+
+class Roots:
+    """The directories of one session.
+
+    Where one lies in another, the inner one decides.  What a root that is a link leads to is settled here, once; one
+    that does not exist yet, or vanishes, holds nothing.
+
+    Args:
+        workspace: where the session works, read and written.
+        writable: further directories to read and write.
+        readable: further ones to read only.
+        closed: what is in none of these, although it may lie in one; a root within it is one all the same.
+
+    Raises:
+        ValueError: a directory has no name.
+    """
+
+    def __init__(
+        self,
+        workspace: str | os.PathLike[str],
+        writable: Iterable[str | os.PathLike[str]] = (),
+        readable: Iterable[str | os.PathLike[str]] = (),
+        closed: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
+        named = (
+            _root(workspace, Access.WRITE, " (the workspace)"),
+            *(_root(path, Access.WRITE) for path in writable),
+            *(_root(path, Access.READ, " (read only)") for path in readable),
+        )
+        by_place: dict[str, Root] = {}
+        for root in named:
+            by_place.setdefault(root.place, root)
+        self._named = tuple(by_place.values())
+        hidden = map(os.path.realpath, map(absolute, closed))
+        kernels = (Root(place, Access.NONE, place) for place in (*KERNEL_DIRECTORIES, *hidden))
+        self._by_depth = sorted((*self._named, *kernels), key=lambda root: (len(root.place), root.access), reverse=True)
+
+    def access(self, place: str) -> Access:
+        """What may be done at `place`, absolute and without links."""
+        return next((root.access for root in self._by_depth if root.holds(place)), Access.NONE)
+
+    @contextmanager
+    def look(self, path: str, cwd: str) -> Iterator[Spot]:
+        """What `path`, from `cwd`, leads to, held open for as long as the block lasts, to be read.
+
+        Nothing need be there; the directory that it would be in must.
+
+        Raises:
+            OutsideRootsError: it leads to a place that may not be read.
+            OSError: it leads nowhere.
+        """
+        with self._walk(path, cwd, Access.READ) as spot:
+            spot.place = _place(spot)
+            self._require(spot.place, Access.READ, path)
+            yield spot
+
+    @contextmanager
+    def look_to_change(
+        self, path: str, cwd: str, *, follow_last: bool = True, make: Make | None = None
+    ) -> Iterator[Spot]:
+        """The same, to be created, replaced or removed by its name in the directory that is held open.
+
+        Args:
+            path: as the caller wrote it.
+            cwd: where a relative one begins.
+            follow_last: whether a link at the end is followed, rather than changed itself.
+            make: creates what is missing on the way; called only where something may be created.
+
+        Raises:
+            OutsideRootsError: it leads to a place that may not be changed.
+            OSError: it leads nowhere.
+        """
+
+        def make_inside(directory: int, name: str) -> None:
+            place = _below(directory, name)
+            if self._leads_to_root(place):
+                raise fault(errno.ENOENT)
+            self._require(place, Access.WRITE, path)
+            self._require(whereabouts(directory), Access.WRITE, path)
+            if make is not None:
+                make(directory, name)
+
+        with self._walk(path, cwd, Access.WRITE, follow_last, make and make_inside) as spot:
+            spot.place = _place(spot)
+            self._require(spot.place, Access.WRITE, path)
+            if spot.directory is not None and not spot.is_directory:
+                # Both, as the name is what changes: in this directory, and in no root that is nested there.
+                self._require(whereabouts(spot.directory), Access.WRITE, path)
+                self._require(_below(spot.directory, spot.name), Access.WRITE, path)
+            yield spot
+
+    def require_removable(self, spot: Spot, path: str) -> int:
+        """The descriptor of the directory that a directory may go from: no root does, nor what holds one.
+
+        Raises:
+            OSError: it may not.
+        """
+        if spot.directory is None or self._leads_to_root(_place(spot)):
+            raise fault(errno.EBUSY, "it is a directory that this session works in, or holds one")
+        self._require(whereabouts(spot.directory), Access.WRITE, path)
+        return spot.directory
+
+    def _walk(self, path: str, cwd: str, wanted: Access, follow_last: bool = True, make: Make | None = None) -> Spot:
+        def stuck(directory: int, name: str) -> None:
+            # What is missing or closed elsewhere is nobody's business; that a root has vanished is.
+            place = _below(directory, name)
+            if not self._leads_to_root(place):
+                self._require(place, wanted, path)
+
+        return walk(join(path, cwd), follow_last=follow_last, make=make, stuck=stuck)
+
+    def _leads_to_root(self, place: str) -> bool:
+        above = Root(place, Access.NONE, "")
+        return any(above.holds(root.place) for root in self._named)
+
+    def _require(self, place: str, wanted: Access, path: str) -> None:
+        access = self.access(place)
+        if access >= wanted:
+            return
+        some = ", ".join(root.shown for root in self._named if root.access >= wanted)
+        if access is Access.READ:
+            text = f"`{_cut(path)}` may be read, not changed: this session may change {some}. "
+        else:
+            text = f"`{_cut(path)}` is outside of what this session may touch: {some}. "
+        raise OutsideRootsError(errno.EACCES, f"{text}Use a path inside one of these.", path)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """`path` from `/`, its `..` resolved as the kernel would.
+
+    Raises:
+        ValueError: it is empty, or holds a NUL character.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise ValueError(f"{text!r} names no directory")
+    return os.path.realpath(text) if ".." in text.split("/") else os.path.abspath(text)
+
+
+def _root(path: str | os.PathLike[str], access: Access, note: str = "") -> Root:
+    spelled = absolute(path)
+    try:
+        with walk(spelled) as spot:
+            place = _place(spot)
+    except OSError:
+        place = os.path.realpath(spelled)
+    if place == "/":
+        note += f" without {' and '.join(KERNEL_DIRECTORIES)}"
+    return Root(place, access, spelled + note)
+
+
+def _place(spot: Spot) -> str:
+    """Where the thing is, or would be."""
+    if spot.thing is not None:
+        return whereabouts(spot.thing)
+    return _below(spot.directory, spot.name)
+
+
+def _below(directory: int | None, name: str) -> str:
+    place = whereabouts(directory) if directory is not None else "/"
+    return place if name in {"", "."} else os.path.join(place, name)
+
+
+def _cut(path: str) -> str:
+    text = path.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"

@@ -1,0 +1,280 @@
+"""Paths followed by descriptors: what a path leads to is held open before anybody asks where it is.
+
+Links are read and followed here, one after another, so that those which the kernel keeps in `/proc` (`root`, `cwd`,
+`fd/7`) are texts like any other, and cannot jump into another process's view of the files.  Looking at a thing never
+waits for it; on Linux it is not opened for anything.  What may be touched is for `roots` to say.
+
+Source: open(2), O_PATH; path_resolution(7); openat2(2), RESOLVE_NO_MAGICLINKS, which Python cannot ask for.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Self
+
+if sys.platform == "darwin":
+    import fcntl
+
+    # There is no O_PATH: a pipe and a device are opened as well, but without waiting for them.
+    _LOOK: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_SYMLINK | os.O_NOCTTY | os.O_CLOEXEC
+else:
+    _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+MAX_PATH_BYTES: Final = 4095
+"""Linux's PATH_MAX without its NUL: no call would take more, nor does a link lead further."""
+
+MAX_LINKS: Final = 40
+"""As many as Linux follows on one path."""
+
+_REMOVED: Final = " (deleted)"
+"""What Linux appends to the place of a thing that is in no directory any more."""
+
+Make = Callable[[int, str], None]
+"""Creates the directory of this name in the open directory; that it has just appeared there is no error."""
+
+Stuck = Callable[[int, str], None]
+"""Hears in which open directory, and at which name in it, a walk goes no further; may raise what says it better."""
+
+
+def fault(number: int, reason: str = "") -> OSError:
+    """The error of this number, with the system's reason unless another is given."""
+    return OSError(number, reason or os.strerror(number))
+
+
+@dataclass(slots=True)
+class Spot:
+    """Where a walk ended.  It owns its descriptors, which are good for looking and for `*at` calls only.
+
+    Attributes:
+        thing: what is there; None when nothing is.
+        directory: what it is in, or would be; None where it has no name.
+        name: of the thing in its directory; empty for `/` and for a path that ends in `..`.
+        status: of the thing.
+        must_be_directory: whether something is missing here that the path says is a directory, by a slash at its end.
+        place: where it was, or would have been, when that was judged.
+    """
+
+    thing: int | None
+    directory: int | None = None
+    name: str = ""
+    status: os.stat_result | None = None
+    must_be_directory: bool = False
+    place: str = ""
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether a directory is there."""
+        return self.status is not None and stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a regular file is there."""
+        return self.status is not None and stat.S_ISREG(self.status.st_mode)
+
+    def held(self) -> tuple[int, os.stat_result]:
+        """The thing and its status.
+
+        Raises:
+            FileNotFoundError: nothing is there.
+        """
+        if self.thing is None or self.status is None:
+            raise fault(errno.ENOENT)
+        return self.thing, self.status
+
+    def close(self) -> None:
+        """Let go of both descriptors."""
+        for fd in (self.thing, self.directory):
+            if fd is not None:
+                os.close(fd)
+        self.thing = self.directory = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def join(path: str, cwd: str) -> str:
+    """`path` as a caller wrote it, from `cwd`; neither shortened nor looked up.
+
+    Raises:
+        OSError: it cannot name anything.
+    """
+    if not path:
+        raise fault(errno.ENOENT, "an empty path names nothing")
+    if path == "~" or path.startswith("~/"):
+        raise fault(errno.EINVAL, "`~` is not expanded: write the path out, or begin with `./~` for that very name")
+    if "\0" in path:
+        raise fault(errno.EINVAL, "no path holds a NUL character")
+    whole = os.path.join(cwd, path)
+    try:
+        size = len(os.fsencode(whole))
+    except UnicodeEncodeError:
+        raise fault(errno.EILSEQ, "it holds half of a surrogate pair, which no path does") from None
+    if size > MAX_PATH_BYTES:
+        raise fault(errno.ENAMETOOLONG)
+    return whole
+
+
+def walk(path: str, *, follow_last: bool = True, make: Make | None = None, stuck: Stuck | None = None) -> Spot:
+    """Follow `path`, absolute, to its end; only its last part may be missing.
+
+    Args:
+        path: from `/`.
+        follow_last: whether a link at the end is followed; one with a slash behind it always is.
+        make: creates what is missing.
+        stuck: hears of a failure.
+
+    Raises:
+        OSError: as the kernel would say it.
+    """
+    return _Walk(path, follow_last, make, stuck).to_its_end()
+
+
+class _Walk:
+    def __init__(self, path: str, follow_last: bool, make: Make | None, stuck: Stuck | None) -> None:
+        self._pending = path.split("/")[::-1]
+        self._follow_last = follow_last
+        self._make = make
+        self._stuck = stuck
+        self._links = 0
+        self._spot = _top()
+
+    def to_its_end(self) -> Spot:
+        try:
+            while self._pending and (here := self._spot.thing) is not None:
+                name = self._pending.pop()
+                try:
+                    self._step(here, name)
+                except OSError:
+                    if self._stuck is not None:
+                        self._stuck(here, name)
+                    raise
+        except BaseException:
+            self._spot.close()
+            raise
+        return self._spot
+
+    def _step(self, here: int, name: str) -> None:
+        if name in {"", "."}:
+            if not self._spot.is_directory:
+                raise fault(errno.ENOTDIR)
+            return
+        try:
+            thing = self._look(here, name)
+        except FileNotFoundError:
+            if any(part not in {"", "."} for part in self._pending):
+                raise
+            self._arrive(Spot(None, here, name, must_be_directory=bool(self._pending)))
+            return
+        try:
+            status = os.fstat(thing)
+            if stat.S_ISLNK(status.st_mode) and (self._follow_last or self._pending):
+                self._follow(_text_of(thing, here, name))
+                os.close(thing)
+                return
+        except BaseException:
+            os.close(thing)
+            raise
+        self._arrive(Spot(thing, here, name, status) if name != ".." else Spot(thing, status=status))
+
+    def _look(self, here: int, name: str) -> int:
+        try:
+            return os.open(name, _LOOK, dir_fd=here)
+        except FileNotFoundError:
+            if self._make is None:
+                raise
+        self._make(here, name)
+        return os.open(name, _LOOK, dir_fd=here)
+
+    def _follow(self, target: str) -> None:
+        self._links += 1
+        if self._links > MAX_LINKS:
+            raise fault(errno.ELOOP)
+        self._pending += target.split("/")[::-1]
+        if target.startswith("/"):
+            self._arrive(_top())
+
+    def _arrive(self, spot: Spot) -> None:
+        if self._spot.thing == spot.directory:
+            self._spot.thing = None
+        self._spot.close()
+        self._spot = spot
+
+
+def _top() -> Spot:
+    thing = os.open("/", _LOOK)
+    return Spot(thing, status=os.fstat(thing))
+
+
+def _text_of(link: int, directory: int, name: str) -> str:
+    if sys.platform == "darwin":
+        return os.readlink(name, dir_fd=directory)
+    return os.readlink("", dir_fd=link)
+
+
+def whereabouts(fd: int) -> str:
+    """Where the thing held open is at this moment, absolute and without links; where it was, if it was removed.
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    if sys.platform == "darwin":
+        return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    try:
+        place = os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:
+        raise fault(errno.ENOSYS, "without /proc, which is not mounted here, no path can be judged") from None
+    return place.removesuffix(_REMOVED) if place.endswith(_REMOVED) and not _is_at(place, fd) else place
+
+
+def _is_at(place: str, fd: int) -> bool:
+    """Whether the thing really bears that name."""
+    try:
+        return os.path.samestat(os.lstat(place), os.fstat(fd))
+    except OSError:
+        return False
+
+
+def open_file(spot: Spot) -> int:
+    """The very file that was looked at, for reading.
+
+    Raises:
+        OSError: it is no regular file, or may not be read.
+    """
+    thing, status = spot.held()
+    if spot.is_directory:
+        raise fault(errno.EISDIR)
+    if not spot.is_file:
+        raise fault(errno.EINVAL, "it is no regular file, but a pipe, a socket or a device")
+    # Some regular files of the kernel let a reader wait.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    if sys.platform != "darwin":
+        return os.open(f"/proc/self/fd/{thing}", flags)
+    fd = os.open(spot.name, flags | os.O_NOFOLLOW, dir_fd=spot.directory)
+    if not os.path.samestat(os.fstat(fd), status):
+        os.close(fd)
+        raise fault(errno.EAGAIN, "it was replaced while it was being opened: try again")
+    return fd
+
+
+def may_write(spot: Spot) -> bool:
+    """Whether the system would let us write into the thing."""
+    thing, _ = spot.held()
+    if sys.platform == "darwin":
+        return os.access(spot.name, os.W_OK, dir_fd=spot.directory, follow_symlinks=False)
+    return os.access(f"/proc/self/fd/{thing}", os.W_OK)
+
+
+def open_directory(spot: Spot) -> int:
+    """The very directory that was looked at, for listing.
+
+    Raises:
+        OSError: it is none, or may not be listed.
+    """
+    thing, _ = spot.held()
+    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=thing)

@@ -1,0 +1,199 @@
+"""A session's files while somebody swaps what paths lead to, thousands of times."""
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.swapping import alternating, meanwhile, swapping
+
+from quarterdeck.kernel.backends import OutsideRootsError
+from quarterdeck.kernel.files.changing import DRAFT_PREFIX
+from quarterdeck.kernel.files.fs import LocalFs
+from quarterdeck.kernel.files.roots import Roots
+
+TIMES: Final = 1500
+"""Of one verb against one swapper; a check that is not on the descriptor falls within some tens."""
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """The workspace with a directory `d`, and out of reach one that looks like it, both with a file and a tree."""
+    base = Path(os.path.realpath(tmp_path))
+    for place, text in (("work/d", "inside"), ("outside", "secret")):
+        (base / place / "tree" / text).mkdir(parents=True)
+        (base / place / "f").write_text(text)
+        (base / place / text).write_text("")
+    return base / "work"
+
+
+@pytest.fixture
+def files(work: Path) -> LocalFs:
+    return LocalFs(Roots(work), str(work))
+
+
+def outside_of(work: Path) -> dict[str, str]:
+    outside = work.with_name("outside")
+    return {str(path.relative_to(outside)): path.read_text() if path.is_file() else "" for path in outside.rglob("*")}
+
+
+async def gather(use: Callable[[], Awaitable[object]], times: int = TIMES) -> set[object]:
+    """All answers, and the types of the failures."""
+    answers = set[object]()
+    for _ in range(times):
+        try:
+            answers.add(await use())
+        except OSError as error:
+            answers.add(type(error))
+    return answers
+
+
+IN_A_SWAP: Final = {FileNotFoundError, OutsideRootsError}
+"""What may go wrong while a directory is by turns there, away, and a link that leads out."""
+
+
+async def test_nothing_is_read_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools read any file of this machine."""
+
+    async def read_opened() -> object:
+        with await files.open_binary("d/f") as file:
+            return file.read().decode()
+
+    with swapping(work / "d", work.with_name("outside")):
+        answers = await gather(lambda: files.read_text("d/f")) | await gather(read_opened)
+    assert "inside" in answers
+    assert answers <= {"inside", *IN_A_SWAP}
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["link", "link to a link"])
+async def test_nothing_is_read_through_a_swapped_file(work: Path, files: LocalFs, far: bool) -> None:
+    """The same, by the last name of a path."""
+    secret = work.with_name("outside") / "f"
+    if far:
+        (work / "far").symlink_to(secret)
+        secret = work / "far"
+    with alternating(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret)):
+        answers = await gather(lambda: files.read_text("f"))
+    assert "inside" in answers
+    assert answers <= {"inside", OutsideRootsError}
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
+    """Names, sizes and places of files would be seen that are none of the session's business."""
+    outside = work.with_name("outside")
+    (outside / "f").write_text("secret and longer")
+
+    async def look() -> object:
+        return (await files.stat("d/f")).size_bytes
+
+    async def names() -> object:
+        return tuple(await files.readdir("d"))
+
+    async def entries() -> object:
+        found, count = await files.list_directory("d", 10)
+        return (*sorted(entry.name for entry in found), count)
+
+    with swapping(work / "d", outside):
+        answers = set[object]().union(
+            *[await gather(use, TIMES // 2) for use in (look, names, entries, lambda: files.real_path("d/f"))]
+        )
+    named = ("f", "inside", "tree")
+    places = {str(work / place / "f") for place in ("d", "d.aside")}
+    assert answers & places
+    assert answers <= {len("inside"), named, (*named, 3), *places, *IN_A_SWAP}
+
+
+async def test_nothing_is_written_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools replace any file of this machine."""
+    before = outside_of(work)
+    numbers = iter(range(TIMES))
+    with swapping(work / "d", work.with_name("outside")):
+        answers = await gather(lambda: files.write_file("d/f", "written"), TIMES // 2)
+        answers |= await gather(lambda: files.write_file(f"d/new{next(numbers)}", "written"), TIMES // 2)
+    assert None in answers
+    assert answers <= {None, *IN_A_SWAP}
+    assert outside_of(work) == before
+    assert (work / "d" / "f").read_text() == "written"
+    assert [path for path in work.parent.rglob("*") if path.name.startswith(DRAFT_PREFIX)] == []
+
+
+async def test_nothing_is_written_through_a_swapped_file(work: Path, files: LocalFs) -> None:
+    """The same, by the last name of a path."""
+    before = outside_of(work)
+    secret = work.with_name("outside") / "f"
+    with alternating(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret)):
+        answers = await gather(lambda: files.write_file("f", "written"), TIMES // 2)
+    assert answers <= {None, OutsideRootsError}
+    assert outside_of(work) == before
+
+
+async def test_nothing_is_made_or_removed_through_a_swapped_link(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools remove any directory of this machine."""
+    before = outside_of(work)
+    outside = work.with_name("outside")
+
+    async def make_and_remove() -> None:
+        await files.mkdir("to/new/a/b", recursive=True)
+        await files.rm("to/new", recursive=True, ignore_missing=True)
+        await files.rm("to/tree", recursive=True, ignore_missing=True)
+
+    with alternating(work / "to", lambda path: path.symlink_to("d"), lambda path: path.symlink_to(outside)):
+        answers = await gather(make_and_remove)
+    assert None in answers
+    assert answers <= {None, OutsideRootsError}
+    assert outside_of(work) == before
+
+
+async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_along(
+    work: Path, files: LocalFs
+) -> None:
+    """The same, by a name that only the removal comes upon."""
+    before = outside_of(work)
+    outside, place, aside = work.with_name("outside"), work / "tree" / "a", work / "aside"
+
+    def turn() -> None:
+        with suppress(FileNotFoundError, FileExistsError):  # the tree goes, and comes again
+            place.mkdir()
+            place.rename(aside)
+            place.symlink_to(outside)
+            place.unlink()
+        with suppress(FileNotFoundError):
+            aside.rmdir()
+
+    async def make_and_remove() -> None:
+        await files.mkdir("tree/b", recursive=True)
+        await files.rm("tree", recursive=True, ignore_missing=True)
+
+    with meanwhile(turn):
+        answers = await gather(make_and_remove)
+    assert None in answers
+    assert OutsideRootsError not in answers
+    assert outside_of(work) == before
+
+
+async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, files: LocalFs) -> None:
+    """One call would hold a thread of all sessions for good."""
+    with alternating(work / "f", lambda path: _write(path, "inside"), os.mkfifo):
+        answers = await gather(lambda: files.read_text("f"))
+        answers |= await gather(lambda: files.write_file("f", "inside"), TIMES // 5)
+    assert "inside" in answers
+    assert answers <= {"inside", None, OSError}
+
+
+async def test_a_root_that_is_swapped_itself_leads_nowhere_else(work: Path, files: LocalFs) -> None:
+    """Whoever may rename the workspace could open any directory."""
+    before = outside_of(work)
+    with swapping(work, work.with_name("outside")):
+        answers = await gather(lambda: files.read_text("d/f")) | await gather(lambda: files.read_text("f"))
+        answers |= await gather(lambda: files.write_file("new", "written"), TIMES // 5)
+    assert "inside" in answers
+    assert answers <= {"inside", None, *IN_A_SWAP}
+    assert outside_of(work) == before

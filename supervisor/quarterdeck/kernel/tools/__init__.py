@@ -1,0 +1,1 @@
+"""The built-in tools, one module each: a factory without arguments, `<name>_tool()`."""

@@ -1,0 +1,54 @@
+"""Contexts and calls for the tools that work on files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quarterdeck.kernel.backends import Fs, UnavailableShell
+from quarterdeck.kernel.budget import STANDARD_BUDGET, OutputBudget
+from quarterdeck.kernel.context import Framework, ToolContext
+from quarterdeck.kernel.files.fs import LocalFs
+from quarterdeck.kernel.files.read_state import ReadState
+from quarterdeck.kernel.files.roots import Roots
+from quarterdeck.kernel.spec import DefinedTool
+from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
+
+
+def context_in(
+    folder: Path, *, gate: bool = False, budget: OutputBudget = STANDARD_BUDGET, fs: Fs | None = None
+) -> ToolContext:
+    """A session that works in `folder`; with `gate` it has to read before it edits."""
+    return ToolContext(
+        str(folder),
+        fs or LocalFs(Roots(folder), str(folder)),
+        UnavailableShell(),
+        budget=budget,
+        framework=Framework(ReadState() if gate else None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a call ended: its text, and the value beside it when there is one."""
+
+    text: str
+    is_error: bool
+    value: Any = None
+
+
+async def call(tool: DefinedTool, ctx: ToolContext, cancel: CancelToken | None = None, /, **given: object) -> Answer:
+    """Call `tool` as a model would, for text and at most one value."""
+    outcome = await outcome_of(tool, ctx, cancel, **given)
+    if isinstance(outcome.output, str):
+        return Answer(outcome.output, outcome.is_error)
+    assert isinstance(outcome.output, list)
+    text, value = outcome.output
+    return Answer(text["text"], outcome.is_error, value["value"])
+
+
+async def outcome_of(
+    tool: DefinedTool, ctx: ToolContext, cancel: CancelToken | None = None, /, **given: object
+) -> ToolOutcome:
+    """The whole outcome of a call."""
+    request = ToolCall("1", tool.name, given)
+    return await tool.invoke(request, ctx.for_call(request, cancel or CancelToken()))

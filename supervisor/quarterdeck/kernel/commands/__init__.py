@@ -1,0 +1,1 @@
+"""Commands in sandboxes: the shell seam, what a session's commands run under, and those in the background."""

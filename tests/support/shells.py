@@ -1,0 +1,30 @@
+"""Shells with a policy of their own, and without a session's tools."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from quarterdeck.kernel.commands.shell import Outfit, SandboxedShell
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_sandbox.confine import Asker
+from quarterdeck_sandbox.mounts import Places
+from quarterdeck_sandbox.probing import known_machine
+
+PATIENCE_S: Final = 30.0
+
+
+@asynccontextmanager
+async def shell(folder: Path, **policy: Any) -> AsyncIterator[SandboxedShell]:
+    """A shell whose private places lie in `folder`, on whatever this machine gives."""
+    home, tmp = folder / "home", folder / "tmp"
+    for place in (folder, home, tmp):
+        place.mkdir(exist_ok=True)
+        place.chmod(0o755)
+    asker = Asker(Places(home, tmp, folder / "user"), {}, known_machine(), allow_unsandboxed=True)
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(tmp)}
+    with anyio.fail_after(PATIENCE_S):
+        async with SandboxedShell.open(Outfit(SandboxPolicy(**policy), asker, env), str(home)) as opened:
+            yield opened

@@ -1,0 +1,1 @@
+"""What the two web tools are made of: which addresses may be reached, one guarded GET, pages as text, and search."""

@@ -1,0 +1,117 @@
+"""What kind of place an address is: the open internet, or something nearer that a page must not lead us to.  Pure.
+
+Not `ipaddress.is_global`: what it says of a range depends on the release of Python.
+
+Source: the IANA IPv4 and IPv6 special-purpose address registries (RFC 6890), and where clouds keep their metadata.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+Address = IPv4Address | IPv6Address
+Net = IPv4Network | IPv6Network
+
+
+class Place(StrEnum):
+    """A kind of address; the value ends the sentence "it is …"."""
+
+    INTERNET = "an address of the internet"
+    METADATA = "where a cloud serves credentials to its machines"
+    UNSPECIFIED = "no particular machine, which means this one"
+    LOOPBACK = "this machine itself"
+    LINK_LOCAL = "on this machine's own link"
+    PRIVATE = "in a private network"
+    SHARED = "in a provider's shared network (CGNAT)"
+    MULTICAST = "a group of machines (multicast or broadcast)"
+    DOCUMENTATION = "reserved for documentation"
+    BENCHMARKING = "reserved for benchmarks"
+    TUNNEL = "a tunnel that hides the true address (6to4, Teredo or IPv4-compatible)"
+    RESERVED = "reserved"
+
+
+_METADATA: Final = frozenset(
+    map(
+        ip_address,
+        (
+            "169.254.169.254",  # AWS, Azure, Google and most others
+            "169.254.170.2",  # AWS: containers
+            "169.254.170.23",  # AWS: pods
+            "168.63.129.16",  # Azure: a public address that is the host
+            "100.100.100.200",  # Alibaba
+            "192.0.0.192",  # Oracle
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",  # Google
+            "fe80::a9fe:a9fe",  # OpenStack
+        ),
+    )
+)
+
+_V4: Final[Sequence[tuple[str, Place]]] = (
+    ("0.0.0.0/8", Place.UNSPECIFIED),
+    ("10.0.0.0/8", Place.PRIVATE),
+    ("100.64.0.0/10", Place.SHARED),
+    ("127.0.0.0/8", Place.LOOPBACK),
+    ("169.254.0.0/16", Place.LINK_LOCAL),
+    ("172.16.0.0/12", Place.PRIVATE),
+    ("192.0.0.0/24", Place.RESERVED),
+    ("192.0.2.0/24", Place.DOCUMENTATION),
+    ("192.88.99.0/24", Place.TUNNEL),  # relays of 6to4
+    ("192.168.0.0/16", Place.PRIVATE),
+    ("198.18.0.0/15", Place.BENCHMARKING),
+    ("198.51.100.0/24", Place.DOCUMENTATION),
+    ("203.0.113.0/24", Place.DOCUMENTATION),
+    ("224.0.0.0/4", Place.MULTICAST),
+    ("255.255.255.255/32", Place.MULTICAST),
+    ("240.0.0.0/4", Place.RESERVED),
+    ("0.0.0.0/0", Place.INTERNET),
+)
+
+_V6: Final[Sequence[tuple[str, Place]]] = (
+    ("::/128", Place.UNSPECIFIED),
+    ("::1/128", Place.LOOPBACK),
+    ("::/96", Place.TUNNEL),
+    ("fc00::/7", Place.PRIVATE),
+    ("fe80::/10", Place.LINK_LOCAL),
+    ("fec0::/10", Place.PRIVATE),  # site-local, as it once was
+    ("ff00::/8", Place.MULTICAST),
+    ("2001::/32", Place.TUNNEL),
+    ("2001:2::/48", Place.BENCHMARKING),
+    ("2001::/23", Place.RESERVED),
+    ("2001:db8::/32", Place.DOCUMENTATION),
+    ("2002::/16", Place.TUNNEL),
+    ("3fff::/20", Place.DOCUMENTATION),
+    ("2000::/3", Place.INTERNET),  # all that has ever been given out
+    ("::/0", Place.RESERVED),
+)
+
+
+def _table(rows: Sequence[tuple[str, Place]]) -> tuple[tuple[Net, Place], ...]:
+    return tuple((ip_network(net), place) for net, place in rows)
+
+
+_TABLES: Final = {4: _table(_V4), 6: _table(_V6)}
+"""The first row that holds an address says what it is; the last holds all."""
+
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+"""How IPv6-only networks write an IPv4 address (RFC 6052)."""
+
+
+def reached_by(address: Address) -> Address:
+    """The machine that a connection to `address` ends at: the IPv4 address that an IPv6 one stands for, if it does."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _NAT64:
+            return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address
+
+
+def place_of(address: Address) -> Place:
+    """What kind of address it is, or the one that it stands for."""
+    reached = reached_by(address)
+    if reached in _METADATA:
+        return Place.METADATA
+    return next(place for net, place in _TABLES[reached.version] if reached in net)

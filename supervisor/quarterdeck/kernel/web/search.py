@@ -1,0 +1,111 @@
+"""Search the web behind a seam: `SearchProvider`, and the default over a maintained metasearch library."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+
+TIMEOUT_S: Final = 15.0
+"""For one search over several engines."""
+
+ENGINE_TIMEOUT_S: Final = 6
+"""For each engine's answer; a whole number, as the library wants it."""
+
+AT_A_TIME: Final = 4
+"""Searches; one that is given up keeps its thread until its engines have timed out."""
+
+MAX_TITLE_CHARS: Final = 300
+MAX_SNIPPET_CHARS: Final = 1000
+MAX_URL_CHARS: Final = 2000
+
+_UNREADABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_PAGE: Final = re.compile(r"https?://[^\s\x00-\x20\x7f-\x9f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One result."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class SearchError(Exception):
+    """A search that brought nothing; the text says why and what to do, for a model to read."""
+
+
+class SearchProvider(Protocol):
+    """Whoever searches."""
+
+    async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
+        """The best hits first, about `max_results` of them; none when there are none.
+
+        Raises:
+            SearchError: it cannot be searched.
+        """
+        ...
+
+
+class DdgsProvider:
+    """Several public search engines at once, through the library `ddgs`; needs no key."""
+
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        """A provider that gives each search `timeout_s` seconds."""
+        self._timeout_s = timeout_s
+        self._limiter = anyio.CapacityLimiter(AT_A_TIME)
+
+    async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
+        """See `SearchProvider.search`; cancelled or late, it leaves its thread behind, which ends by itself."""
+        try:
+            with anyio.fail_after(self._timeout_s):
+                rows = await anyio.to_thread.run_sync(
+                    _ask, query, max_results, abandon_on_cancel=True, limiter=self._limiter
+                )
+        except TimeoutError:
+            raise SearchError(f"no engine answered within {self._timeout_s:g} s; try again later") from None
+        return [_hit(row) for row in rows]
+
+
+def _ask(query: str, max_results: int) -> list[dict[str, object]]:
+    try:
+        from ddgs import DDGS  # slow to import, and most sessions never search
+        from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
+    except ImportError as error:
+        raise SearchError(f"the library `ddgs` cannot be loaded: {error}") from None
+    try:
+        return DDGS(timeout=ENGINE_TIMEOUT_S).text(query, max_results=max_results)
+    except RatelimitException:
+        raise SearchError("the engines want fewer searches; wait a minute and try again") from None
+    except TimeoutException:
+        raise SearchError("the engines did not answer in time; try again later") from None
+    except DDGSException as error:
+        if "No results" in str(error):
+            return []
+        raise SearchError(f"the engines cannot be reached: {_line(error, MAX_TITLE_CHARS)}") from None
+    except Exception as error:
+        # The library reads pages that their owners change as they like.
+        raise SearchError(f"the engines' answers cannot be read: {_line(error, MAX_TITLE_CHARS)}") from None
+
+
+def tidy(hits: Iterable[SearchHit], max_results: int) -> list[SearchHit]:
+    """The first `max_results` that lead to pages, each page once, each text on one line and not too long."""
+    found: dict[str, SearchHit] = {}
+    for hit in hits:
+        url = hit.url.strip()
+        if len(url) <= MAX_URL_CHARS and _PAGE.fullmatch(url):
+            tidied = SearchHit(_line(hit.title, MAX_TITLE_CHARS), url, _line(hit.snippet, MAX_SNIPPET_CHARS))
+            found.setdefault(url.partition("#")[0].rstrip("/"), tidied)
+    return list(found.values())[:max_results]
+
+
+def _hit(row: Mapping[str, object]) -> SearchHit:
+    return SearchHit(str(row.get("title") or ""), str(row.get("href") or ""), str(row.get("body") or ""))
+
+
+def _line(value: object, max_chars: int) -> str:
+    text = " ".join(_UNREADABLE.sub(" ", str(value)).split())
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"

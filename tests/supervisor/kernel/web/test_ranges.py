@@ -1,0 +1,114 @@
+"""What kind of place an address is."""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from quarterdeck.kernel.web.ranges import _TABLES, Address, Place, place_of, reached_by
+
+EDGES = [
+    ip_address(number) if net.version == 4 else IPv6Address(number)
+    for table in _TABLES.values()
+    for net, _ in table
+    for edge in (int(net.network_address), int(net.broadcast_address))
+    for number in (edge - 1, edge, edge + 1)
+    if 0 <= number < 1 << net.max_prefixlen
+]
+
+ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_from(EDGES))
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("93.184.216.34", Place.INTERNET),
+        ("2606:2800:220:1:248:1893:25c8:1946", Place.INTERNET),
+        ("0.0.0.0", Place.UNSPECIFIED),
+        ("0.1.2.3", Place.UNSPECIFIED),
+        ("127.0.0.1", Place.LOOPBACK),
+        ("127.255.255.254", Place.LOOPBACK),
+        ("10.0.0.1", Place.PRIVATE),
+        ("172.16.0.1", Place.PRIVATE),
+        ("172.32.0.1", Place.INTERNET),
+        ("192.168.255.255", Place.PRIVATE),
+        ("169.254.1.1", Place.LINK_LOCAL),
+        ("169.254.169.254", Place.METADATA),
+        ("168.63.129.16", Place.METADATA),
+        ("168.63.129.17", Place.INTERNET),
+        ("100.64.0.1", Place.SHARED),
+        ("100.100.100.200", Place.METADATA),
+        ("224.0.0.1", Place.MULTICAST),
+        ("255.255.255.255", Place.MULTICAST),
+        ("240.0.0.1", Place.RESERVED),
+        ("192.0.2.1", Place.DOCUMENTATION),
+        ("198.51.100.1", Place.DOCUMENTATION),
+        ("203.0.113.1", Place.DOCUMENTATION),
+        ("198.19.255.255", Place.BENCHMARKING),
+        ("192.88.99.1", Place.TUNNEL),
+        ("::", Place.UNSPECIFIED),
+        ("::1", Place.LOOPBACK),
+        ("::ffff:127.0.0.1", Place.LOOPBACK),
+        ("::ffff:a9fe:a9fe", Place.METADATA),
+        ("::ffff:93.184.216.34", Place.INTERNET),
+        ("::127.0.0.1", Place.TUNNEL),
+        ("64:ff9b::127.0.0.1", Place.LOOPBACK),
+        ("64:ff9b::93.184.216.34", Place.INTERNET),
+        ("64:ff9b:1::7f00:1", Place.RESERVED),
+        ("2001:0:53aa:64c::1", Place.TUNNEL),
+        ("2002:7f00:1::", Place.TUNNEL),
+        ("2001:2::1", Place.BENCHMARKING),
+        ("2001:db8::1", Place.DOCUMENTATION),
+        ("3fff::1", Place.DOCUMENTATION),
+        ("fc00::1", Place.PRIVATE),
+        ("fec0::1", Place.PRIVATE),
+        ("fd00:ec2::254", Place.METADATA),
+        ("fe80::1", Place.LINK_LOCAL),
+        ("fe80::a9fe:a9fe", Place.METADATA),
+        ("ff02::1", Place.MULTICAST),
+        ("100::1", Place.RESERVED),
+        ("5f00::1", Place.RESERVED),
+        ("4000::1", Place.RESERVED),
+    ],
+)
+def test_every_kind_of_place_is_told(address: str, place: Place) -> None:
+    """A page could lead a fetch to a machine that trusts whoever is near."""
+    assert place_of(ip_address(address)) is place
+
+
+def naive_is_global(address: Address) -> bool:
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_loopback)
+
+
+@given(ADDRESSES)
+@example(ip_address("192.0.0.9"))
+def test_what_is_open_is_global_by_the_standard_library_too(address: Address) -> None:
+    """A range could be missing from the table."""
+    if place_of(address) is Place.INTERNET:
+        assert naive_is_global(reached_by(address))
+
+
+CLOSED_ALL_THE_SAME = [
+    ip_network(net)
+    for net in (
+        *("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32"),
+        *("2001::/23", "2002::/16", "3fff::/20", "::/96", "64:ff9b:1::/48", "fec0::/10", "5f00::/16"),
+    )
+]
+
+
+@given(ADDRESSES)
+def test_what_is_closed_is_not_global_or_is_known_to_be_an_exception(address: Address) -> None:
+    """A typo in the table could close a part of the internet."""
+    reached = reached_by(address)
+    if place_of(address) is not Place.INTERNET and naive_is_global(reached):
+        unassigned = isinstance(reached, IPv6Address) and reached not in ip_network("2000::/3")
+        assert unassigned or any(reached in net for net in CLOSED_ALL_THE_SAME), reached
+
+
+@given(st.ip_addresses(v=4))
+def test_a_mapped_address_is_what_it_stands_for(address: IPv4Address) -> None:
+    """The guard would be passed by writing an address in IPv6."""
+    for prefix in (0xFFFF << 32, 0x64FF9B << 96):
+        assert place_of(IPv6Address(prefix | int(address))) is place_of(address)

@@ -22,10 +22,11 @@ class ExitCode(IntEnum):
 MEANINGS: Final = {
     ExitCode.OK: "done; for serve: its client left, or SIGTERM came",
     ExitCode.TOOL_ERROR: (
-        "the tool answered with isError; for demo: a promise was not kept; for doctor: something is weaker"
+        "the tool answered with isError; for demo: a promise was not kept; for doctor: something is weaker; "
+        "for checkpoint: a file could not be restored"
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
-    ExitCode.NOT_FOUND: "there is no such server or tool",
+    ExitCode.NOT_FOUND: "there is no such server, tool or checkpoint",
     ExitCode.NOT_READY: "the server is not ready, or could not be started",
     ExitCode.FAULT: "the call ended without a result: refused, lost or out of time",
     ExitCode.NO_ANSWER: "the running serve did not answer, or could not serve",

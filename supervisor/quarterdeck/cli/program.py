@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from quarterdeck.cli import demo, doctor, inspect, logs, sandbox, serve, servers, token, tools
+from quarterdeck.cli import checkpoint, demo, doctor, inspect, logs, sandbox, serve, servers, token, tools
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.running import InterruptedBySignal
@@ -38,6 +38,7 @@ def make_program() -> typer.Typer:
     program.command("restart")(servers.restart)
     program.add_typer(sandbox.group, name="sandbox")
     program.add_typer(token.group, name="token")
+    program.add_typer(checkpoint.group, name="checkpoint")
     program.command("doctor")(doctor.doctor)
     program.command("demo")(demo.demo)
     return program

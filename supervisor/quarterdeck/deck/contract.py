@@ -3,7 +3,7 @@
 Only shapes: nothing here is built, called or stored.  Catalogue, provisioning and cards are written against it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,9 @@ from quarterdeck_protocol.tools import ToolHints
 
 CapabilityId = NewType("CapabilityId", str)
 """A tool's wire name as the deck knows it (`read`, `bash`, `server__tool`); minted by `capability_id` alone."""
+
+
+JsonSchema = Mapping[str, object]
 
 
 def capability_id(name: str) -> CapabilityId:
@@ -47,7 +50,7 @@ class Card(Protocol):
         ...
 
     @property
-    def parameters(self) -> "JsonSchema":
+    def parameters(self) -> JsonSchema:
         """The JSON Schema of its input, an object's."""
         ...
 
@@ -70,8 +73,6 @@ class Card(Protocol):
         """Run one call; a failure is a result with `is_error`, only cancellation of the task raises."""
         ...
 
-
-JsonSchema = dict[str, object]
 
 Capability = Card
 """What a deck holds."""

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from .backends import Shell as Shell
     from .budget import OutputBudget as OutputBudget
     from .budget import clamp as clamp
+    from .builtin import builtin_registry as builtin_registry
     from .context import Framework as Framework
     from .context import ToolContext as ToolContext
+    from .local import make_local_context as make_local_context
     from .registry import ToolRegistry as ToolRegistry
     from .registry import UnknownToolError as UnknownToolError
     from .results import JsonContentBlock as JsonContentBlock
@@ -48,8 +50,10 @@ _HOMES: Final = {
     "ToolSpec": "quarterdeck.kernel.spec",
     "UnknownToolError": "quarterdeck.kernel.registry",
     "WireResult": "quarterdeck_protocol.tools",
+    "builtin_registry": "quarterdeck.kernel.builtin",
     "clamp": "quarterdeck.kernel.budget",
     "define_tool": "quarterdeck.kernel.spec",
+    "make_local_context": "quarterdeck.kernel.local",
 }
 
 __all__ = list(_HOMES)

@@ -46,7 +46,8 @@ def read_arguments(arguments: type[T], value: object) -> T:
         ValueError: the schema does not accept it.
     """
     try:
-        return msgspec.convert(value, arguments)
+        # Not strict: to JSON Schema 5.0 is a whole number, and what else this would let pass the schema has refused.
+        return msgspec.convert(value, arguments, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
 
@@ -57,13 +58,18 @@ def _plain(node: object, definitions: Mapping[str, object]) -> object:
     if not isinstance(node, dict):
         return node
     if isinstance(ref := node.get("$ref"), str):
-        return _plain(definitions[ref.removeprefix(_REF_PREFIX)], definitions)
+        target = _plain(definitions[ref.removeprefix(_REF_PREFIX)], definitions)
+        assert isinstance(target, dict)
+        return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     members = {key: value for key, value in node.items() if key != "title"}
     choices = members.get("anyOf")
     if isinstance(choices, list) and _NULL in choices and members.get("default", ...) is None:
         [only] = [choice for choice in choices if choice != _NULL]
         rest = {key: value for key, value in members.items() if key not in ("anyOf", "default")}
         return _plain({**only, **rest}, definitions)
+    choices = members.get("enum")
+    if isinstance(choices, list) and all(isinstance(choice, str) for choice in choices):
+        members = {"type": "string", **members}  # some clients refuse a parameter without a type
     return {
         # What stands here are names of properties, not keywords.
         key: {name: _plain(each, definitions) for name, each in value.items()}

@@ -129,11 +129,12 @@ class _RegistryBox:
         """Run the named tool; an unknown name is an outcome that suggests the nearest ones."""
         tool = self._tools.get(call.name)
         if tool is None:
-            return ToolOutcome(call.id, _unknown_name_text(call.name, self._tools), is_error=True)
+            return ToolOutcome(call.id, unknown_name_text(call.name, self._tools), is_error=True)
         return await tool.invoke(call, self._context.for_call(call, cancel))
 
 
-def _unknown_name_text(name: str, known: Iterable[str]) -> str:
+def unknown_name_text(name: str, known: Iterable[str]) -> str:
+    """What a caller of an unknown tool is told: the name, cut to a sane length, and the nearest known ones."""
     name = name[:_MAX_NAME_CHARS]
     near = difflib.get_close_matches(name, known, n=_MAX_SUGGESTIONS)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -87,6 +87,22 @@ def project_content(content: Sequence[ContentBlock]) -> object:
             return [_fragment(block) for block in content]
 
 
+def fragments_of(output: object) -> list[object] | None:
+    """The texts and values of the blocks that `project_content` made a list of; None when it is no such list."""
+    if not isinstance(output, list) or len(output) < 2:
+        return None
+    found: list[object] = []
+    for item in output:
+        match item:
+            case {"type": "text", "text": str(text)} if len(item) == 2:
+                found.append(text)
+            case {"type": "json", "value": value} if len(item) == 2:
+                found.append(value)
+            case _:
+                return None
+    return found
+
+
 def _fragment(block: ContentBlock) -> dict[str, object]:
     if isinstance(block, TextContentBlock):
         return {"type": block.kind, "text": block.text}

@@ -78,24 +78,26 @@ class DefinedTool:
         return self._descriptor
 
     async def invoke(self, call: ToolCall, ctx: ToolContext) -> ToolOutcome:
-        """Run the tool; whatever it raises becomes an outcome with `is_error`.
+        """Run the tool, as `run` does; the result's `wire` is copied unchanged."""
+        return (await self.run(call.input, ctx)).to_outcome(call.id)
 
-        Only cancellation of the awaiting task passes.  A call whose token is cancelled already is not run.  The
-        result's `wire` is copied unchanged.
+    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
+        """Run the tool on the input `value`; whatever it raises becomes a result with `is_error`.
+
+        Only cancellation of the awaiting task passes.  A call whose token is cancelled already is not run.
         """
         if ctx.cancel.cancelled:
-            return ToolOutcome(call.id, f"{self.name} was cancelled before it began.", is_error=True)
-        given = _coerce_input(call.input)
+            return ToolResult.of_error(f"{self.name} was cancelled before it began.")
+        given = coerce_input(value)
         if self._check is not None and (problem := self._check.problem(given)) is not None:
-            return ToolOutcome(call.id, problem, is_error=True)
+            return ToolResult.of_error(problem)
         try:
             result = await self._run(given, ctx)
             if self._check is not None:
                 result = await fit_result(result, self.name, ctx.budget, ctx.overflow)
         except Exception as error:
-            reason = str(error) or type(error).__name__
-            return ToolOutcome(call.id, f"{self.name} did not finish: {reason}", is_error=True)
-        return result.to_outcome(call.id)
+            return ToolResult.of_error(f"{self.name} did not finish: {str(error) or type(error).__name__}")
+        return result
 
 
 A = TypeVar("A", bound=Arguments)
@@ -115,7 +117,7 @@ def define_tool(spec: ToolSpec) -> DefinedTool:
     return DefinedTool(spec)
 
 
-def _coerce_input(value: object) -> object:
+def coerce_input(value: object) -> object:
     """`value` as a tool expects it: models send nothing, or JSON inside a string, where they mean an object."""
     if value is None:
         return {}

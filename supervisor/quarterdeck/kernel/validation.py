@@ -5,7 +5,6 @@ A native tool's input is checked here, once, before it runs; a grafted tool's is
 
 import difflib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -21,6 +20,9 @@ MAX_SHOWN_CHARS: Final = 80
 
 MAX_DEPTH: Final = 64
 """Nesting of an input; a validator recurses."""
+
+MAX_NUMBER: Final = 2**63
+"""No tool counts further; larger integers do not fit where numbers go."""
 
 _KINDS: Final = {
     "string": "a string",
@@ -143,8 +145,8 @@ def _unfit(value: object) -> list[str]:
     """What no schema would say: numbers that are none, and nesting that a validator cannot follow."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        if any(isinstance(item, float) and not math.isfinite(item) for item in level):
-            return ["numbers must be finite"]
+        if any(isinstance(item, int | float) and not abs(item) < MAX_NUMBER for item in level):
+            return ["numbers must be finite, and smaller than 2**63"]
         level = [member for item in level for member in _members(item)]
         if not level:
             return []

@@ -9,7 +9,7 @@ from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.program import run
 from quarterdeck.cli.running import InterruptedBySignal
 
-COMMANDS = ("serve", "tools", "call", "ps", "logs", "restart", "token", "demo")
+COMMANDS = ("serve", "tools", "call", "ps", "logs", "restart", "token", "checkpoint", "demo")
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -1,5 +1,6 @@
 """One type for what a model is told of a tool's arguments and for what the tool is handed."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 import pytest
@@ -31,7 +32,7 @@ def test_a_schema_is_closed_flat_and_in_the_wires_spelling() -> None:
         "type": "object",
         "properties": {
             "task": {"type": "string", "minLength": 1},
-            "title": {"enum": ["a", "b"], "default": "a"},
+            "title": {"type": "string", "enum": ["a", "b"], "default": "a"},
         },
         "required": ["task"],
         "additionalProperties": False,
@@ -50,6 +51,25 @@ def test_a_schema_is_closed_flat_and_in_the_wires_spelling() -> None:
     }
 
 
+class Colour(StrEnum):
+    """A choice."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Painted(Arguments, frozen=True):
+    """A tool's arguments."""
+
+    colour: Annotated[Colour, Meta(description="Which.")]
+
+
+def test_a_choice_keeps_its_description_and_names_its_type() -> None:
+    """Models would guess what a choice is about, and some clients refuse a parameter without a type."""
+    properties = schema_of(Painted)["properties"]
+    assert properties == {"colour": {"type": "string", "enum": ["blue", "red"], "description": "Which."}}
+
+
 def test_a_tool_without_arguments_has_a_whole_schema() -> None:
     """Clients refuse a list for one input schema without properties."""
     assert schema_of(Arguments) == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
@@ -63,8 +83,13 @@ def test_arguments_arrive_as_their_type() -> None:
     )
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    """A call would fail after its schema had accepted it."""
+    assert read_arguments(Probe, {"path": "x", "maxBytes": 5.0}).max_bytes == 5
+
+
 @pytest.mark.parametrize(
-    "given", [{}, {"path": 1}, {"path": "x", "maxBytes": True}, {"path": "x", "more": 1}, [], None]
+    "given", [{}, {"path": 1}, {"path": "x", "maxBytes": 1e30}, {"path": "x", "more": 1}, [], None]
 )
 def test_what_the_schema_refuses_is_refused(given: object) -> None:
     """A tool would run on something that nobody checked."""

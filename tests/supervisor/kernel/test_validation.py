@@ -26,7 +26,7 @@ SCHEMA: dict[str, object] = {
 }
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from([*SCHEMA["properties"]]), inner),  # type: ignore[misc]
     max_leaves=20,
 )
@@ -53,6 +53,7 @@ def problem(**given: object) -> str:
         ({"word": "A"}, "word: 'A' does not match '^[a-z]+$'"),
         ({"ofset": 1}, "there is no parameter \"ofset\": is 'offset' meant?"),
         ({"timeout": math.inf}, "numbers must be finite"),
+        ({"offset": 10**400}, "smaller than 2**63"),
     ],
 )
 def test_a_problem_says_where_what_was_expected_and_what_came(given: dict[str, object], line: str) -> None:

@@ -1,0 +1,185 @@
+"""`quarterdeck checkpoint`: what `write` and `edit` changed, call by call, and how to undo it.
+
+The files are read where they lie; no `serve` need run, and nothing is started.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.running import run
+from quarterdeck.cli.text import printable
+
+if TYPE_CHECKING:
+    from quarterdeck.deck.checkpoint_files import FileCheckpointStore
+    from quarterdeck.deck.checkpoint_index import CheckpointNode
+    from quarterdeck.deck.checkpoint_restore import RestoredPath
+
+MAX_PATHS_SHOWN: Final = 3
+"""Of one node in the table; --json has them all."""
+
+STYLES: Final = {"restored": "green", "deleted": "yellow", "unchanged": "dim", "failed": "red"}
+
+group: Final = typer.Typer(help="Undo what the native tools write and edit changed.", no_args_is_help=True)
+
+Workspace = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        metavar="DIR",
+        help="Where the tools worked; the current directory unless told otherwise.",
+        show_default=False,
+    ),
+]
+
+OfSession = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="Which session, as list shows it; the newest unless told otherwise."),
+]
+
+
+class _Session(NamedTuple):
+    name: str
+    store: "FileCheckpointStore"
+    nodes: "list[CheckpointNode]"
+
+
+@group.callback()
+def _group() -> None:
+    """Undo what the native tools write and edit changed."""
+
+
+@group.command("list")
+def list_nodes(workspace: Workspace = None, session: OfSession = None, json: options.Json = False) -> None:
+    """Show the changes that can be undone, oldest first, of every session or of one."""
+    found = run(lambda: _sessions(_place(workspace), session))
+    if json:
+        print_json(
+            [
+                {"session": each.name, "node": node.name, "at": node.at, "paths": [_utf8(path) for path in node.paths]}
+                for each in found
+                for node in each.nodes
+            ]
+        )
+        return
+    if not found:
+        print_line("there is nothing to undo", stderr=True)
+        return
+    rows = [
+        [Cell(each.name), Cell(node.name), Cell(node.at, "dim"), Cell(_some(node.paths))]
+        for each in found
+        for node in each.nodes
+    ]
+    print_table(("SESSION", "NODE", "AT", "FILES"), rows)
+
+
+@group.command("restore")
+def restore(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The oldest change to undo.", show_default=False)],
+    workspace: Workspace = None,
+    session: OfSession = None,
+    allow_dir: Annotated[
+        list[Path] | None,
+        typer.Option("--allow-dir", metavar="DIR", help="Also undo in this directory; may be repeated."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Bring every file back to what it was before NODE, undoing all later changes too.
+
+    What is there now is kept as a change of its own, named …-restore, so that this can be undone as well.
+    """
+    place = _place(workspace)
+    name, done = run(lambda: _restore(node, place, session, allow_dir or []))
+    if json:
+        print_json(
+            {
+                "session": name,
+                "node": node,
+                "files": [{"path": _utf8(each.path), "outcome": each.outcome, "note": each.note} for each in done],
+            }
+        )
+    else:
+        print_line(f"session {printable(name)}", "dim", stderr=True)
+        for each in done:
+            note = f": {printable(each.note)}" if each.note else ""
+            print_line(f"{each.outcome} {_shown(each.path)}{note}", STYLES[each.outcome])
+    if any(each.outcome == "failed" for each in done):
+        raise typer.Exit(ExitCode.TOOL_ERROR)
+
+
+async def _restore(
+    node: str, workspace: Path, session: str | None, allow_dirs: list[Path]
+) -> "tuple[str, list[RestoredPath]]":
+    from quarterdeck.config.paths import UnsafePathError
+    from quarterdeck.deck.checkpoint_index import UnknownNodeError
+    from quarterdeck.kernel.files.fs import LocalFs
+    from quarterdeck.kernel.files.roots import Roots
+
+    found = await _sessions(workspace, session)
+    if not found:
+        raise CommandError(ExitCode.NOT_FOUND, f"there is nothing to undo in {workspace}")
+    newest = found[-1]
+    fs = LocalFs(Roots(workspace, allow_dirs), str(workspace))
+    try:
+        return newest.name, await newest.store.restore(node, fs)
+    except UnknownNodeError as error:
+        others = [each.name for each in found if any(has.name == node for has in each.nodes)]
+        remedy = f"the session {others[-1]} has one: --session" if others else "quarterdeck checkpoint list shows them"
+        raise CommandError(ExitCode.NOT_FOUND, f"session {newest.name}: {error}", remedy) from error
+    except (OSError, UnsafePathError) as error:
+        raise CommandError(ExitCode.USAGE, str(error)) from error
+
+
+async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
+    """The sessions of a workspace that have nodes, or the one that was asked for, oldest first."""
+    from quarterdeck.config.paths import UnsafePathError, workspace_paths
+    from quarterdeck.deck.checkpoint_files import FileCheckpointStore
+
+    paths = workspace_paths(workspace)
+    try:
+        names = sorted(name for name in os.listdir(paths.sessions) if not name.startswith("."))
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        raise CommandError(ExitCode.USAGE, str(error)) from error
+    if session is not None and session not in names:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{workspace} has no session {session!r}",
+            "quarterdeck checkpoint list shows those that can be undone",
+        )
+    found = []
+    try:
+        for name in names if session is None else [session]:
+            store = FileCheckpointStore(paths.session(name).checkpoints)
+            if nodes := await store.nodes():
+                found.append(_Session(name, store, nodes))
+    except (OSError, UnsafePathError) as error:
+        raise CommandError(ExitCode.USAGE, str(error)) from error
+    return found
+
+
+def _place(workspace: Path | None) -> Path:
+    place = (workspace or Path()).expanduser().absolute()
+    if not place.is_dir():
+        raise CommandError(ExitCode.USAGE, f"{place} is no directory", "name the workspace with --workspace")
+    return place
+
+
+def _some(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - MAX_PATHS_SHOWN} more" if len(paths) > MAX_PATHS_SHOWN else ""
+    return ", ".join(map(_shown, paths[:MAX_PATHS_SHOWN])) + more
+
+
+def _shown(path: str) -> str:
+    return printable(path).replace("\n", "\\n")
+
+
+def _utf8(path: str) -> str:
+    """A path that is no Unicode, as JSON can hold it."""
+    return path.encode("utf-8", "backslashreplace").decode()

@@ -7,11 +7,13 @@ Above it are the command line and embedding programs; below it fleet, bridge and
 reads files, makes the parts, and hands them to one another.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self
@@ -19,7 +21,8 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 
 from quarterdeck.bridge import LiveBox
-from quarterdeck.config.files import BrokenRow, load_config_file
+from quarterdeck.config.files import BrokenRow, ConfigFileError, load_config_file
+from quarterdeck.config.native import NativeSettings, NativeWish, merge_native
 from quarterdeck.config.paths import configuration_digest, server_paths
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.fleet.endpoint import create_server_endpoint
@@ -32,6 +35,8 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 if TYPE_CHECKING:
+    from quarterdeck.deck.session import DeckSession
+    from quarterdeck.host.decks import Decks
     from quarterdeck.host.provider import ProviderHostImpl
 
 SETTLE_S: Final = 5.0
@@ -45,50 +50,76 @@ class Settings:
     Attributes:
         servers: in the order that every list keeps; ids are unique when they come from files.
         broken: rows of files that cannot be used; shown as faulted servers after the others.
+        native: the native tools that are served beside theirs; None for none.
         config_paths: the files they come from; they name the configuration, so that commands find who serves it.
         warnings: what the files' loader set aside, one line each.
         settle_s: how long the first list of tools waits for servers that still connect.
-        allow_unsandboxed: start servers even where nothing but limits can be enforced on them.
+        allow_unsandboxed: start servers, and commands of native tools, even where nothing but limits can be enforced
+            on them.
     """
 
     servers: tuple[ServerConfig, ...] = ()
     broken: tuple[BrokenRow, ...] = ()
+    native: NativeWish | None = None
     config_paths: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     settle_s: float = SETTLE_S
     allow_unsandboxed: bool = False
 
     @classmethod
-    def load(cls, paths: Iterable[Path], environ: Mapping[str, str] | None = None) -> Self:
+    def load(
+        cls, paths: Iterable[Path], environ: Mapping[str, str] | None = None, *, native: NativeWish | None = None
+    ) -> Self:
         """The servers of these files together; for the same id the earlier file wins.
 
         Args:
             paths: named by the user, who is trusted.
             environ: what `${VAR}` is looked up in; our own environment by default.
+            native: gets what the files say of native tools; theirs for the same member the earlier file's, too.
 
         Raises:
-            ConfigFileError: nothing of one file can be used.
+            ConfigFileError: nothing of one file can be used; or native tools are wanted, and what it says of them
+                cannot be.
         """
         paths = tuple(paths)
         owners: dict[str, Path] = {}
         servers: list[ServerConfig] = []
         broken: list[BrokenRow] = []
         warnings: list[str] = []
+        settings: dict[Path, NativeSettings] = {}
         for path in paths:
             loaded = load_config_file(path, os.environ if environ is None else environ)
             warnings += loaded.warnings
+            if loaded.native is not None:
+                settings[path] = loaded.native
+            if loaded.native_problem and native is not None:
+                raise ConfigFileError(path, loaded.native_problem)
+            warnings += [f"{path}: {loaded.native_problem}"] if loaded.native_problem else []
             ids = {row.id for row in (*loaded.servers, *loaded.broken)}
             taken = {server: owners[server] for server in ids if server in owners}
             warnings += [f"{path}: {server!r} is set aside: {owner} names it first" for server, owner in taken.items()]
             servers += [config for config in loaded.servers if config.id not in taken]
             broken += [row for row in loaded.broken if row.id not in taken]
             owners |= dict.fromkeys(ids - taken.keys(), path)
-        return cls(servers=tuple(servers), broken=tuple(broken), config_paths=paths, warnings=tuple(warnings))
+        if native is not None:
+            merged, set_aside = merge_native(settings)
+            native, warnings = replace(native, settings=merged), [*warnings, *set_aside]
+        return cls(
+            servers=tuple(servers),
+            broken=tuple(broken),
+            native=native,
+            config_paths=paths,
+            warnings=tuple(warnings),
+        )
 
     @property
     def digest(self) -> str:
-        """12 hex digits that name the configuration: the set of its files."""
-        return configuration_digest(self.config_paths)
+        """12 hex digits that name the configuration: the set of its files, without any the workspace.
+
+        Servers keep their homes, and commands find the `serve`, whether native tools are beside them or not.
+        """
+        alone = (self.native.workspace,) if self.native is not None else ()
+        return configuration_digest(self.config_paths or alone)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -121,6 +152,7 @@ class Quarterdeck:
         directory: its runtime directory, gone at the end.
         fleet: the servers.
         box: their tools, as they are at each moment.
+        decks: the native tools, one deck for each client; None without any.
     """
 
     def __init__(self, settings: Settings, directory: RuntimeDirectory, fleet: ServerFleetImpl) -> None:
@@ -128,6 +160,7 @@ class Quarterdeck:
         self.directory: Final = directory
         self.fleet: Final = fleet
         self.box: Final = LiveBox(fleet)
+        self.decks: Final = _make_decks(settings, self.box)
         self._broken: Final = {row.id: _broken_status(row) for row in settings.broken}
 
     async def settled(self) -> bool:
@@ -155,6 +188,7 @@ class Quarterdeck:
             ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
             portable_schemas=portable_schemas,
             settled=self.settled,
+            decks=self.decks,
         )
 
 
@@ -172,13 +206,38 @@ async def open_quarterdeck(settings: Settings) -> AsyncIterator[Quarterdeck]:
         fleet = ServerFleetImpl(make_endpoint)
         try:
             await fleet.begin_start(BridgeConfig(servers=settings.servers))
-            yield Quarterdeck(settings, runtime.directory, fleet)
+            deck = Quarterdeck(settings, runtime.directory, fleet)
+            try:
+                yield deck
+            finally:
+                if deck.decks is not None:
+                    with anyio.CancelScope(shield=True):
+                        await deck.decks.close()
         finally:
             with anyio.CancelScope(shield=True):
                 await fleet.tear_down()
     finally:
         with anyio.CancelScope(shield=True):
             await runtime.release()
+
+
+def _make_decks(settings: Settings, box: LiveBox) -> "Decks | None":
+    if settings.native is None:
+        return None
+    from quarterdeck.host.decks import Decks
+
+    wish, allow_unsandboxed = settings.native, settings.allow_unsandboxed
+
+    @asynccontextmanager
+    async def open_session() -> AsyncIterator["DeckSession"]:
+        # Every tool, for the first client that asks for one; the others are answered meanwhile.
+        await asyncio.to_thread(import_module, "quarterdeck.deck.session")
+        from quarterdeck.deck.session import open_deck_session
+
+        async with open_deck_session(wish, allow_unsandboxed=allow_unsandboxed) as session:
+            yield session
+
+    return Decks(box, open_session)
 
 
 def _broken_status(row: BrokenRow) -> EndpointStatus:

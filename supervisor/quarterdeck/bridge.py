@@ -13,6 +13,10 @@ from typing import Final, Protocol
 import anyio
 import anyio.lowlevel
 
+from quarterdeck.kernel.context import ToolContext, inert_context
+from quarterdeck.kernel.registry import ToolRegistry
+from quarterdeck.kernel.results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.kernel.spec import DefinedTool, ToolSpec, define_tool
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import RemoteCallResult, RemoteTool, ServerEndpoint, ServerFleet
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -30,11 +34,6 @@ from quarterdeck_protocol.tools import (
     ToolOutcome,
     WatchableToolBox,
 )
-
-from .kernel.context import ToolContext, inert_context
-from .kernel.registry import ToolRegistry
-from .kernel.results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
-from .kernel.spec import DefinedTool, ToolSpec, define_tool
 
 INLINE_DECODE_BYTES: Final = 256 * 1024
 """A larger result is decoded in a thread: it would hold up other calls for milliseconds."""
@@ -91,7 +90,7 @@ async def mount_protocol_bridge(config: BridgeConfig) -> MountedProtocolBridge:
     Returns when every connect has settled and every ready server has listed its tools or failed to; a server that
     fails either offers nothing.  When cancelled, what was started is torn down.
     """
-    from .fleet.fleet import start_server_fleet  # sockets and the runtime: not needed to box a given fleet
+    from quarterdeck.fleet.fleet import start_server_fleet  # sockets and the runtime: not needed to box a given fleet
 
     fleet = await start_server_fleet(config)
     try:

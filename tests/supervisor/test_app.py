@@ -1,17 +1,24 @@
 """The composition root: settings from files, and the product as a whole."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from support.leftovers import no_leftovers
+from support.native_decks import DeckMaker, PlayedDeck
 from support.programs import SERVERS, server_argv
 from support.workers import PlayedSeat
 
 from quarterdeck import Settings, app, open_quarterdeck
 from quarterdeck.config.files import BrokenRow, ConfigFileError
+from quarterdeck.config.native import NativeWish
 from quarterdeck.config.runtime_directory import find_serving
+from quarterdeck.deck import session
+from quarterdeck.deck.contract import Profile
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
@@ -157,3 +164,81 @@ async def test_what_servers_may_start_without_reaches_each_of_them(
     async with open_quarterdeck(Settings(servers=(stdio("a"), stdio("b")), allow_unsandboxed=allowed)) as deck:
         assert await deck.fleet.settled(30)
     assert said == [{"allow_unsandboxed": allowed}] * 2
+
+
+def wish(folder: Path, **fields: object) -> NativeWish:
+    return NativeWish(profile=Profile.ALL, workspace=folder, **fields)
+
+
+def test_the_files_say_what_native_tools_may_do(tmp_path: Path) -> None:
+    """A sandbox that the user wrote would not hold."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text(json.dumps({"native": {"sandbox": {"network": "none"}}}))
+    second.write_text(json.dumps({"native": {"sandbox": {}, "webfetch": {"allow": ["x.example:1"]}}}))
+    settings = Settings.load([first, second], {}, native=wish(tmp_path))
+    assert settings.native is not None
+    said = settings.native.settings
+    assert said.sandbox is not None
+    assert said.sandbox.network == "none"
+    assert said.webfetch is not None
+    assert said.webfetch.allow == ("x.example:1",)
+    assert settings.warnings == (f"{second}: 'native.sandbox' is set aside: {first} names it first",)
+    assert Settings.load([first], {}).native is None
+
+
+def test_a_native_section_that_cannot_be_used_stops_who_wants_native_tools(tmp_path: Path) -> None:
+    """Commands would run without the limits that a typing error hid; servers alone need not stop for it."""
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"native": {"sandbox": {"netwrk": "none"}}, "mcpServers": {"a": {"command": "true"}}}))
+    with pytest.raises(ConfigFileError, match=r"mcp\.json: native\.sandbox: unknown key 'netwrk'") as refused:
+        Settings.load([path], {}, native=wish(tmp_path))
+    assert str(refused.value).count(str(path)) == 1
+    settings = Settings.load([path], {})
+    assert settings.ids == ("a",)
+    assert "netwrk" in settings.warnings[0]
+
+
+def test_without_files_the_workspace_is_the_configuration(tmp_path: Path) -> None:
+    """Commands would not find the serve of their directory, or servers lose their homes when --profile is added."""
+    other = tmp_path / "other"
+    other.mkdir()
+    path = write(tmp_path / "mcp.json")
+    assert Settings(native=wish(tmp_path)).digest != Settings(native=wish(other)).digest
+    assert Settings(native=wish(tmp_path)).digest != Settings().digest
+    assert Settings.load([path], {}, native=wish(tmp_path)).digest == Settings.load([path], {}).digest
+
+
+@pytest.mark.anyio
+async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client's processes would outlive the server, or every start would pay for tools that nobody uses."""
+    maker, wishes = DeckMaker(), []
+
+    def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool) -> AbstractAsyncContextManager[PlayedDeck]:
+        wishes.append((wish, allow_unsandboxed))
+        return maker.open()
+
+    monkeypatch.setattr(session, "open_deck_session", open_deck_session)
+    native = wish(folder)
+    async with open_quarterdeck(Settings(native=native, allow_unsandboxed=True)) as deck:
+        assert deck.decks is not None
+        assert deck.create_host().box is deck.box
+        assert maker.opened == []
+        async with deck.decks.lend("a client", is_bound=True) as box:
+            assert box.native_names == {"note"}
+    assert maker.closed == [0]
+    assert wishes == [(native, True)]
+    async with open_quarterdeck(Settings()) as deck:
+        assert deck.decks is None
+
+
+def test_a_start_loads_no_tool() -> None:
+    """A client would wait longer for its first answer."""
+    heavy = ("quarterdeck.deck.session", "quarterdeck.deck.catalog", "quarterdeck.kernel.tools", "httpx2", "mcp")
+    program = (
+        "import sys; from quarterdeck.app import Settings, open_quarterdeck; import quarterdeck.host.decks;"
+        f"print(sorted(set({heavy!r}) & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert ended.stdout == "[]\n"

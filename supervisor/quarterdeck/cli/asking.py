@@ -1,4 +1,8 @@
-"""Get an answer: from the `serve` of the same configuration when one runs, else from servers started for it."""
+"""Get an answer: from the `serve` of the same configuration when one runs, else from servers started for it.
+
+A configuration is its files; without any, the workspace of the native tools.  A command that wants native tools asks
+only a `serve` that offers just those; one that wants none asks any.
+"""
 
 import logging
 from collections.abc import AsyncIterator
@@ -9,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.native import NativeOptions
 from quarterdeck.cli.running import run
 from quarterdeck.config.paths import UnsafePathError, configuration_digest
 from quarterdeck.config.runtime_directory import find_serving
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
-from quarterdeck.control.protocol import Answer, Refused, Request
+from quarterdeck.control.protocol import Answer, Call, Refused, Request
+from quarterdeck_protocol.refs import QUALIFIER
 
 if TYPE_CHECKING:
     from quarterdeck.app import Quarterdeck, Settings
@@ -27,9 +33,10 @@ class Source:
     """Whom a command asks.
 
     Attributes:
-        config: the files that name the configuration, at least one.
+        config: the files that name the configuration, at least one unless there are native tools.
         own: never a running `serve`.
         allow_unsandboxed: of servers that we have to start ourselves; see `Settings`.
+        native: the native tools that are wanted; None for those of a `serve`, if any.
     """
 
     config: tuple[Path, ...]
@@ -37,10 +44,12 @@ class Source:
     log_level: LogLevel = LogLevel.WARNING
     log_format: LogFormat = LogFormat.CONSOLE
     allow_unsandboxed: bool = False
+    native: NativeOptions | None = None
 
 
 def source(
     config: list[Path] | None,
+    native: NativeOptions | None = None,
     *,
     own: bool = False,
     log_level: LogLevel = LogLevel.WARNING,
@@ -50,11 +59,11 @@ def source(
     """Whom the options mean.
 
     Raises:
-        CommandError: no configuration is named.
+        CommandError: neither a configuration nor native tools are named.
     """
-    if not config:
+    if not config and native is None:
         raise CommandError(ExitCode.USAGE, "no configuration is named", "add --config FILE, or set QUARTERDECK_CONFIG")
-    return Source(tuple(config), own, log_level, log_format, allow_unsandboxed)
+    return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native)
 
 
 def ask(whom: Source, request: Request, *, only: str | None = None) -> Answer:
@@ -79,7 +88,9 @@ def ask(whom: Source, request: Request, *, only: str | None = None) -> Answer:
 
 def _ask_serving(whom: Source, request: Request) -> Answer | None:
     """What the running `serve` answers; None when there is none."""
-    directory = find_serving(configuration_digest(whom.config))
+    native = whom.native
+    named_by = whom.config or ((native.workspace,) if native is not None else ())
+    directory = find_serving(configuration_digest(named_by), native=native.fingerprint if native is not None else None)
     if directory is None:
         return None
     try:
@@ -97,6 +108,8 @@ def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
     if only is not None:
         check_server(settings, only)
         settings = settings.only(only)
+    elif whom.native is not None and isinstance(request, Call) and QUALIFIER not in request.name:
+        settings = replace(settings, servers=(), broken=())  # a native tool needs none of them
 
     async def answer_once() -> Answer:
         from quarterdeck.control.answers import answer
@@ -147,7 +160,7 @@ def load(whom: Source) -> "Settings":
     from quarterdeck.config.files import ConfigFileError
 
     try:
-        settings = Settings.load(whom.config)
+        settings = Settings.load(whom.config, native=whom.native.to_wish() if whom.native is not None else None)
     except ConfigFileError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from None
     set_up_logging(whom.log_level, whom.log_format, settings.secrets)

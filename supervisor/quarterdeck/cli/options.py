@@ -1,5 +1,6 @@
 """The options that several commands share."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,52 @@ Config = Annotated[
         envvar="QUARTERDECK_CONFIG",
         help="A file that names servers (mcpServers or servers); may be repeated, the earlier one wins.",
         show_default=False,
+    ),
+]
+
+
+class ProfileName(StrEnum):
+    """The sets of native tools, as `quarterdeck.deck` knows them: not imported for a command's help."""
+
+    AUTHORING = "authoring"
+    SURVEY = "survey"
+    ALL = "all"
+
+
+Profile = Annotated[
+    ProfileName | None,
+    typer.Option(
+        "--profile",
+        help="Offer native tools too: authoring only looks, survey also changes files and runs commands, all adds "
+        "background processes, a note, plans and more.",
+        show_default=False,
+    ),
+]
+
+Workspace = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        metavar="DIR",
+        help="With --profile: where native tools work; the current directory unless told otherwise.",
+        show_default=False,
+    ),
+]
+
+AllowDir = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--allow-dir",
+        metavar="DIR",
+        help="With --profile: a further directory that native tools may change; may be repeated.",
+        show_default=False,
+    ),
+]
+
+Tools = Annotated[
+    str | None,
+    typer.Option(
+        "--tools", metavar="A,B,…", help="With --profile: of its native tools only these.", show_default=False
     ),
 ]
 

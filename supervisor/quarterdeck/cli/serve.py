@@ -1,4 +1,4 @@
-"""`quarterdeck serve`: the servers of a configuration as one MCP server.
+"""`quarterdeck serve`: the servers of a configuration, and native tools, as one MCP server.
 
 Over stdio, stdout belongs to the protocol from the first byte on, and the end of stdin is the end of it all.
 """
@@ -18,6 +18,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.asking import load, open_deck, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.native import native_options
 from quarterdeck.cli.output import print_json
 from quarterdeck.cli.running import InterruptedBySignal, run
 from quarterdeck.cli.token import read_token, token_path
@@ -48,6 +49,10 @@ class HttpWish:
 
 def serve(
     config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    tools: options.Tools = None,
     http: Annotated[
         bool,
         typer.Option("--http", help=f"Serve streamable HTTP, at HOST:PORT or {DEFAULT_ADDRESS}, in place of stdio."),
@@ -75,8 +80,9 @@ def serve(
     log_level: options.Level = LogLevel.INFO,
     log_format: options.Format = LogFormat.AUTO,
 ) -> None:
-    """Publish the tools of every server as one MCP server, on stdio or over HTTP."""
-    whom = source(config, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP."""
+    native = native_options(profile, workspace, allow_dir, tools)
+    whom = source(config, native, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     if not http and (address or no_token or allow_remote or allow_host or json):
         raise CommandError(ExitCode.USAGE, "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http")
     settings = load(whom)

@@ -10,6 +10,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.asking import ask, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.native import native_options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.servers import print_fault
 from quarterdeck.cli.text import one_line, printable, size
@@ -22,14 +23,21 @@ NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 
 def tools(
     config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    chosen: options.Tools = None,
     own: options.Own = False,
     allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
     log_level: options.Level = LogLevel.WARNING,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
-    """List the tools of every server that is ready."""
-    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    """List the native tools, and those of every server that is ready."""
+    native = native_options(profile, workspace, allow_dir, chosen)
+    whom = source(
+        config, native, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed
+    )
     answer = ask(whom, Tools())
     assert isinstance(answer, ToolList)
     if json:
@@ -43,9 +51,15 @@ def tools(
 
 
 def call(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool: server__tool.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The tool: server__tool, or a native one's.", show_default=False)
+    ],
     arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
     config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    chosen: options.Tools = None,
     own: options.Own = False,
     allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
@@ -53,7 +67,10 @@ def call(
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Call one tool and print what it answers; with --json the server's own result, whole."""
-    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    native = native_options(profile, workspace, allow_dir, chosen)
+    whom = source(
+        config, native, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed
+    )
     request = Call(name, msgspec.Raw(_read_arguments(arguments)))
     answer = ask(whom, request, only=server_of_qualified(name))
     if isinstance(answer, Fault):

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from quarterdeck.config.files import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
     from quarterdeck.config.paths import (
         ServerPaths,
+        SessionPaths,
         UnsafePathError,
+        WorkspacePaths,
         configuration_digest,
         make_private_dir,
         runtime_dir,
         server_paths,
         state_dir,
+        workspace_paths,
     )
     from quarterdeck.config.runtime_directory import (
         RuntimeDirectory,
@@ -34,7 +37,9 @@ __all__ = [
     "RuntimeDirectory",
     "ServerPaths",
     "Serving",
+    "SessionPaths",
     "UnsafePathError",
+    "WorkspacePaths",
     "configuration_digest",
     "find_serving",
     "load_config_file",
@@ -46,6 +51,7 @@ __all__ = [
     "state_dir",
     "sweep_stale",
     "withheld_variables",
+    "workspace_paths",
 ]
 
 _HOMES: Final = {
@@ -53,12 +59,15 @@ _HOMES: Final = {
     "files": ("BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"),
     "paths": (
         "ServerPaths",
+        "SessionPaths",
         "UnsafePathError",
+        "WorkspacePaths",
         "configuration_digest",
         "make_private_dir",
         "runtime_dir",
         "server_paths",
         "state_dir",
+        "workspace_paths",
     ),
     "runtime_directory": ("RuntimeDirectory", "Serving", "find_serving", "read_serving", "sweep_stale"),
 }

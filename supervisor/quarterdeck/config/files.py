@@ -3,6 +3,7 @@
     {"mcpServers": {"fs": {"command": "npx", …}}}      desktop clients, Cursor
     {"servers": {"fs": {"type": "stdio", …}}}          VS Code
     {"servers": [{"id": "fs", "command": "npx", …}]}   ours: every field of the protocol's models
+    {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native`; alone or beside servers
 
 A row that cannot be used is kept with its reason beside the others; only a file of which nothing can be used is an
 error.  Where files are found, and who trusts them, is not decided here.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.document import DocumentError, JsonObject, parse_document
+from quarterdeck.config.native import NATIVE_KEY, NativeSettings, build_native
 from quarterdeck.config.reasons import RowError, at
 from quarterdeck.config.rows import build_row, is_disabled
 from quarterdeck.config.textfile import TextFileError, read_text
@@ -29,6 +31,9 @@ MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
 
 SERVER_KEYS: Final = ("mcpServers", "servers")
 """Where the rows are; a file may have both."""
+
+OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY)
+"""Each may be there once."""
 
 
 class ConfigFileError(Exception):
@@ -67,11 +72,18 @@ class BrokenRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """What a file says: servers and broken rows, each in its order, and one line for each thing that was set aside."""
+    """What a file says: servers and broken rows, each in its order, and one line for each thing that was set aside.
+
+    Attributes:
+        native: what it says of native tools; None when it says nothing, or nothing that can be used.
+        native_problem: why that cannot be used, place and reason in one line; empty when it can.
+    """
 
     servers: tuple[ServerConfig, ...] = ()
     broken: tuple[BrokenRow, ...] = ()
     warnings: tuple[str, ...] = ()
+    native: NativeSettings | None = None
+    native_problem: str = ""
 
 
 def load_config_file(path: Path, environ: Mapping[str, str], *, workspace: Path | None = None) -> LoadedConfig:
@@ -84,7 +96,7 @@ def load_config_file(path: Path, environ: Mapping[str, str], *, workspace: Path 
             (`.vscode`, `.cursor`).
 
     Raises:
-        ConfigFileError: the file cannot be read or parsed, or names no servers at all.
+        ConfigFileError: the file cannot be read or parsed, or names neither servers nor native tools.
     """
     try:
         base = path.absolute().parent
@@ -127,14 +139,24 @@ class _Loading:
         self._survey_keys()
         for row in self._rows():
             self._load_row(row)
-        return LoadedConfig(tuple(self._servers), tuple(self._broken), tuple(self._warnings))
+        native, problem = self._load_native()
+        return LoadedConfig(tuple(self._servers), tuple(self._broken), tuple(self._warnings), native, problem)
+
+    def _load_native(self) -> tuple[NativeSettings | None, str]:
+        value = self._document.get(NATIVE_KEY)
+        if value is None:
+            return None, ""
+        try:
+            return build_native(value, self._variables), ""
+        except RowError as error:
+            return None, str(error)
 
     def _survey_keys(self) -> None:
         for key, _ in self._document.repeated:
-            if key in SERVER_KEYS:
+            if key in OUR_KEYS:
                 raise ConfigFileError(self._path, f"the key {key!r} appears more than once")
-        strangers = [key for key in self._document if key not in SERVER_KEYS and key != "$schema"]
-        if not any(key in self._document for key in SERVER_KEYS):
+        strangers = [key for key in self._document if key not in OUR_KEYS and key != "$schema"]
+        if not any(key in self._document for key in OUR_KEYS):
             near = [key for key in strangers[:100] if difflib.get_close_matches(key[:64], SERVER_KEYS, n=1)]
             hint = f": is {near[0][:64]!r} meant?" if near else ""
             raise ConfigFileError(self._path, f"has neither 'mcpServers' nor 'servers'{hint}")

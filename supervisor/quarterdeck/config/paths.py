@@ -1,6 +1,6 @@
 """Where we write, and the proof that nobody else can write there.
 
-    state directory     survives us: homes, temporary files and logs of servers
+    state directory     survives us: homes, temporary files and logs of servers, and what native tools keep
     runtime directory   sockets and locks of running processes; short, because a socket's path is
 
 `QUARTERDECK_STATE_DIR` and `QUARTERDECK_RUNTIME_DIR` override them; else the XDG variables, else the platform's custom.
@@ -60,11 +60,84 @@ class ServerPaths:
             OSError: one cannot be made.
         """
         make_private_dir(self.log.parent)
-        for directory in (self.home, self.tmp):
-            if os.geteuid() == 0 and not directory.is_symlink() and directory.is_dir():
-                continue  # handed over to the user that the server runs as; what is above it is ours alone
-            make_private_dir(directory)
+        _make_lent_dirs(self.home, self.tmp)
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPaths:
+    """What one session of native tools has on disk, below one directory of its own.
+
+    Attributes:
+        outputs: full texts of which a model was shown a part; gone with the session, as `captures` is.
+        captures: what background processes write.
+        checkpoints: what files held before they were changed; kept.
+        plans: plan files; kept.
+        memory: the note of the `memory` tool; kept.
+        lock: held by the process whose session it is.
+    """
+
+    directory: Path
+
+    @property
+    def outputs(self) -> Path:
+        """See the class."""
+        return self.directory / "outputs"
+
+    @property
+    def captures(self) -> Path:
+        """See the class."""
+        return self.directory / ".indusvx-bg"
+
+    @property
+    def checkpoints(self) -> Path:
+        """See the class."""
+        return self.directory / "checkpoints"
+
+    @property
+    def plans(self) -> Path:
+        """See the class."""
+        return self.directory / "plans"
+
+    @property
+    def memory(self) -> Path:
+        """See the class."""
+        return self.directory / "memory.md"
+
+    @property
+    def lock(self) -> Path:
+        """See the class."""
+        return self.directory / "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacePaths:
+    """What the native tools of one workspace have on disk.
+
+    Attributes:
+        home: HOME of its commands, kept between sessions and shared by them.
+        tmp: their TMPDIR, likewise.
+        sessions: holds a directory for each session.
+    """
+
+    home: Path
+    tmp: Path
+    sessions: Path
+
+    def create(self) -> Self:
+        """Make the directories, each 0700.
+
+        Raises:
+            UnsafePathError: one exists and is not ours alone.
+            OSError: one cannot be made.
+        """
+        make_private_dir(self.sessions)
+        _make_lent_dirs(self.home, self.tmp)
+        return self
+
+    def session(self, name: str) -> SessionPaths:
+        """Where the session `name` keeps what it has."""
+        return SessionPaths(self.sessions / name)
 
 
 def state_dir() -> Path:
@@ -92,10 +165,26 @@ def configuration_digest(paths: Iterable[Path]) -> str:
     return hashlib.sha256(b"\0".join(names)).hexdigest()[:12]
 
 
+def native_fingerprint(
+    profile: str, workspace: Path, allow_dirs: Iterable[Path] = (), tools: Iterable[str] | None = None
+) -> str:
+    """12 hex digits that name a choice of native tools and the directories that they work in."""
+    names = [str(profile), "*" if tools is None else ",".join(sorted(set(tools)))]
+    names += [str(workspace.resolve()), *sorted({str(path.resolve()) for path in allow_dirs})]
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
 def server_paths(digest: str, server_id: str, state: Path | None = None) -> ServerPaths:
     """Where the server `server_id` of the configuration `digest` lives, below `state` or else `state_dir()`."""
     base = (state or state_dir()) / "servers" / digest / server_id
     return ServerPaths(home=base / "home", tmp=base / "tmp", log=base / "stderr.log")
+
+
+def workspace_paths(workspace: Path, state: Path | None = None) -> WorkspacePaths:
+    """Where native tools keep what belongs to `workspace`, however it is named; below `state` or else `state_dir()`."""
+    digest = hashlib.sha256(os.fsencode(workspace.resolve())).hexdigest()[:12]
+    base = (state or state_dir()) / "workspaces" / digest
+    return WorkspacePaths(home=base / "home", tmp=base / "tmp", sessions=base / "sessions")
 
 
 def make_private_dir(path: Path) -> Path:
@@ -140,6 +229,14 @@ def remove_spare_root(root: Path) -> None:
         if short in (directory, directory.parent):
             with suppress(OSError):
                 directory.rmdir()
+
+
+def _make_lent_dirs(*directories: Path) -> None:
+    """Make directories for processes that may be another user's; what is above them is ours alone."""
+    for directory in directories:
+        if os.geteuid() == 0 and not directory.is_symlink() and directory.is_dir():
+            continue  # handed over to that user by an earlier start
+        make_private_dir(directory)
 
 
 def _short_root() -> Path:

@@ -97,7 +97,7 @@ def build_row(row: JsonObject, server_id: str, location: str, variables: Variabl
     known = _KEYS[model]
     _refuse_unknown(given, model, location)
     fields = {
-        key: _resolve(value, at(location, key), variables)
+        key: resolve(value, at(location, key), variables)
         for key, value in given.items()
         if key in known and key not in {"id", "kind"}
     }
@@ -176,8 +176,12 @@ def _refuse_unknown(given: Mapping[str, object], model: _Model | None, location:
         raise RowError(location, f"unknown key {key[:64]!r}: {hint}")
 
 
-def _resolve(value: object, location: str, variables: Variables) -> object:
-    """`value` with variables resolved, as plain values that can be given to a process."""
+def resolve(value: object, location: str, variables: Variables) -> object:
+    """`value` with variables resolved, as plain values that can be given to a process.
+
+    Raises:
+        RowError: one cannot be, a key is there twice, or a text is none.
+    """
     match value:
         case str():
             try:
@@ -191,9 +195,9 @@ def _resolve(value: object, location: str, variables: Variables) -> object:
                 raise RowError(location, f"the key {value.repeated[0][0]!r} appears more than once")
             for key in value:
                 _refuse_odd_text(key, location)
-            return {key: _resolve(member, at(location, key), variables) for key, member in value.items()}
+            return {key: resolve(member, at(location, key), variables) for key, member in value.items()}
         case list():
-            return [_resolve(member, at(location, index), variables) for index, member in enumerate(value)]
+            return [resolve(member, at(location, index), variables) for index, member in enumerate(value)]
         case float() if not math.isfinite(value):
             raise RowError(location, "the number is out of range")
         case _:
@@ -222,7 +226,12 @@ def _complete_stdio(fields: dict[str, object], env_file: object, location: str, 
     if isinstance(cwd := fields.get("cwd"), str):
         fields["cwd"] = str(variables.locate(cwd))
     if isinstance(sandbox := fields.get("sandbox"), dict):
-        fields["sandbox"] = {key: _locate_all(key, value, variables) for key, value in sandbox.items()}
+        fields["sandbox"] = locate_sandbox(sandbox, variables)
+
+
+def locate_sandbox(sandbox: Mapping[str, object], variables: Variables) -> dict[str, object]:
+    """A policy as it is written, with paths that start at the file's directory."""
+    return {key: _locate_all(key, value, variables) for key, value in sandbox.items()}
 
 
 def _locate_all(key: str, value: object, variables: Variables) -> object:
@@ -254,14 +263,18 @@ def _validate(model: _Model, fields: Mapping[str, object], location: str) -> Ser
         config = model.model_validate(fields)
     except ValidationError as error:
         raise from_validation(error, location) from None
-    _refuse_booleans(fields, location)
+    refuse_booleans(fields, location)
     return config
 
 
-def _refuse_booleans(fields: Mapping[str, object], location: str) -> None:
-    """To the models true is the number 1; in a file it is a mistake."""
+def refuse_booleans(fields: Mapping[str, object], location: str) -> None:
+    """See that no number is written as true or false: to the models they are 1 and 0, in a file a mistake.
+
+    Raises:
+        RowError: one is.
+    """
     for key, value in fields.items():
         if isinstance(value, dict):
-            _refuse_booleans(value, at(location, key))
+            refuse_booleans(value, at(location, key))
         elif isinstance(value, bool) and key != "legacy_only":
             raise RowError(at(location, key), f"expected a number, got {describe(value)}")

@@ -2,7 +2,7 @@
 
     <root>/qd-<digest>-<pid>-<random>/     0700
         lock          flock'ed by the process that made the directory; the kernel lets go when it dies
-        serve.json    written once it serves: pid, digest, config_paths, started_at, version
+        serve.json    written once it serves: pid, digest, config_paths, started_at, version, native
         …             sockets
 
 A directory is made and locked under a hidden name first, so that nobody can see one that is not locked yet.
@@ -55,6 +55,7 @@ class Serving:
 
     Attributes:
         started_at: ISO 8601, UTC.
+        native: which native tools it offers and where (`config.paths.native_fingerprint`); empty for none.
     """
 
     pid: int
@@ -62,6 +63,7 @@ class Serving:
     config_paths: tuple[str, ...]
     started_at: str
     version: str
+    native: str = ""
 
 
 class RuntimeDirectory:
@@ -118,11 +120,11 @@ class RuntimeDirectory:
             raise ValueError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes of a socket's path")
         return path
 
-    def announce(self, config_paths: Iterable[Path], version: str) -> Serving:
+    def announce(self, config_paths: Iterable[Path], version: str, native: str = "") -> Serving:
         """Let `find_serving` see this process; call it when its control socket answers."""
         paths = tuple(str(path.resolve()) for path in config_paths)
         serving = Serving(
-            os.getpid(), self.digest, paths, datetime.now(UTC).isoformat(timespec="milliseconds"), version
+            os.getpid(), self.digest, paths, datetime.now(UTC).isoformat(timespec="milliseconds"), version, native
         )
         draft = self.path / f".{SERVING_NAME}"
         draft.touch(mode=0o600)
@@ -163,10 +165,11 @@ def sweep_stale(root: Path | None = None) -> tuple[Path, ...]:
     return tuple(removed)
 
 
-def find_serving(digest: str, root: Path | None = None) -> Path | None:
+def find_serving(digest: str, root: Path | None = None, *, native: str | None = None) -> Path | None:
     """The directory of the live process that serves the configuration `digest`; of several, the last one started.
 
-    It may be dying at that moment: expect a refused connection.
+    With `native` only one that offers just these native tools.  It may be dying at that moment: expect a refused
+    connection.
     """
     found: dict[Path, str] = {}
     for path, match in _entries(root or runtime_dir()):
@@ -174,7 +177,7 @@ def find_serving(digest: str, root: Path | None = None) -> Path | None:
             continue
         with _probe(path, fcntl.LOCK_SH) as is_free:
             serving = None if is_free else read_serving(path)
-        if serving is not None and serving.digest == digest:
+        if serving is not None and serving.digest == digest and native in (None, serving.native):
             found[path] = serving.started_at
     return max(found, key=lambda path: found[path], default=None)
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import difflib
-from collections.abc import Callable
-from typing import Final, assert_never
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
@@ -29,14 +29,22 @@ from quarterdeck.control.protocol import (
 )
 from quarterdeck.control.views import view_fault, view_servers
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.host.native import native_form
 from quarterdeck_protocol.configs import CLOSE_GRACE_S
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.refs import QUALIFIER
+from quarterdeck_protocol.tools import ToolDescriptor
+
+if TYPE_CHECKING:
+    from quarterdeck.host.decks import Decks
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 """Beyond its connect deadline, what a restart may take: the old server's end, and a turn among the others."""
+
+COMMANDS: Final = "commands"
+"""Whose deck commands use, all of them the same: what one has started or read, the next finds."""
 
 BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
@@ -67,7 +75,7 @@ async def answer(deck: Quarterdeck, request: Request) -> Answer:
 
 async def _list_tools(deck: Quarterdeck) -> ToolList:
     await deck.settled()
-    tools = tuple(
+    tools = await _native_tools(deck) + tuple(
         ToolView(
             tool.descriptor.name,
             tool.ref.server,
@@ -82,17 +90,41 @@ async def _list_tools(deck: Quarterdeck) -> ToolList:
     return ToolList(tools, await view_servers(deck, absent))
 
 
+async def _native_tools(deck: Quarterdeck) -> tuple[ToolView, ...]:
+    if deck.decks is None:
+        return ()
+    async with deck.decks.lend(COMMANDS, is_bound=False) as box:
+        return tuple(
+            ToolView(tool.name, "", tool.description, msgspec.Raw(msgspec.json.encode(native_form(tool))))
+            for tool in box.descriptors()
+            if tool.name in box.native_names
+        )
+
+
 async def _call(deck: Quarterdeck, name: str, arguments: bytes) -> Answer:
     server, found, tool = name.partition(QUALIFIER)
+    if not found and deck.decks is not None:
+        return await _call_native(deck.decks, name, arguments)
     if not found or server not in deck.status():
-        return _no_tool(deck, name)
+        return _no_tool(name, deck.box.descriptors())
     await _until(deck, lambda: deck.status()[server].phase not in BEFORE_READY, deck.settings.settle_s)
     status, endpoint = deck.status()[server], deck.fleet.endpoint(server)
     if endpoint is None or not is_usable_phase(endpoint.phase):
         return Fault(view_fault(_not_ready(status)))
     if tool not in {offered.ref.name for offered in endpoint.tools()}:
-        return _no_tool(deck, name)
+        return _no_tool(name, deck.box.descriptors())
     return await _invoke(endpoint, tool, arguments)
+
+
+async def _call_native(decks: "Decks", name: str, arguments: bytes) -> Answer:
+    from quarterdeck.host.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
+
+    async with decks.lend(COMMANDS, is_bound=False) as box:
+        if name not in box.native_names and not box.problem:
+            return _no_tool(name, box.descriptors())
+        call = ClientCall("command", name, is_modern=True, arguments=msgspec.json.decode(arguments))
+        result = await run_call(box, call)
+    return Result(msgspec.Raw(msgspec.json.encode(result)), result.get("isError") is True)
 
 
 async def _invoke(endpoint: ServerEndpointImpl, tool: str, arguments: bytes) -> Answer:
@@ -152,8 +184,8 @@ def _no_server(deck: Quarterdeck, server: str) -> Refused:
     return Refused("no_such_server", f"there is no server {server!r}{_hint(server, names, 'servers')}")
 
 
-def _no_tool(deck: Quarterdeck, name: str) -> Refused:
-    names = [descriptor.name for descriptor in deck.box.descriptors()]
+def _no_tool(name: str, tools: Sequence[ToolDescriptor]) -> Refused:
+    names = [descriptor.name for descriptor in tools]
     same = [known for known in names if known.endswith(f"{QUALIFIER}{name}")]
     hint = f": is {same[0]!r} meant?" if same else _hint(name, names, "tools")
     return Refused("no_such_tool", f"there is no tool {name!r}{hint}")

@@ -26,7 +26,7 @@ class Tools(Message, frozen=True, tag="tools"):
 
 
 class Call(Message, frozen=True, tag="call"):
-    """Call the tool of this qualified name; `arguments` is one JSON object, untouched on its way to the server."""
+    """Call the tool of this name; `arguments` is one JSON object, untouched on its way to a server."""
 
     name: str
     arguments: msgspec.Raw
@@ -109,7 +109,12 @@ class ServerView(msgspec.Struct, frozen=True):
 
 
 class ToolView(msgspec.Struct, frozen=True):
-    """One callable tool; `definition` is the server's own, whole."""
+    """One callable tool.
+
+    Attributes:
+        server: empty for a native tool.
+        definition: the server's own, whole; of a native tool, what MCP clients are shown.
+    """
 
     name: str
     server: str
@@ -124,14 +129,19 @@ class ServerList(Message, frozen=True, tag="servers"):
 
 
 class ToolList(Message, frozen=True, tag="tools"):
-    """The answer to `Tools`; `absent` are the servers that offer nothing because they are not ready."""
+    """The answer to `Tools`.
+
+    Attributes:
+        tools: native ones first, then each server's.
+        absent: the servers that offer nothing because they are not ready.
+    """
 
     tools: tuple[ToolView, ...]
     absent: tuple[ServerView, ...]
 
 
 class Result(Message, frozen=True, tag="result"):
-    """The server answered the call; `body` is its result as it wrote it."""
+    """The tool answered the call; `body` is a server's result as it wrote it, a native one's as clients get it."""
 
     body: msgspec.Raw
     is_error: bool

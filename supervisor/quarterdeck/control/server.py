@@ -53,7 +53,10 @@ async def open_control(deck: Quarterdeck) -> AsyncIterator[None]:
         # No task group around the body: it would wrap the body's own errors.
         serving = asyncio.create_task(listener.serve(_Desk(deck).attend))
         try:
-            deck.directory.announce(deck.settings.config_paths, CLIENT_VERSION)
+            native = deck.settings.native
+            deck.directory.announce(
+                deck.settings.config_paths, CLIENT_VERSION, native.fingerprint if native is not None else ""
+            )
             yield
         finally:
             serving.cancel()

@@ -21,6 +21,7 @@ from quarterdeck_protocol.jsonrpc import BodyError
 from quarterdeck_protocol.tools import (
     CancelToken,
     ProgressNote,
+    Report,
     Settled,
     ShortWay,
     ToolBox,
@@ -60,13 +61,16 @@ async def run_call(box: ToolBox, call: ClientCall) -> dict[str, object]:
     """Run `call` to its end.
 
     Cancelling the awaiting task cancels the call where it runs: the server is told, a native tool's token switched.
+    Progress that was taken is told before this returns.
     """
     try:
-        if isinstance(box, ShortWay):
-            result = await _run_short(box, call)
-            if result is not None:
-                return result
-        return outcome_result(await _run_native(box, call), is_modern=call.is_modern)
+        async with AsyncExitStack() as stack:
+            on_progress = await _relay(stack, call.tell) if call.tell is not None else None
+            if isinstance(box, ShortWay):
+                result = await _run_short(box, call, on_progress)
+                if result is not None:
+                    return result
+            return outcome_result(await _run_native(box, call, on_progress), is_modern=call.is_modern)
     except Exception as error:
         return _failure(call.name, alone(error))
 
@@ -89,7 +93,7 @@ def _failure(name: str, error: BaseException) -> dict[str, object]:
             return text_result(str(error) or type(error).__name__, is_error=True)
 
 
-async def _run_short(way: ShortWay, call: ClientCall) -> dict[str, object] | None:
+async def _run_short(way: ShortWay, call: ClientCall, on_progress: Report | None) -> dict[str, object] | None:
     """The result of a grafted tool, None when the box wants the call the long way."""
     try:
         arguments = json.dumps(call.arguments, separators=(",", ":"), allow_nan=False).encode()
@@ -110,19 +114,17 @@ async def _run_short(way: ShortWay, call: ClientCall) -> dict[str, object] | Non
             ended.set_result(fault_result(bad_result(error)))
             raise
 
-    async with AsyncExitStack() as stack:
-        on_progress = await _relay(stack, call.tell) if call.tell is not None else None
-        running = way.begin(call.name, arguments, deliver, meta=call.meta, on_progress=on_progress)
-        if running is None:
-            return None
-        try:
-            return await ended
-        finally:
-            if not ended.done() or ended.cancelled():
-                running.cancel("the client cancelled the call")
+    running = way.begin(call.name, arguments, deliver, meta=call.meta, on_progress=on_progress)
+    if running is None:
+        return None
+    try:
+        return await ended
+    finally:
+        if not ended.done() or ended.cancelled():
+            running.cancel("the client cancelled the call")
 
 
-async def _relay(stack: AsyncExitStack, tell: Tell) -> Callable[[ProgressNote], None]:
+async def _relay(stack: AsyncExitStack, tell: Tell) -> Report:
     """What takes progress notes from the event loop; those that it took are sent before `stack` is left."""
     send, receive = anyio.create_memory_object_stream[ProgressNote](PROGRESS_BACKLOG)
     tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -145,12 +147,13 @@ async def _send_notes(notes: MemoryObjectReceiveStream[ProgressNote], tell: Tell
             await tell(note)
 
 
-async def _run_native(box: ToolBox, call: ClientCall) -> ToolOutcome:
+async def _run_native(box: ToolBox, call: ClientCall, report: Report | None) -> ToolOutcome:
     token = CancelToken()
+    asked = ToolCall(call.id, call.name, dict(call.arguments), report)
     outcomes: list[ToolOutcome] = []
 
     async def run() -> None:
-        outcomes.append(await box.runner.run(ToolCall(call.id, call.name, dict(call.arguments)), token))
+        outcomes.append(await box.runner.run(asked, token))
         ended.set()
 
     ended = anyio.Event()

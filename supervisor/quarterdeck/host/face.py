@@ -5,22 +5,26 @@ put under that envelope by a middleware, past the SDK's models, which would drop
 It owns no transport: `provider` runs it over a stream pair, `http` under a session manager.
 """
 
+import hashlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import mcp_types as types
 import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck.host.calls import ClientCall, Tell, run_call
+from quarterdeck.host.decks import Decks
 from quarterdeck.host.publish import Catalog
 from quarterdeck.host.results import under_envelope
-from quarterdeck.host.sessions import Sessions
+from quarterdeck.host.sessions import Sessions, connection_of
 from quarterdeck_protocol.jsonrpc import ENVELOPE_PREFIX
 from quarterdeck_protocol.tools import ProgressNote, ToolBox, WatchableToolBox
 
@@ -31,6 +35,9 @@ class Answer:
 
     whole: dict[str, object] | None = None
 
+
+_HAS_DECK: Final = "quarterdeck/deck"
+"""Key of a connection's state: its deck is ended when it ends."""
 
 Context = ServerRequestContext[Answer, Any]
 
@@ -50,21 +57,32 @@ class FaceOptions:
 
 @dataclass(slots=True)
 class Shown:
-    """What all faces of one host share."""
+    """What all faces of one host share.
+
+    Attributes:
+        decks: the native tools, offered before those of `box`; None for none.
+    """
 
     box: ToolBox
     name: str
     version: str
     options: FaceOptions = field(default_factory=FaceOptions)
+    decks: Decks | None = None
     has_settled: bool = False
 
 
 class Face(Server[Answer]):
-    """The MCP server that clients see."""
+    """The MCP server that clients see.
 
-    def __init__(self, shown: Shown) -> None:
+    Args:
+        shown: what they are shown.
+        is_alone: whether it serves one client alone, over one connection; `leave` says that it is gone.
+    """
+
+    def __init__(self, shown: Shown, *, is_alone: bool = False) -> None:
         self.sessions = Sessions()
         self._shown = shown
+        self._is_alone = is_alone
         self._catalog = Catalog(portable_schemas=shown.options.portable_schemas)
         watchable = isinstance(shown.box, WatchableToolBox)
         super().__init__(
@@ -96,6 +114,11 @@ class Face(Server[Answer]):
         if isinstance(self._shown.box, WatchableToolBox):
             await self.sessions.tell_changes(self._shown.box)
 
+    def leave(self) -> None:
+        """End what its one client has here, in the background."""
+        if self._shown.decks is not None:
+            self._shown.decks.end(self)
+
     async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method in ("tools/list", "tools/call") and ctx.request_id is not None:
             answer = Answer()
@@ -113,7 +136,8 @@ class Face(Server[Answer]):
         if not self._shown.has_settled and self._shown.options.settled is not None:
             await self._shown.options.settled()
         self._shown.has_settled = True
-        shown = self._catalog.publish(self._shown.box.descriptors(), context.protocol_version)
+        async with self._lent(context) as box:
+            shown = self._catalog.publish(box.descriptors(), context.protocol_version)
         context.lifespan_context.whole = {"tools": shown}
         return types.ListToolsResult(tools=[])
 
@@ -127,17 +151,39 @@ class Face(Server[Answer]):
             meta=_own_meta(meta),
             tell=_teller(context) if "progressToken" in meta else None,
         )
-        context.lifespan_context.whole = await run_call(self._shown.box, call)
+        async with self._lent(context) as box:
+            context.lifespan_context.whole = await run_call(box, call)
         return types.CallToolResult(content=[])
 
+    def _lent(self, context: Context) -> AbstractAsyncContextManager[ToolBox]:
+        """The box that this request's client is answered from."""
+        decks = self._shown.decks
+        if decks is None:
+            return nullcontext(self._shown.box)
+        if self._is_alone:
+            return decks.lend(self, is_bound=True)
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return decks.lend(_caller(context), is_bound=False)
+        connection = connection_of(context.session)
+        if _HAS_DECK not in connection.state:
+            connection.state[_HAS_DECK] = True
+            connection.exit_stack.callback(decks.end, connection)
+        return decks.lend(connection, is_bound=True)
+
     def _header_schema(self, name: str) -> Mapping[str, Any] | None:
-        # Asked for 2026-07-28 requests only: earlier revisions mirror nothing.
+        # Asked for 2026-07-28 requests only: earlier revisions mirror nothing, and neither do native tools.
         return self._catalog.header_schema(self._shown.box.descriptors(), name, LATEST_MODERN_VERSION)
 
 
 @asynccontextmanager
 async def _lifespan(_: Server[Answer]) -> AsyncIterator[Answer]:
     yield Answer()
+
+
+def _caller(context: Context) -> str:
+    """Who asks, where no connection tells: the client's own word about itself, short."""
+    info = json.dumps(_raw_meta(context).get(CLIENT_INFO_META_KEY), sort_keys=True)
+    return hashlib.sha256(info.encode()).hexdigest()
 
 
 def _raw_meta(context: Context) -> Mapping[str, object]:

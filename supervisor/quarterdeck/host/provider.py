@@ -14,6 +14,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from quarterdeck.host.calls import alone
+from quarterdeck.host.decks import Decks
 from quarterdeck.host.face import Face, FaceOptions, Shown
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ToolBox
@@ -91,16 +92,17 @@ class RunningProviderHost:
         except Exception as error:
             self._fault = ProtocolFault(FaultKind.TRANSPORT, f"serving the client broke: {alone(error)}", error)
         finally:
+            self._face.leave()
             self._ended.set()
 
 
 class ProviderHostImpl:
     """The one provider host.  Holds every connection until it ends, so that a dropped handle ends nothing."""
 
-    def __init__(self, box: ToolBox, info: ProviderHostInfo, options: FaceOptions) -> None:
+    def __init__(self, box: ToolBox, info: ProviderHostInfo, options: FaceOptions, decks: Decks | None = None) -> None:
         self.box: Final = box
         self.info: Final = info
-        self._shown = Shown(box, info.name, info.version, options)
+        self._shown = Shown(box, info.name, info.version, options, decks)
         self._running: set[RunningProviderHost] = set()
 
     @property
@@ -109,12 +111,12 @@ class ProviderHostImpl:
         return msgspec.json.encode({"name": self.info.name, "version": self.info.version})
 
     def make_face(self) -> Face:
-        """A server for one connection, or for all of one HTTP listener."""
+        """A server for all connections of one HTTP listener."""
         return Face(self._shown)
 
     async def connect(self, transport: StreamPair) -> RunningProviderHost:
         """Serve one client over `transport`; see `ProviderHost.connect`."""
-        running = RunningProviderHost(self.make_face(), _checked(transport))
+        running = RunningProviderHost(Face(self._shown, is_alone=True), _checked(transport))
         self._running.add(running)
         running._owner.add_done_callback(lambda _: self._running.discard(running))  # noqa: SLF001 - its other half
         # Once around the loop, so that the session reads before the caller goes on.
@@ -130,6 +132,7 @@ def create_provider_host(
     *,
     portable_schemas: bool = False,
     settled: Callable[[], Awaitable[object]] | None = None,
+    decks: Decks | None = None,
 ) -> ProviderHostImpl:
     """A provider host over `box`.
 
@@ -138,9 +141,10 @@ def create_provider_host(
         info: who it says it is.
         portable_schemas: publish the portable input schemas instead of the servers' own.
         settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+        decks: over the same box, native tools for each client beside it; closed by whoever gives them.
     """
     options = FaceOptions(portable_schemas=portable_schemas, settled=settled)
-    return ProviderHostImpl(box, info or ProviderHostInfo(), options)
+    return ProviderHostImpl(box, info or ProviderHostInfo(), options, decks)
 
 
 def _checked(transport: StreamPair) -> StreamPair:

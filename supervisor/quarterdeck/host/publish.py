@@ -12,6 +12,7 @@ import msgspec
 from mcp_types import methods
 from pydantic import ValidationError
 
+from quarterdeck.host.native import native_form
 from quarterdeck_protocol.jsonrpc import BodyError, check_depth
 from quarterdeck_protocol.tools import ToolDescriptor
 
@@ -39,8 +40,8 @@ class Catalog:
         known: dict[str, tuple[ToolDescriptor, Shown | None]] = {}
         for descriptor in descriptors:
             before = old.get(descriptor.name)
-            is_same = before is not None and before[0] is descriptor
-            shown = before[1] if before is not None and is_same else self._show(descriptor, version)
+            is_known = before is not None and _is_same(before[0], descriptor)
+            shown = before[1] if before is not None and is_known else self._show(descriptor, version)
             known.setdefault(descriptor.name, (descriptor, shown))
         self._known[version] = known
         return [shown for _, shown in known.values() if shown is not None]
@@ -77,11 +78,7 @@ def is_valid(tool: Shown, version: str) -> bool:
 
 def forms(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> Iterator[tuple[str, Shown]]:
     """The forms in which a tool can be shown, best first, each with what is wrong with it (nothing for the first)."""
-    plain: Shown = {
-        "name": descriptor.name,
-        "description": descriptor.description,
-        "inputSchema": dict(descriptor.parameters),
-    }
+    plain = native_form(descriptor)
     if descriptor.definition is None:
         yield "", plain
         return
@@ -97,6 +94,14 @@ def forms(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> Iter
     # A 2026-07-28 server may describe output that is no object; earlier clients refuse to read of it.
     yield "without its output schema", {key: value for key, value in tool.items() if key != "outputSchema"}
     yield "without its definition, which is invalid,", plain
+
+
+def _is_same(known: ToolDescriptor, descriptor: ToolDescriptor) -> bool:
+    """Whether the form of `known` is that of `descriptor`."""
+    if known is descriptor:
+        return True
+    # Each client has native tools of its own, all alike; to compare what a server wrote takes time of its choosing.
+    return descriptor.hints is not None and descriptor.definition is None and known == descriptor
 
 
 def _whole(definition: bytes) -> Shown:

@@ -11,6 +11,7 @@ import msgspec
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
+from quarterdeck.kernel.results import fragments_of
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.jsonrpc import BodyError, check_depth, check_object, join_object
 from quarterdeck_protocol.tools import ToolOutcome, WireResult
@@ -29,10 +30,10 @@ _STRUCTURED: Final = "structuredContent"
 _EMPTY: Final = Raw(b"{}")
 
 
-def text_result(text: str, *, is_error: bool) -> dict[str, object]:
-    """A result of one text block; what UTF-8 cannot say is escaped."""
-    sayable = text.encode("utf-8", "backslashreplace").decode()
-    return {"content": [{"type": "text", "text": sayable}], "isError": is_error}
+def text_result(*texts: str, is_error: bool) -> dict[str, object]:
+    """A result of text blocks; what UTF-8 cannot say is escaped."""
+    sayable = (text.encode("utf-8", "backslashreplace").decode() for text in texts)
+    return {"content": [{"type": "text", "text": text} for text in sayable], "isError": is_error}
 
 
 def fault_result(fault: ProtocolFault) -> dict[str, object]:
@@ -62,12 +63,15 @@ def render(output: object) -> str:
 def outcome_result(outcome: ToolOutcome, *, is_modern: bool) -> dict[str, object]:
     """An outcome for the long way: its `wire` whole when there is one, else its `output` as text.
 
+    The tagged fragments of several blocks are a text each: a model reads them as their tool wrote them.
+
     Raises:
         BodyError: the wire's body is nothing that a client could be sent.
     """
     if outcome.wire is not None:
         return whole_result(outcome.wire, is_modern=is_modern)
-    return text_result(render(outcome.output), is_error=outcome.is_error)
+    texts = fragments_of(outcome.output)
+    return text_result(*map(render, (outcome.output,) if texts is None else texts), is_error=outcome.is_error)
 
 
 def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:

@@ -32,8 +32,7 @@ class Sessions:
 
     def admit(self, session: ServerSession) -> None:
         """Count a legacy session whose handshake is complete, until its connection ends."""
-        # Private, but the only way from a handler to the connection's end (mcp 2.3).
-        connection = session._connection  # noqa: SLF001
+        connection = connection_of(session)
         if connection not in self._legacy:
             connection.exit_stack.callback(self._legacy.pop, connection, None)
         self._legacy[connection] = session
@@ -56,6 +55,12 @@ class Sessions:
         async with anyio.create_task_group() as tasks:
             for session in list(self._legacy.values()):
                 tasks.start_soon(_tell_one, session)
+
+
+def connection_of(session: ServerSession) -> Connection:
+    """The connection that a request came over; for a 2026-07-28 request, one of its own."""
+    # Private, but the only way from a handler to the connection's end (mcp 2.3).
+    return session._connection  # noqa: SLF001
 
 
 async def _tell_one(session: ServerSession) -> None:

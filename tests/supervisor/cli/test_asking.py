@@ -2,18 +2,23 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from quarterdeck.app import Settings
 from quarterdeck.cli import asking
 from quarterdeck.cli.asking import Source, ask, check_server, source
 from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.native import NativeOptions
+from quarterdeck.cli.options import ProfileName
 from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
-from quarterdeck.control.protocol import Answer, Ps, Refused, Request, Restart, ServerList
+from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
 
 NOTHING = ServerList(())
 
@@ -138,6 +143,64 @@ def test_what_a_server_may_start_without_is_the_commands_to_say(config: Path, al
     """`--allow-unsandboxed` would be ignored, or hold where nobody said it."""
     whom = source([config], own=True, allow_unsandboxed=allowed)
     assert asking.load(whom).allow_unsandboxed is allowed
+
+
+def native(folder: Path, profile: ProfileName = ProfileName.AUTHORING) -> NativeOptions:
+    return NativeOptions(profile, folder)
+
+
+def test_a_serve_that_offers_the_same_native_tools_is_asked(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one command has started, the next would not find."""
+    wanted = native(config.parent)
+    asked = say(monkeypatch, NOTHING)
+    with RuntimeDirectory.create(configuration_digest([config.parent])) as directory:
+        directory.announce([], "1", wanted.fingerprint)
+        assert ask(Source((), native=wanted), Tools()) is NOTHING
+        assert asked == [directory.path]
+
+
+def test_a_serve_that_offers_other_native_tools_is_left_alone(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that may only look would be run by a serve that changes files."""
+    asked = say(monkeypatch, NOTHING)
+    with (
+        RuntimeDirectory.create(configuration_digest([config.parent])) as alone,
+        RuntimeDirectory.create(configuration_digest([config])) as plain,
+    ):
+        alone.announce([], "1", native(config.parent, ProfileName.ALL).fingerprint)
+        plain.announce([config], "1")
+        assert isinstance(ask(Source((), native=native(config.parent)), Ps()), ServerList)
+        assert isinstance(ask(Source((config,), native=native(config.parent)), Ps()), ServerList)
+        assert asked == []
+        assert ask(Source((config,)), Ps()) is NOTHING
+        assert asked == [plain.path]
+
+
+def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read a file, every server of the configuration would be started and waited for."""
+    config.write_text(json.dumps({"mcpServers": {"a": {"command": "true"}}}))
+    seen: list[Settings] = []
+
+    @asynccontextmanager
+    async def open_deck(settings: Settings) -> AsyncIterator[None]:
+        seen.append(settings)
+        raise CommandError(ExitCode.NO_ANSWER, "far enough")
+        yield
+
+    monkeypatch.setattr(asking, "open_deck", open_deck)
+    for request in (Call("read", msgspec.Raw(b"{}")), Tools()):
+        with pytest.raises(CommandError, match="far enough"):
+            ask(Source((config,), own=True, native=native(config.parent)), request)
+    assert [settings.ids for settings in seen] == [(), ("a",)]
+    assert all(settings.native is not None for settings in seen)
+
+
+def test_native_tools_need_no_configuration(config: Path) -> None:
+    """A user without servers would have to write an empty file."""
+    whom = source(None, native(config.parent))
+    assert whom.config == ()
+    settings = asking.load(whom)
+    assert settings.native is not None
+    assert settings.digest == configuration_digest([config.parent])
 
 
 def test_no_configuration_is_a_usage_error() -> None:

@@ -16,6 +16,7 @@ from quarterdeck.config.paths import (
     runtime_dir,
     server_paths,
     state_dir,
+    workspace_paths,
 )
 
 VARIABLES = ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
@@ -122,3 +123,33 @@ def test_missing_parents_are_made_private_too(tmp_path: Path) -> None:
     """The log of a server would be readable through a parent with the usual mode."""
     make_private_dir(tmp_path / "a" / "b" / "c")
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "a/b/c")} == {0o700}
+
+
+def test_a_workspace_has_one_place_however_it_is_named(tmp_path: Path) -> None:
+    """Its commands would find another home each time, its sessions no checkpoints."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "link").symlink_to(work)
+    paths = workspace_paths(work, tmp_path / "state")
+    assert workspace_paths(tmp_path / "link", tmp_path / "state") == paths
+    assert workspace_paths(tmp_path, tmp_path / "state") != paths
+    assert paths.home.parent.parent == tmp_path / "state" / "workspaces"
+    assert len(paths.home.parent.name) == 12
+
+
+def test_what_a_workspace_has_is_ours_alone(tmp_path: Path) -> None:
+    """Other users could read what an agent's commands leave, or replace it."""
+    paths = workspace_paths(tmp_path, tmp_path / "state").create()
+    for directory in (paths.home, paths.tmp, paths.sessions):
+        assert directory.stat().st_mode & 0o777 == 0o700
+    paths.sessions.chmod(0o755)
+    with pytest.raises(UnsafePathError, match="chmod 700"):
+        paths.create()
+
+
+def test_a_session_keeps_everything_below_its_directory(tmp_path: Path) -> None:
+    """Removing the directory would leave something behind."""
+    session = workspace_paths(tmp_path, tmp_path / "state").session("01ABC")
+    below = (session.outputs, session.captures, session.checkpoints, session.plans, session.memory, session.lock)
+    assert len(set(below)) == len(below)
+    assert all(path.parent == session.directory for path in below)

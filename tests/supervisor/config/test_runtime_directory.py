@@ -189,3 +189,13 @@ def test_a_root_that_vanishes_meanwhile_is_made_again(root: Path, monkeypatch: p
     with RuntimeDirectory.create(DIGEST, root) as directory:
         assert directory.path.is_dir()
     assert len(attempts) == 2
+
+
+def test_a_serve_is_found_by_the_native_tools_that_it_offers(root: Path) -> None:
+    """A command that may only look would be run by a serve that changes files."""
+    with RuntimeDirectory.create(DIGEST, root) as plain, RuntimeDirectory.create(DIGEST, root) as native:
+        native.announce([], "1", "0123456789ab")
+        plain.announce([], "1")
+        assert find_serving(DIGEST, root, native="0123456789ab") == native.path
+        assert find_serving(DIGEST, root, native="ba9876543210") is None
+        assert find_serving(DIGEST, root) in (plain.path, native.path)

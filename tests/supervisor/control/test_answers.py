@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from support.decks import DeckEndpoint, deck_of
 from support.fakes import call_result
+from support.native_decks import DeckMaker
 
 from quarterdeck.app import Quarterdeck, Settings
 from quarterdeck.config.files import BrokenRow
@@ -26,9 +27,11 @@ from quarterdeck.control.protocol import (
     ToolList,
     Tools,
 )
+from quarterdeck.host.decks import Decks
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio
 
@@ -212,3 +215,82 @@ async def test_a_log_is_found_for_every_server_that_is_named(tmp_path: Path) -> 
         assert isinstance(found, LogFile)
         assert found.path == str(deck.log_path("files"))
         assert isinstance(await ask(deck, LogPath("half")), LogFile)
+
+
+def with_natives(deck: Quarterdeck, maker: DeckMaker) -> Decks:
+    """Give the deck native tools."""
+    decks = Decks(deck.box, maker.open)
+    deck.decks = decks  # type: ignore[misc]
+    return decks
+
+
+async def test_native_tools_are_listed_first_as_clients_see_them(tmp_path: Path) -> None:
+    """A user could not see what an agent is offered."""
+    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
+        decks = with_natives(deck, DeckMaker())
+        listed = await ask(deck, Tools())
+        await decks.close()
+    assert [(tool.name, tool.server) for tool in listed.tools] == [("note", ""), ("up__echo", "up")]
+    assert msgspec.json.decode(listed.tools[0].definition) == {
+        "name": "note",
+        "description": "the tool note",
+        "inputSchema": {"type": "object", "properties": {}},
+    }
+
+
+async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> None:
+    """A process that a command started could not be stopped by another."""
+    maker = DeckMaker()
+    with deck_of(tmp_path) as deck:
+        decks = with_natives(deck, maker)
+        first = await ask(deck, call("note", b'{"a": 1}'))
+        second = await ask(deck, call("note"))
+        await decks.close()
+    assert isinstance(first, Result)
+    assert not first.is_error
+    assert msgspec.json.decode(second.body) == {
+        "content": [{"type": "text", "text": '[{"a": 1}]'}],
+        "isError": False,
+    }
+    assert len(maker.opened) == 1
+
+
+async def test_a_native_tools_error_is_a_result(tmp_path: Path) -> None:
+    """A script could not tell a tool's error from success."""
+
+    async def fail(call: ToolCall, _: CancelToken) -> ToolOutcome:
+        return ToolOutcome(call.id, "no such file", is_error=True)
+
+    maker = DeckMaker(prepare=lambda deck: deck.box.native("read", fail))
+    with deck_of(tmp_path) as deck:
+        decks = with_natives(deck, maker)
+        failed = await ask(deck, call("read"))
+        await decks.close()
+    assert failed.is_error
+
+
+async def test_an_unknown_native_name_is_told_from_an_error(tmp_path: Path) -> None:
+    """A typing error would look like a tool's own failure."""
+    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
+        decks = with_natives(deck, DeckMaker())
+        refused = await ask(deck, call("noet"))
+        of_a_server = await ask(deck, call("up__ecko"))
+        await decks.close()
+    assert (refused.code, refused.message) == ("no_such_tool", "there is no tool 'noet': is 'note' meant?")
+    assert "is 'up__echo' meant?" in of_a_server.message
+
+
+async def test_native_tools_that_cannot_be_had_say_why(tmp_path: Path) -> None:
+    """Every native call would look like a typing error once the workspace is gone."""
+
+    def fail(_: object) -> None:
+        raise OSError("the workspace is gone")
+
+    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
+        decks = with_natives(deck, DeckMaker(prepare=fail))
+        listed = await ask(deck, Tools())
+        result = await ask(deck, call("read"))
+        await decks.close()
+    assert [tool.name for tool in listed.tools] == ["up__echo"]
+    assert result.is_error
+    assert b"the workspace is gone" in bytes(result.body)

@@ -15,6 +15,7 @@ from support.fakes import call_result
 from support.leftovers import eventually_async
 
 from quarterdeck.app import Quarterdeck, Settings
+from quarterdeck.config.native import NativeWish
 from quarterdeck.config.runtime_directory import find_serving, read_serving
 from quarterdeck.control import server
 from quarterdeck.control.client import ask
@@ -30,6 +31,7 @@ from quarterdeck.control.protocol import (
     encode,
 )
 from quarterdeck.control.server import open_control
+from quarterdeck.deck.contract import Profile
 from quarterdeck_protocol.contract import RemoteCallResult
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +73,15 @@ async def test_a_command_is_answered(root: Path) -> None:
         answer = await asyncio.to_thread(ask, deck.directory.path, Ps())
     assert isinstance(answer, ServerList)
     assert answer.servers[0].id == "up"
+
+
+async def test_native_tools_are_announced_so_that_commands_find_them(root: Path) -> None:
+    """A command would not find the serve that offers what it wants."""
+    wish = NativeWish(profile=Profile.ALL, workspace=root)
+    with deck_of(root, settings=Settings(native=wish)) as deck:
+        async with open_control(deck):
+            assert find_serving(deck.settings.digest, root, native=wish.fingerprint) == deck.directory.path
+            assert find_serving(deck.settings.digest, root, native="") is None
 
 
 async def test_the_socket_is_ours_alone_and_announced(root: Path) -> None:

@@ -7,8 +7,9 @@ import pytest
 from support.boxes import LiveBox, NativeBox, answer, hold
 
 from quarterdeck.host.calls import PROGRESS_BACKLOG, ClientCall, alone, run_call
+from quarterdeck.kernel.results import ToolResult
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +54,74 @@ async def test_a_tool_that_is_not_grafted_goes_to_the_runner():
 
     box.native("ls", run)
     assert text_of(await run_call(box, call("ls", {"a": 1}, tell=forget))) == '["ls", {"a": 1}]'
+
+
+async def test_a_native_tools_progress_is_told_before_its_result_and_in_order():
+    """A person would wait for a long command without a sign, or see its notes after its end."""
+    box, told = NativeBox(), []
+
+    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        assert call.report is not None
+        for number in range(3):
+            call.report(ProgressNote(number, 3, f"line {number}"))
+        return ToolOutcome(call.id, "done")
+
+    async def tell(note):
+        await anyio.lowlevel.checkpoint()
+        told.append((note.progress, note.total, note.message))
+
+    box.native("t", run)
+    assert text_of(await run_call(box, call("t", tell=tell))) == "done"
+    assert told == [(0, 3, "line 0"), (1, 3, "line 1"), (2, 3, "line 2")]
+
+
+async def test_a_native_tool_is_not_asked_for_progress_that_nobody_wants():
+    """It would format notes to be thrown away."""
+    box, reports = NativeBox(), []
+
+    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        reports.append(call.report)
+        return ToolOutcome(call.id, "done")
+
+    box.native("t", run)
+    await run_call(box, call("t"))
+    assert reports == [None]
+
+
+async def test_a_native_tool_that_floods_with_notes_is_never_held_up():
+    """A slow client would slow the tool down, or fill our memory."""
+    box, told, may_tell = NativeBox(), [], anyio.Event()
+
+    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        for number in range(PROGRESS_BACKLOG * 3):
+            call.report(ProgressNote(number))
+        may_tell.set()
+        return ToolOutcome(call.id, "done")
+
+    async def tell(note):
+        await may_tell.wait()
+        told.append(note.progress)
+
+    box.native("t", run)
+    with anyio.fail_after(5):
+        assert text_of(await run_call(box, call("t", tell=tell))) == "done"
+    assert told == list(range(len(told)))
+    assert len(told) <= PROGRESS_BACKLOG + 1
+
+
+async def test_a_native_image_reaches_the_client_as_it_is():
+    """A model that can see would be given base64 as text."""
+    box = NativeBox()
+    image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+
+    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        return ToolResult.of_mcp({"type": "text", "text": "a.png"}, image).to_outcome(call.id)
+
+    box.native("t", run)
+    for is_modern in (False, True):
+        result = await run_call(box, ClientCall(id="1", name="t", is_modern=is_modern, arguments={}))
+        assert result["content"] == [{"type": "text", "text": "a.png"}, image]
+        assert result["isError"] is False
 
 
 async def forget(note):

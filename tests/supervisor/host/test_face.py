@@ -5,11 +5,14 @@ import mcp_types as types
 import pytest
 from pydantic import TypeAdapter
 from support.boxes import LiveBox, NativeBox, answer, hold
+from support.leftovers import eventually_async
 from support.mcp_clients import LEGACY, in_memory
+from support.native_decks import DeckMaker
 
+from quarterdeck.host.decks import Decks
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome, WireResult
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -292,3 +295,59 @@ async def test_only_the_first_list_waits_until_the_fleet_has_settled():
         async with in_memory(host, "legacy") as (client, _running):
             assert [tool["name"] for tool in (await list_raw(client))["tools"]] == ["late"]
     assert waits == [1]
+
+
+def lending(maker, live=None, **options):
+    """A host whose clients have decks of their own."""
+    live = live or LiveBox()
+    decks = Decks(live, maker.open, **options)
+    return create_provider_host(live, decks=decks), decks
+
+
+@ERAS
+async def test_a_connection_has_a_deck_of_its_own_until_it_ends(mode):
+    """Two clients would share a todo list, or one that left would leave its processes."""
+    live, maker = LiveBox(), DeckMaker()
+    live.graft("s__t", answer({"content": []}))
+    host, decks = lending(maker, live)
+    async with in_memory(host, mode) as (one, _), in_memory(host, mode) as (other, _):
+        assert maker.opened == []
+        assert [tool["name"] for tool in (await list_raw(one))["tools"]] == ["note", "s__t"]
+        await call_raw(one, "note", {"a": 1})
+        assert (await call_raw(one, "note"))["content"][0]["text"] == '[{"a": 1}]'
+        assert (await call_raw(other, "note"))["content"][0]["text"] == "[]"
+        await call_raw(one, "s__t", {})
+        assert len(maker.opened) == 2
+    await eventually_async(lambda: sorted(maker.closed) == [0, 1])
+    await decks.close()
+
+
+@ERAS
+async def test_a_connection_that_never_asks_for_tools_opens_no_deck(mode):
+    """Every probe of a client would make directories."""
+    maker = DeckMaker()
+    host, decks = lending(maker)
+    async with in_memory(host, mode):
+        pass
+    await decks.close()
+    assert maker.opened == []
+
+
+@ERAS
+async def test_native_progress_reaches_a_client_that_asked_for_it(mode):
+    """A person would think that a long build hangs."""
+    maker, seen = DeckMaker(), []
+
+    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        call.report(ProgressNote(1, None, "compiling"))
+        return ToolOutcome(call.id, "done")
+
+    async def remember(progress, total, message):
+        seen.append((progress, total, message))
+
+    maker.prepare = lambda deck: deck.box.native("build", run)
+    host, decks = lending(maker)
+    async with in_memory(host, mode) as (client, _):
+        await call_raw(client, "build", {}, progress_callback=remember)
+    assert seen == [(1.0, None, "compiling")]
+    await decks.close()

@@ -14,8 +14,11 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 from support.boxes import LiveBox, answer, hold
+from support.leftovers import eventually_async
+from support.native_decks import DeckMaker
 
 from quarterdeck.host import http
+from quarterdeck.host.decks import Decks
 from quarterdeck.host.http import PATH, HttpOptions, serve_http
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -30,7 +33,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def listening(box, **options) -> AsyncIterator[str]:
+async def listening(box, decks=None, **options) -> AsyncIterator[str]:
     """The URL of a host that serves `box`; it has stopped by the end."""
     ready = anyio.Event()
     where = []
@@ -39,9 +42,11 @@ async def listening(box, **options) -> AsyncIterator[str]:
         where.append(f"http://{address}:{port}{PATH}")
         ready.set()
 
+    host = create_provider_host(box, decks=decks)
+    serve = partial(serve_http, host, HttpOptions(**options), started=started)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(partial(serve_http, create_provider_host(box), HttpOptions(**options), started=started))
+            tasks.start_soon(serve)
             await ready.wait()
             yield where[0]
             tasks.cancel_scope.cancel()
@@ -274,3 +279,67 @@ async def test_arguments_mirrored_into_headers_are_checked_against_the_published
         lying = await post(url, {**headers, "Mcp-Param-Region": "south"}, body)
     assert lying.json()["error"]["code"] == -32020
     assert len(box.begun) == 1
+
+
+async def noted(client, value):
+    """What the client's deck was told before, after telling it this."""
+    return json.loads((await call_raw(client, "note", {"v": value}))["content"][0]["text"])
+
+
+async def test_every_legacy_session_has_a_deck_of_its_own_until_it_ends():
+    """Two agents on one server would share a todo list and each other's processes."""
+    live, maker = LiveBox(), DeckMaker()
+    decks = Decks(live, maker.open)
+    async with listening(live, decks) as url:
+        async with connected(url, "legacy") as one, connected(url, "legacy") as other:
+            assert await noted(one, 1) == []
+            assert await noted(other, 2) == []
+            assert await noted(one, 3) == [{"v": 1}]
+        await eventually_async(lambda: sorted(maker.closed) == [0, 1])
+    await decks.close()
+
+
+async def test_modern_clients_are_told_apart_by_what_they_say_they_are():
+    """Its requests have no session: each would start with an empty todo list, or find a stranger's."""
+    live, maker = LiveBox(), DeckMaker()
+    live.graft("s__t", answer({"content": []}))
+    decks = Decks(live, maker.open)
+    ada = {"client_info": types.Implementation(name="ada", version="1")}
+    bob = {"client_info": types.Implementation(name="bob", version="1")}
+    async with listening(live, decks) as url:
+        async with connected(url, "auto", **ada) as client:
+            listed = await client.session.send_request(types.ListToolsRequest(), RAW)
+            assert [tool["name"] for tool in listed["tools"]] == ["note", "s__t"]
+            assert await noted(client, 1) == []
+        async with connected(url, "auto", **ada) as client:
+            assert await noted(client, 2) == [{"v": 1}]
+        async with connected(url, "auto", **bob) as client:
+            assert await noted(client, 3) == []
+        assert maker.closed == []
+    await decks.close()
+    assert sorted(maker.closed) == [0, 1]
+
+
+@ERAS
+async def test_cancelling_over_http_reaches_a_native_call(mode):
+    """A command that a user stopped would run on."""
+    live, maker, started, switched = LiveBox(), DeckMaker(), anyio.Event(), anyio.Event()
+
+    async def run(call, cancel):
+        cancel.on_cancel(switched.set)
+        started.set()
+        await anyio.sleep_forever()
+
+    maker.prepare = lambda deck: deck.box.native("bash", run)
+    decks = Decks(live, maker.open)
+    async with (
+        listening(live, decks) as url,
+        connected(url, mode) as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(call_raw, client, "bash", {})
+        await started.wait()
+        tasks.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await switched.wait()
+    await decks.close()

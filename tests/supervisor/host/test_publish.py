@@ -5,7 +5,7 @@ import json
 import pytest
 
 from quarterdeck.host.publish import Catalog, forms, is_valid
-from quarterdeck_protocol.tools import ToolDescriptor
+from quarterdeck_protocol.tools import ToolDescriptor, ToolHints
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 PORTABLE = {"type": "object", "properties": {"p": {}}}
@@ -35,6 +35,44 @@ def test_only_the_name_is_replaced():
 def test_a_tool_without_definition_is_shown_plainly():
     """A native tool has none."""
     assert shown(None) == [PLAIN]
+
+
+HINTS = ToolHints(read_only=True, destructive=True, idempotent=True, open_world=False)
+
+
+def native(hints=HINTS, title="Read file"):
+    """A native tool's descriptor, its own each time."""
+    return ToolDescriptor("read", "d", {"type": "object", "properties": {}}, title=title, hints=hints)
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN])
+def test_a_native_tool_is_shown_with_its_title_and_what_a_client_may_assume(version):
+    """A client would ask its user before every look at a file, or not ask before a change."""
+    (published,) = Catalog().publish([native()], version)
+    assert published["title"] == "Read file"
+    assert published["annotations"] == {
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    }
+    assert is_valid(published, version)
+    (published,) = Catalog().publish([native(ToolHints(), title="")], version)
+    assert "title" not in published
+    assert published["annotations"] == {
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
+
+
+def test_native_tools_of_two_clients_are_built_once():
+    """Each list of each client would build and judge them anew."""
+    catalog = Catalog()
+    (built,) = catalog.publish([native()], LEGACY)
+    assert catalog.publish([native()], LEGACY)[0] is built
+    assert catalog.publish([native(title="Other")], LEGACY)[0]["title"] == "Other"
 
 
 def test_portable_schemas_replace_the_input_schema_alone():

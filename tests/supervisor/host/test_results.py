@@ -1,6 +1,7 @@
 """What a client is told: the same on both ways, whole, and never more than one object."""
 
 import json
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from quarterdeck.host.results import (
     under_envelope,
     whole_result,
 )
+from quarterdeck.kernel.results import JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.jsonrpc import BodyError
 from quarterdeck_protocol.tools import ToolOutcome, WireResult
@@ -192,3 +194,17 @@ def test_a_faults_parts_are_its_result_under_the_envelope():
     fault = bad_result("why")
     assert joined(fault_parts(fault, None)) == fault_result(fault)
     assert joined(fault_parts(fault, INFO))["_meta"].keys() == {FAULT_META_KEY, SERVER_INFO_KEY}
+
+
+def test_several_blocks_of_a_native_tool_are_a_text_each() -> None:
+    """A model would read a list of quoted texts in one line."""
+    blocks = ToolResult((TextContentBlock("done"), JsonContentBlock({"a": 1}))).to_outcome("1")
+    result = outcome_result(blocks, is_modern=True)
+    assert result["content"] == [{"type": "text", "text": "done"}, {"type": "text", "text": '{"a": 1}'}]
+
+
+@pytest.mark.parametrize("output", [[], [1, 2], [{"type": "text", "text": "x"}], [{"type": "text", "text": "x"}, {}]])
+def test_a_list_that_is_no_blocks_stays_one_value(output: object) -> None:
+    """A tool's own list would be taken apart."""
+    [only] = cast("list[dict[str, str]]", outcome_result(ToolOutcome("1", output), is_modern=True)["content"])
+    assert json.loads(only["text"]) == output

@@ -1,0 +1,94 @@
+"""What the command line says of native tools, checked as far as that costs nothing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.options import ProfileName
+from quarterdeck.config.paths import native_fingerprint
+
+if TYPE_CHECKING:
+    from quarterdeck.config.native import NativeWish
+
+
+@dataclass(frozen=True, slots=True)
+class NativeOptions:
+    """`--profile` and what belongs to it; the directories are there, and absolute.
+
+    Attributes:
+        tools: names, not looked up yet; None for all of the profile.
+    """
+
+    profile: ProfileName
+    workspace: Path
+    allow_dirs: tuple[Path, ...] = ()
+    tools: tuple[str, ...] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """By which the `serve` that offers just these is found."""
+        return native_fingerprint(self.profile, self.workspace, self.allow_dirs, self.tools)
+
+    def to_wish(self) -> "NativeWish":
+        """The same for those who fulfil it.
+
+        Raises:
+            CommandError: a tool has no such name.
+        """
+        from quarterdeck.config.native import NativeWish
+        from quarterdeck.deck.contract import DeckFault, Profile
+
+        profile = Profile(self.profile)
+        if self.tools is not None:
+            from quarterdeck.deck.selection import check_tools
+
+            try:
+                check_tools(profile, self.tools)
+            except DeckFault as fault:
+                raise CommandError(ExitCode.USAGE, f"--tools: {fault.message}") from None
+        return NativeWish(profile=profile, workspace=self.workspace, allow_dirs=self.allow_dirs, tools=self.tools)
+
+
+def native_options(
+    profile: ProfileName | None, workspace: Path | None, allow_dirs: list[Path] | None, tools: str | None
+) -> NativeOptions | None:
+    """What the options say; None without a profile.
+
+    Raises:
+        CommandError: they say something without one, or name what is no directory, or no tool.
+    """
+    if profile is None:
+        given = {"--workspace": workspace, "--allow-dir": allow_dirs, "--tools": tools}
+        if lonely := [name for name, value in given.items() if value]:
+            raise CommandError(
+                ExitCode.USAGE,
+                f"{lonely[0]} says nothing without --profile",
+                "add --profile authoring (look only), survey or all; or leave it out",
+            )
+        return None
+    return NativeOptions(
+        profile,
+        _directory("--workspace", workspace or Path()),
+        tuple(dict.fromkeys(_directory("--allow-dir", path) for path in allow_dirs or ())),
+        _names(tools) if tools is not None else None,
+    )
+
+
+def _directory(option: str, path: Path) -> Path:
+    try:
+        real = path.expanduser().resolve(strict=True)
+        is_directory = real.is_dir()
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CommandError(ExitCode.USAGE, f"{option} {path}: {reason}") from None
+    if not is_directory:
+        raise CommandError(ExitCode.USAGE, f"{option} {path}: is no directory")
+    return real
+
+
+def _names(tools: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name for part in tools.split(",") if (name := part.strip())))
+    if not names:
+        raise CommandError(ExitCode.USAGE, "--tools names no tool", "for example --tools read,grep,bash")
+    return names

@@ -1,0 +1,112 @@
+"""What a user wants of the native tools: a profile and a workspace from the command line, the rest from files.
+
+    {"native": {"sandbox": {"network": "none"}, "webfetch": {"allow": ["127.0.0.1:8000"], "proxy": null}}}
+
+`sandbox` is a server's `sandbox`: what commands may reach and use beyond the workspace.  Nothing here looks whether a
+directory exists, or opens one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from quarterdeck.config.paths import native_fingerprint
+from quarterdeck.config.reasons import RowError, at, describe, from_validation
+from quarterdeck.config.rows import locate_sandbox, refuse_booleans, resolve
+from quarterdeck.config.variables import Variables
+from quarterdeck.deck.contract import Profile
+from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck_protocol.models import FrozenModel
+from quarterdeck_protocol.policy import SandboxPolicy
+
+NATIVE_KEY: Final = "native"
+"""Where a file says it, at the top."""
+
+
+class NativeSettings(FrozenModel):
+    """The key `native` of configuration files.
+
+    Attributes:
+        sandbox: what the commands of `bash`, `process` and `bg-process` may reach and use; None for the default, which
+            shows them the workspace, writable, and the internet.
+        webfetch: what `webfetch` may reach besides the internet, and how.
+    """
+
+    sandbox: SandboxPolicy | None = None
+    webfetch: FetchPolicy | None = None
+
+    def over(self, later: "NativeSettings") -> "NativeSettings":
+        """These, and what they leave open from `later`."""
+        return NativeSettings(sandbox=self.sandbox or later.sandbox, webfetch=self.webfetch or later.webfetch)
+
+
+NO_SETTINGS: Final = NativeSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeWish:
+    """Which native tools are served, and where they work.
+
+    Attributes:
+        profile: the set of tools.
+        workspace: where they work; absolute.
+        allow_dirs: further directories that they may change; absolute.
+        tools: of the profile only these, by name; None for all of it.
+        settings: what the configuration says.
+    """
+
+    profile: Profile
+    workspace: Path
+    allow_dirs: tuple[Path, ...] = ()
+    tools: tuple[str, ...] | None = None
+    settings: NativeSettings = field(default=NO_SETTINGS, repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hex digits that name all but the settings, by which a command finds the `serve` that offers the same."""
+        return native_fingerprint(self.profile, self.workspace, self.allow_dirs, self.tools)
+
+
+def build_native(value: object, variables: Variables) -> NativeSettings:
+    """The settings that `value`, the key `native` of a file, describes, its variables resolved.
+
+    Null stands for an absent key.  The sandbox's relative paths start at the file's directory.
+
+    Raises:
+        RowError: a key, a value or a variable is wrong.
+    """
+    fields = _object(resolve(value, NATIVE_KEY, variables), NATIVE_KEY)
+    for key, member in fields.items():
+        if key == "sandbox" and isinstance(member, dict):
+            fields[key] = locate_sandbox(member, variables)
+        elif key == "webfetch":
+            fields[key] = _object(member, at(NATIVE_KEY, key))
+    try:
+        settings = NativeSettings.model_validate(fields)
+    except ValidationError as error:
+        raise from_validation(error, NATIVE_KEY) from None
+    refuse_booleans(fields, NATIVE_KEY)
+    return settings
+
+
+def merge_native(parts: Mapping[Path, NativeSettings]) -> tuple[NativeSettings, tuple[str, ...]]:
+    """The settings of several files together, the earlier one of each member, and a line for each set aside."""
+    merged, owners, warnings = NO_SETTINGS, dict[str, Path](), []
+    for path, part in parts.items():
+        for member in NativeSettings.model_fields:
+            if getattr(part, member) is None:
+                continue
+            if member in owners:
+                warnings.append(f"{path}: '{NATIVE_KEY}.{member}' is set aside: {owners[member]} names it first")
+            owners.setdefault(member, path)
+        merged = merged.over(part)
+    return merged, tuple(warnings)
+
+
+def _object(value: object, location: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise RowError(location, f"expected an object, got {describe(value)}")
+    return {key: member for key, member in value.items() if member is not None}

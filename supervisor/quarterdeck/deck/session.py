@@ -1,0 +1,159 @@
+"""Everything that the native tools of one client own, from its first request to its end.
+
+Files of its own, a sandboxed shell, what was read, checkpoints, a note: put together here, and taken apart.  Opening it
+costs milliseconds; what commands run under is found out before the first of them.  Who opens sessions and when, the
+host decides.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import anyio
+import anyio.to_thread
+
+from quarterdeck.config.native import NativeWish
+from quarterdeck.config.paths import SessionPaths, UnsafePathError, runtime_dir, state_dir, workspace_paths
+from quarterdeck.deck.cards.memory import FileMemoryStore
+from quarterdeck.kernel.backends import Shell
+from quarterdeck.kernel.commands.jobs import end_jobs, keep_captures_in
+from quarterdeck.kernel.commands.workbench import Workbench, open_shell
+from quarterdeck.kernel.context import Framework, ToolContext
+from quarterdeck.kernel.files.read_state import ReadState
+from quarterdeck.kernel.files.roots import Roots
+from quarterdeck.kernel.local import make_local_context
+from quarterdeck.kernel.overflow import OverflowFiles
+from quarterdeck.kernel.spec import DefinedTool
+from quarterdeck.kernel.tools.webfetch import web_fetch_tool
+from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.tools import ToolBox
+
+from .builtin import builtin_bridge
+from .checkpoint_files import FileCheckpointStore
+from .contract import Capability, DeckContext, DeckFault, DeckFaultKind, DeckFramework, capability_id
+from .provision import provision_deck
+from .selection import check_tools
+from .session_directory import SessionDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class DeckSession:
+    """One client's native tools.
+
+    Attributes:
+        box: the tools; calls of one session at a time or together.
+        context: what they share.
+        paths: what the session keeps on disk.
+    """
+
+    box: ToolBox
+    context: ToolContext
+    paths: SessionPaths
+
+
+@asynccontextmanager
+async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False) -> AsyncIterator[DeckSession]:
+    """A session for as long as the block lasts, entered and left in one task.
+
+    At its end, which cancellation does not interrupt, every command that still runs is ended with all that it started
+    (TERM, after 3 s KILL), then full texts and captures are removed; checkpoints, plans and the note stay for a while.
+
+    Args:
+        wish: which tools, and where.
+        allow_unsandboxed: run commands even where nothing but limits confines them.
+
+    Raises:
+        DeckFault: `unknown_capability` for a tool that the profile does not have, `backend` for a directory that is
+            missing or cannot be used, `build_failed`.
+    """
+    names = check_tools(wish.profile, wish.tools) if wish.tools is not None else None
+    with anyio.CancelScope(shield=True):
+        # A thread cannot be called off: what it makes is ours to remove.
+        directory = await anyio.to_thread.run_sync(_make_directory, wish)
+    failure: Exception | None = None
+    try:
+        async with open_shell(_bench(wish, allow_unsandboxed=allow_unsandboxed)) as shell:
+            base = _context(wish, directory.paths, shell)
+            try:
+                made_in = _deck_context(base, directory.paths)
+                # In a thread for the first one's sake, which imports every tool.
+                deck = await anyio.to_thread.run_sync(provision_deck, wish.profile, made_in)
+                if names is not None:
+                    deck.retain(lambda card: card.name in names)
+                if (policy := wish.settings.webfetch) is not None:
+                    web = _web_card(policy, made_in)
+                    deck.map_capabilities(lambda card: web if card.name == web.name else card)
+                yield DeckSession(deck.into_tool_box(), base, directory.paths)
+            except Exception as error:
+                failure = error
+            finally:
+                await end_jobs(base.context_id)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(directory.close)
+    if failure is not None:
+        raise failure  # not inside, where the shell's task group would wrap it
+
+
+def _make_directory(wish: NativeWish) -> SessionDirectory:
+    for path in (wish.workspace, *wish.allow_dirs):
+        if not os.path.isdir(path):
+            raise DeckFault(DeckFaultKind.BACKEND, f"{path} is no directory any more")
+    try:
+        return SessionDirectory.create(workspace_paths(wish.workspace))
+    except (OSError, UnsafePathError) as error:
+        raise DeckFault(DeckFaultKind.BACKEND, f"a session cannot be kept: {error}", error) from error
+
+
+def _web_card(policy: FetchPolicy, ctx: DeckContext) -> Capability:
+    """`webfetch` under what the configuration says."""
+    row = builtin_bridge()[capability_id("webfetch")]
+    return replace(row, factory=partial(_web_tool, policy)).build(ctx)
+
+
+@cache
+def _web_tool(policy: FetchPolicy) -> DefinedTool:
+    return web_fetch_tool(policy)
+
+
+def _bench(wish: NativeWish, *, allow_unsandboxed: bool) -> Workbench:
+    paths = workspace_paths(wish.workspace)
+    return Workbench(
+        workspace=str(wish.workspace),
+        home=paths.home,
+        tmp=paths.tmp,
+        allowed=tuple(map(str, wish.allow_dirs)),
+        private=_private(),
+        policy=wish.settings.sandbox or SandboxPolicy(),
+        allow_unsandboxed=allow_unsandboxed,
+    )
+
+
+def _private() -> tuple[str, str]:
+    """What is ours, also in a workspace that holds it: tokens, sockets, what other sessions keep."""
+    return str(state_dir()), str(runtime_dir())
+
+
+def _context(wish: NativeWish, paths: SessionPaths, shell: Shell) -> ToolContext:
+    context = make_local_context(
+        wish.workspace,
+        framework=Framework(read_state=ReadState()),
+        roots=Roots(wish.workspace, wish.allow_dirs, (paths.outputs, paths.captures), _private()),
+        shell=shell,
+        overflow=OverflowFiles(paths.outputs),
+    )
+    # Not in the workspace: its other sessions have their own, under the same names.
+    keep_captures_in(context.context_id, str(paths.captures))
+    return context
+
+
+def _deck_context(base: ToolContext, paths: SessionPaths) -> DeckContext:
+    framework = DeckFramework(
+        read_state=base.framework.read_state,
+        checkpoint=FileCheckpointStore(paths.checkpoints),
+        memory=FileMemoryStore(paths.memory),
+    )
+    return DeckContext(base.cwd, framework, base, paths.captures)

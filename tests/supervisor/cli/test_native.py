@@ -1,0 +1,118 @@
+"""What the command line says of native tools: checked before anything starts."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.native import NativeOptions, native_options
+from quarterdeck.cli.options import ProfileName
+from quarterdeck.cli.program import run
+from quarterdeck.deck.contract import Profile
+
+
+def test_the_profiles_are_the_decks() -> None:
+    """A profile could be asked for that there is not, or not be asked for that there is."""
+    assert [str(name) for name in ProfileName] == [str(profile) for profile in Profile]
+
+
+def test_a_profile_alone_works_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user in a project would have to name it."""
+    monkeypatch.chdir(tmp_path)
+    assert native_options(ProfileName.ALL, None, None, None) == NativeOptions(ProfileName.ALL, tmp_path.resolve())
+
+
+def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
+    """A link that is changed later would move the workspace of a running serve."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    found = native_options(
+        ProfileName.SURVEY, tmp_path / "link", [tmp_path / "real", tmp_path, tmp_path], " read, ls,,read "
+    )
+    assert found is not None
+    assert found.workspace == tmp_path / "real"
+    assert found.allow_dirs == (tmp_path / "real", tmp_path)
+    assert found.tools == ("read", "ls")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["--workspace", "."], "--workspace"),
+        (["--allow-dir", "."], "--allow-dir"),
+        (["--tools", "read"], "--tools"),
+    ],
+)
+@pytest.mark.parametrize("command", [["serve"], ["tools"], ["call", "read"]])
+def test_what_belongs_to_a_profile_says_nothing_without_one(
+    command: list[str], arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would believe that tools are served, or confined, that are not."""
+    assert run([*command, "--config", "mcp.json", *arguments]) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert f"{option} says nothing without --profile" in err
+    assert "add --profile authoring" in err
+
+
+@pytest.mark.parametrize("option", ["--workspace", "--allow-dir"])
+def test_a_directory_that_is_none_is_a_usage_error(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A typing error would show only when an agent first uses a tool."""
+    (tmp_path / "file").write_text("")
+    for name, reason in (("file", "is no directory"), ("none", "No such file or directory")):
+        path = tmp_path / name
+        assert run(["serve", "--profile", "all", option, str(path)]) == ExitCode.USAGE
+        assert f"{option} {path}: {reason}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tools", ["", " , "])
+def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
+    """A list that a script left empty would offer everything, or nothing."""
+    with pytest.raises(CommandError, match="names no tool"):
+        native_options(ProfileName.ALL, tmp_path, None, tools)
+
+
+@pytest.mark.parametrize(
+    ("profile", "tools", "said"),
+    [
+        ("all", "read,baash", "Did you mean bash?"),
+        ("all", "server__tool", "The profile 'all' has read, ls,"),
+        ("authoring", "bash", "'bash' is not in the profile 'authoring', but in 'survey' and 'all'."),
+        ("survey", "memory", "'memory' is not in the profile 'survey', but in 'all'."),
+    ],
+)
+def test_a_tool_that_the_profile_lacks_is_told_at_the_start(
+    tmp_path: Path, profile: str, tools: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent would be offered less than its user thinks, without a word."""
+    command = ["serve", "--profile", profile, "--workspace", str(tmp_path), "--tools", tools]
+    assert run(command) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert "--tools: " in err
+    assert said in err
+
+
+def test_a_wish_is_the_options(tmp_path: Path) -> None:
+    """Something else would be served than was asked for, or found."""
+    options = NativeOptions(ProfileName.SURVEY, tmp_path, (Path("/tmp"),), ("read", "bash"))
+    wish = options.to_wish()
+    assert (wish.profile, wish.workspace, wish.allow_dirs, wish.tools) == (
+        Profile.SURVEY,
+        tmp_path,
+        (Path("/tmp"),),
+        ("read", "bash"),
+    )
+    assert wish.fingerprint == options.fingerprint
+
+
+def test_a_directory_that_is_gone_below_us_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell in a removed directory would give a traceback."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    os.rmdir(gone)
+    with pytest.raises(CommandError) as refused:
+        native_options(ProfileName.ALL, None, None, None)
+    assert refused.value.code == ExitCode.USAGE

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.leftovers import no_leftovers
 
-from bench import calls, faults, large, monitor, serve, spawn, workers
+from bench import bash, calls, faults, large, monitor, provision, reading, search, serve, spawn, workers
 from bench.finding import Finding, NotMeasuredError
 from bench.rounds import Effort
 
@@ -37,6 +37,10 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "large": large.measure,
     "monitor": monitor.measure,
     "spawn": spawn.measure,
+    "bash": bash.measure,
+    "provision": provision.measure,
+    "search": search.measure,
+    "reading": reading.measure,
 }
 
 FULL: Final = Effort(rounds=9, repeats=5)

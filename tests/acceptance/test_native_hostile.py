@@ -1,0 +1,327 @@
+"""Hostile and clumsy use of every native tool, in a real session: an error that says what to do, and nothing else.
+
+Never an exception, a hang, a process left behind, or anything from outside of the workspace.
+"""
+
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from support.identities import Identity
+from support.leftovers import eventually_async, no_leftovers, running_with
+from support.swapping import alternating
+from support.web_servers import redirect, response, serving, zeros_gzipped
+
+from quarterdeck.config.native import NativeSettings, NativeWish
+from quarterdeck.deck.catalog import capability_ids
+from quarterdeck.deck.contract import Profile
+from quarterdeck.deck.session import DeckSession, open_deck_session
+from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S: Final = 60.0
+"""For one call on a busy machine; none of these may need a fraction of it."""
+
+SECRET: Final = "the secret of somebody else"
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A session, its workspace, and a place outside of it."""
+
+    session: DeckSession
+    workspace: Path
+    outside: Path
+
+    async def outcome(self, tool: str, value: object) -> ToolOutcome:
+        """Call `tool` with any value."""
+        with anyio.fail_after(PATIENCE_S):
+            return await self.session.box.runner.run(ToolCall("1", tool, value), CancelToken())
+
+    async def do(self, tool: str, **arguments: object) -> str:
+        """Call a tool that must succeed; its output as text."""
+        outcome = await self.outcome(tool, arguments)
+        assert not outcome.is_error, outcome.output
+        return outcome.output if isinstance(outcome.output, str) else json.dumps(outcome.output)
+
+    async def fail(self, tool: str, **arguments: object) -> str:
+        """Call a tool that must fail with a text; nobody else's secret is in it."""
+        outcome = await self.outcome(tool, arguments)
+        assert outcome.is_error, outcome.output
+        assert isinstance(outcome.output, str)
+        assert SECRET not in outcome.output
+        return outcome.output
+
+    def put(self, name: str, data: bytes | str) -> Path:
+        """A file of the workspace's owner."""
+        path = self.workspace / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        Identity.USER.own(path)
+        return path
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory of an ordinary user's; no process is left when all is over."""
+    folder = tmp_path_factory.mktemp("hostile") / "workspace"
+    folder.mkdir()
+    Identity.USER.own(folder)
+    with no_leftovers():
+        yield folder
+
+
+@pytest.fixture(scope="module")
+async def scene(workspace: Path) -> AsyncIterator[Scene]:
+    """One session for all of them: what one does must not harm the next."""
+    outside = workspace.parent / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(SECRET)
+    settings = NativeSettings(webfetch=FetchPolicy(allow=("127.0.0.1",)))
+    wish = NativeWish(profile=Profile.ALL, workspace=workspace, settings=settings)
+    async with open_deck_session(wish, allow_unsandboxed=True) as session:
+        yield Scene(session, workspace, outside)
+
+
+WRONG: Final[list[object]] = [None, True, -1, 0, 0.5, 1e400, float("nan"), 10**400, "", [], [[]], {"a": {}}]
+
+
+@pytest.mark.parametrize("name", capability_ids())
+async def test_wrong_values_for_every_parameter_are_refused_in_words(scene: Scene, name: str) -> None:
+    """A model's slip would end its session, or be carried out as something else."""
+    [descriptor] = [each for each in scene.session.box.descriptors() if each.name == name]
+    properties: Any = descriptor.parameters["properties"]
+    sound = {key: sample(schema) for key, schema in properties.items()}
+    for value in [None, True, 5, "text", [], [1], {"no such parameter": 1}, "{", '{"a":']:
+        if value in (None, {}) and not descriptor.parameters.get("required"):
+            continue
+        assert_refused(await scene.outcome(name, value), name)
+    for key, schema in properties.items():
+        for value in WRONG:
+            if not accepts(schema, value):
+                assert_refused(await scene.outcome(name, {**sound, key: value}), name)
+    for key in descriptor.parameters.get("required", ()):  # type: ignore[attr-defined]
+        assert_refused(await scene.outcome(name, {other: sound[other] for other in sound if other != key}), name)
+
+
+def assert_refused(outcome: ToolOutcome, name: str) -> None:
+    assert outcome.is_error, outcome.output
+    assert isinstance(outcome.output, str)
+    assert outcome.output.startswith(f"{name} was not run, its input is wrong:"), outcome.output
+    assert "It takes" in outcome.output
+    assert len(outcome.output) < 2000
+
+
+def sample(schema: dict[str, Any]) -> object:
+    """A value that a schema accepts."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    return {"string": "x", "integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}[schema["type"]]
+
+
+def accepts(schema: dict[str, Any], value: object) -> bool:
+    """Whether a value, which need not be JSON, is none of the wrong ones for `schema`."""
+    match schema["type"]:
+        case "string":
+            return (
+                isinstance(value, str)
+                and value in schema.get("enum", [value])
+                and len(value) >= schema.get("minLength", 0)
+            )
+        case "boolean":
+            return isinstance(value, bool)
+        case "array":
+            return value == []
+        case "object":
+            return isinstance(value, dict)
+        case kind:
+            return value in ((0.5,) if kind == "number" else ()) and not isinstance(value, bool)
+
+
+PATHS: Final = [
+    "../outside/secret.txt",
+    "x/../../outside/secret.txt",
+    "link.txt",
+    "folder/secret.txt",
+    "/etc/passwd",
+    "/proc/self/environ",
+    "/proc/self/root/etc/passwd",
+    "/proc/self/fd/0",
+    "/dev/zero",
+    "~/.ssh/id_rsa",
+    "x" * 5000,
+    "a\x00b",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
+async def test_no_path_leads_out(scene: Scene, path: str) -> None:
+    """An agent that was talked into it would read or change what is none of its business."""
+    for name, target in (("link.txt", "secret.txt"), ("folder", ".")):
+        if not (scene.workspace / name).is_symlink():
+            (scene.workspace / name).symlink_to(scene.outside / target)
+    await scene.fail("read", path=path)
+    await scene.fail("write", path=path, content="mine")
+    await scene.fail("edit", path=path, oldText="secret", newText="mine")
+    await scene.fail("ls", path=path)
+    await scene.fail("find", path=path, query="secret")
+    await scene.fail("grep", path=path, pattern="secret")
+    await scene.fail("bash", command="true", cwd=path)
+    assert (scene.outside / "secret.txt").read_text() == SECRET
+
+
+async def test_a_link_that_is_swapped_while_tools_work_leads_nowhere(scene: Scene) -> None:
+    """Between a look and a use, a command of the agent's own could put a link in a path's place."""
+    secret = scene.outside / "secret.txt"
+    place = scene.workspace / "swapped.txt"
+    seen: list[str] = []
+    with alternating(place, lambda path: path.write_text("mine"), lambda path: path.symlink_to(secret)):
+        for _ in range(40):
+            for tool, arguments in (
+                ("read", {"path": place.name}),
+                ("grep", {"pattern": ".", "path": place.name}),
+                ("write", {"path": place.name, "content": "mine"}),
+            ):
+                seen.append(str((await scene.outcome(tool, arguments)).output))
+    assert not [text for text in seen if SECRET in text]
+    assert any("mine" in text for text in seen)
+    assert secret.read_text() == SECRET
+
+
+async def test_files_that_no_model_can_be_shown_are_told_by_what_they_are(scene: Scene) -> None:
+    """A huge or binary file would fill the context, the memory or the day."""
+    with scene.put("sparse.bin", b"").open("r+b") as file:
+        file.truncate(5 * 1024 * MIB)
+    assert "binary" in await scene.fail("read", path="sparse.bin")
+    assert "not changed" in await scene.fail("edit", path="sparse.bin", oldText="a", newText="b")
+    (scene.workspace / "sparse.bin").unlink()
+    scene.put("line.txt", b"x" * (32 * MIB))
+    assert len(await scene.do("read", path="line.txt")) < MIB
+    scene.put("latin.txt", b"caf\xe9\n")
+    assert "UTF-8" in await scene.do("read", path="latin.txt")
+    assert "not changed" in await scene.fail("edit", path="latin.txt", oldText="caf", newText="tea")
+    assert (scene.workspace / "latin.txt").read_bytes() == b"caf\xe9\n"
+    os.mkfifo(scene.workspace / "pipe")
+    assert "regular file" in await scene.fail("read", path="pipe")
+
+
+async def test_line_ends_and_marks_survive_an_edit(scene: Scene) -> None:
+    """A Windows file would come back with half of its lines changed."""
+    scene.put("dos.txt", b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n")
+    await scene.do("read", path="dos.txt")
+    await scene.do("edit", path="dos.txt", oldText="one\ntwo", newText="1\n2")
+    assert (scene.workspace / "dos.txt").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\nthree\r\n"
+
+
+async def test_a_directory_of_200_000_entries_is_listed_in_part(scene: Scene) -> None:
+    """A build's output folder would hang the session."""
+    crowd = scene.workspace / "crowd"
+    crowd.mkdir()
+
+    def fill() -> None:
+        directory = os.open(crowd, os.O_RDONLY)
+        for number in range(200_000):
+            os.close(os.open(f"file{number}", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
+        os.close(directory)
+
+    await anyio.to_thread.run_sync(fill)
+    listed = await scene.do("ls", path="crowd")
+    assert "200,000" in listed
+    assert len(listed) < MIB
+    assert "file199999" in await scene.do("find", query="file199999", path="crowd")
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(.*)*(.*)*x", r"(\w+\s?)*$"])
+async def test_a_catastrophic_pattern_is_an_ordinary_one(scene: Scene, pattern: str) -> None:
+    """One regular expression would hold the session for ever."""
+    scene.put("victim.txt", "a" * 50_000 + "!\n")
+    await scene.do("grep", pattern=pattern, path="victim.txt")
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{1000000}{1000000}", "[z-a]", "\\", "x" * 100_000])
+async def test_a_pattern_that_is_none_is_refused(scene: Scene, pattern: str) -> None:
+    """A model would be told of our program's troubles in place of its own."""
+    assert "grep did not search" in await scene.fail("grep", pattern=pattern)
+
+
+async def test_what_the_web_may_send_is_bounded(scene: Scene) -> None:
+    """A page would fill the memory, or lead into the user's own network."""
+    bomb = response(zeros_gzipped(256 * MIB), content_encoding="gzip")
+    async with serving(bomb) as server:
+        assert len(str((await scene.outcome("webfetch", {"url": server.url})).output)) < 8 * MIB
+    for target in (
+        "http://localhost:1/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[::1]/",
+        "file:///etc/passwd",
+    ):
+        async with serving(redirect(target)) as server:
+            refusal = await scene.fail("webfetch", url=server.url)
+        assert "root:" not in refusal
+    assert "native.webfetch.allow" in await scene.fail("webfetch", url="http://10.0.0.1/")
+
+
+STUBBORN: Final = "trap '' TERM INT HUP; echo begun; while :; do sleep 5171.25; done"
+
+
+async def test_commands_that_will_not_end_are_ended_and_what_they_said_is_kept(scene: Scene) -> None:
+    """A build that hangs would take its output, and the session's processes, along."""
+    for command in (
+        STUBBORN,
+        f"setsid sh -c '{STUBBORN.replace(chr(39), chr(34))}' & wait",
+        "read line; echo $line; cat",
+    ):
+        outcome = await scene.outcome("bash", {"command": f"echo begun; {command}", "timeoutMs": 1500})
+        assert "begun" in str(outcome.output)
+    await eventually_async(lambda: not running_with("5171.25"))
+    flood = await scene.fail("bash", command="yes abcdefgh", timeoutMs=1500)
+    assert "abcdefgh" in flood
+    assert len(flood) < MIB
+    assert "1" in await scene.do("bash", command="(sleep 5172.25; echo late) & echo 1")
+    await eventually_async(lambda: not running_with("5172.25"))
+
+
+async def test_background_processes_end_whole_however_stubborn(scene: Scene) -> None:
+    """A dev server would hold its port until the machine is started again."""
+    for tool in ("process", "bg-process"):
+        started = await scene.do(tool, action="start", command=f"{STUBBORN} & {STUBBORN}")
+        job = next(word.strip('",.:()') for word in started.split() if word.strip('",.:()').startswith(("job-", "bg-")))
+        await eventually_async(lambda: len(running_with("5171.25")) >= 2)
+        await scene.do(tool, action="stop", id=job)
+        assert not running_with("5171.25")
+        await scene.fail(tool, action="poll", id="job-99")
+        await scene.fail(tool, action="start")
+
+
+async def test_a_call_that_is_cancelled_midway_leaves_nothing(scene: Scene) -> None:
+    """Who stops an agent would not stop what it does."""
+    scene.put("huge.txt", b"line\n" * (8 * MIB))
+    for tool, arguments in (
+        ("bash", {"command": "sleep 5173.25"}),
+        ("read", {"path": "huge.txt", "offset": 8 * MIB}),
+        ("grep", {"pattern": "line", "path": "huge.txt"}),
+    ):
+        token = CancelToken()
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+
+                async def call(
+                    tool: str = tool, arguments: dict[str, object] = arguments, token: CancelToken = token
+                ) -> None:
+                    await scene.session.box.runner.run(ToolCall("1", tool, arguments), token)
+
+                tasks.start_soon(call)
+                await anyio.sleep(0.05)
+                token.cancel()
+    await eventually_async(lambda: not running_with("5173.25"))
+    assert threading.active_count() < 200

@@ -1,0 +1,53 @@
+"""What a session waits for its tools: a deck of every profile, with its box, once the process is warm."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.deck.checkpoint_files import FileCheckpointStore
+from quarterdeck.deck.contract import DeckContext, DeckFramework, Profile
+from quarterdeck.deck.provision import provision_deck
+
+from .finding import Finding, Target
+from .rounds import Effort, Sample, alternate
+
+DECK_MS: Final = Target(required=5.0, goal=1.0)
+
+DECKS_A_SAMPLE: Final = 50
+
+
+async def measure(effort: Effort) -> list[Finding]:
+    """The mean of so many decks, each with a checkpoint store and a local context of its own; the median of those."""
+    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as folder:
+        started = time.perf_counter()
+        _provision(Profile.ALL, folder)
+        first_ms = (time.perf_counter() - started) * 1000
+        profiles = list(Profile)
+        tables = await alternate(effort.rounds * effort.repeats, *(_sample(each, folder) for each in profiles))
+    return [
+        Finding(
+            f"a session's deck, profile {profile}",
+            "ms",
+            DECK_MS,
+            sorted(times)[len(times) // 2],
+            note=f"slowest of {len(times)}: {max(times):.2f} ms; the process's first, with imports: {first_ms:.0f} ms",
+        )
+        for profile, times in zip(profiles, tables, strict=True)
+    ]
+
+
+def _sample(profile: Profile, folder: str) -> Sample:
+    async def sample() -> float:
+        started = time.perf_counter()
+        for _ in range(DECKS_A_SAMPLE):
+            _provision(profile, folder)
+        return (time.perf_counter() - started) * 1000 / DECKS_A_SAMPLE
+
+    return sample
+
+
+def _provision(profile: Profile, folder: str) -> None:
+    framework = DeckFramework(read_state=object(), checkpoint=FileCheckpointStore(Path(folder, "checkpoints")))
+    box = provision_deck(profile, DeckContext(folder, framework)).into_tool_box()
+    assert box.descriptors()

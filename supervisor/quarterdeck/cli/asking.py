@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final, TYPE_CHECKING
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from quarterdeck.app import Quarterdeck, Settings
 
 _log = logging.getLogger("quarterdeck.config")
+
+
+NO_CONFIGURATION: Final = "add --config FILE, or set QUARTERDECK_CONFIG; or --profile, for native tools alone"
+"""What a command without either says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def source(
         CommandError: neither a configuration nor native tools are named.
     """
     if not config and native is None:
-        raise CommandError(ExitCode.USAGE, "no configuration is named", "add --config FILE, or set QUARTERDECK_CONFIG")
+        raise CommandError(ExitCode.USAGE, "no configuration is named", NO_CONFIGURATION)
     return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native)
 
 
@@ -110,6 +114,8 @@ def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
         settings = settings.only(only)
     elif whom.native is not None and isinstance(request, Call) and QUALIFIER not in request.name:
         settings = replace(settings, servers=(), broken=())  # a native tool needs none of them
+    if settings.native is not None:
+        settings = replace(settings, native=replace(settings.native, gate=False))
 
     async def answer_once() -> Answer:
         from quarterdeck.control.answers import answer

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MAX_PATHS_SHOWN: Final = 3
 """Of one node in the table; --json has them all."""
 
+MAX_NAMED: Final = 5
+"""Sessions to choose from, the newest."""
+
 STYLES: Final = {"restored": "green", "deleted": "yellow", "unchanged": "dim", "failed": "red"}
 
 group: Final = typer.Typer(help="Undo what the native tools write and edit changed.", no_args_is_help=True)
@@ -39,7 +42,7 @@ Workspace = Annotated[
 
 OfSession = Annotated[
     str | None,
-    typer.Option("--session", metavar="ID", help="Which session, as list shows it; the newest unless told otherwise."),
+    typer.Option("--session", metavar="ID", help="Only of this session, as list shows it."),
 ]
 
 
@@ -56,7 +59,7 @@ def _group() -> None:
 
 @group.command("list")
 def list_nodes(workspace: Workspace = None, session: OfSession = None, json: options.Json = False) -> None:
-    """Show the changes that can be undone, oldest first, of every session or of one."""
+    """Show the changes of write and edit that can be undone, oldest first, of every session or of one."""
     found = run(lambda: _sessions(_place(workspace), session))
     if json:
         print_json(
@@ -89,9 +92,10 @@ def restore(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Bring every file back to what it was before NODE, undoing all later changes too.
+    """Bring every file back to what it was before NODE, undoing all later changes of its session too.
 
-    What is there now is kept as a change of its own, named …-restore, so that this can be undone as well.
+    What is there now is kept as a change of its own, named …-restore, so that this can be undone as well.  A NODE that
+    several sessions have needs --session.
     """
     place = _place(workspace)
     name, done = run(lambda: _restore(node, place, session, allow_dir or []))
@@ -108,6 +112,7 @@ def restore(
         for each in done:
             note = f": {printable(each.note)}" if each.note else ""
             print_line(f"{each.outcome} {_shown(each.path)}{note}", STYLES[each.outcome])
+        print_line("what was there before is a change of its own: quarterdeck checkpoint list", "dim", stderr=True)
     if any(each.outcome == "failed" for each in done):
         raise typer.Exit(ExitCode.TOOL_ERROR)
 
@@ -123,15 +128,16 @@ async def _restore(
     found = await _sessions(workspace, session)
     if not found:
         raise CommandError(ExitCode.NOT_FOUND, f"there is nothing to undo in {workspace}")
-    newest = found[-1]
+    owners = [each for each in found if any(has.name == node for has in each.nodes)]
+    if not owners:
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
+    if len(owners) > 1:
+        names = ", ".join(each.name for each in owners[-MAX_NAMED:])
+        raise CommandError(ExitCode.USAGE, f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
     fs = LocalFs(Roots(workspace, allow_dirs), str(workspace))
     try:
-        return newest.name, await newest.store.restore(node, fs)
-    except UnknownNodeError as error:
-        others = [each.name for each in found if any(has.name == node for has in each.nodes)]
-        remedy = f"the session {others[-1]} has one: --session" if others else "quarterdeck checkpoint list shows them"
-        raise CommandError(ExitCode.NOT_FOUND, f"session {newest.name}: {error}", remedy) from error
-    except (OSError, UnsafePathError) as error:
+        return owners[0].name, await owners[0].store.restore(node, fs)
+    except (UnknownNodeError, OSError, UnsafePathError) as error:
         raise CommandError(ExitCode.USAGE, str(error)) from error
 
 

@@ -34,7 +34,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         help="Offer native tools too: authoring only looks, survey also changes files and runs commands, all adds "
-        "background processes, a note, plans and more.",
+        "a note, plans, sub-agents and more.",
         show_default=False,
     ),
 ]

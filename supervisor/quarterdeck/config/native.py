@@ -52,9 +52,10 @@ class NativeWish:
 
     Attributes:
         profile: the set of tools.
-        workspace: where they work; absolute.
-        allow_dirs: further directories that they may change; absolute.
+        workspace: where they work; absolute, without links.
+        allow_dirs: further directories that they may change; likewise.
         tools: of the profile only these, by name; None for all of it.
+        gate: whether a file must have been read before it is changed; a call by hand has nothing before it.
         settings: what the configuration says.
     """
 
@@ -62,6 +63,7 @@ class NativeWish:
     workspace: Path
     allow_dirs: tuple[Path, ...] = ()
     tools: tuple[str, ...] | None = None
+    gate: bool = True
     settings: NativeSettings = field(default=NO_SETTINGS, repr=False)
 
     @property

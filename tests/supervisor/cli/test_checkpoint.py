@@ -54,7 +54,7 @@ def test_changes_are_listed_by_session_and_undone(work: Path, capsys: pytest.Cap
         (SECOND, "0001-write", str(work / "a")),
         (SECOND, "0002-write", str(work / "b")),
     ]
-    assert run(["checkpoint", "restore", "0001-write"]) == 0
+    assert run(["checkpoint", "restore", "0001-write", "--session", SECOND]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == [f"deleted {work / 'b'}", f"restored {work / 'a'}"]
     assert SECOND in err
@@ -121,16 +121,20 @@ def test_an_empty_list_is_said(work: Path, capsys: pytest.CaptureFixture[str]) -
     assert "nothing to undo" in capsys.readouterr().err
 
 
-def test_an_unknown_node_names_the_session_that_has_it(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A user would look through all sessions by hand."""
+def test_a_change_is_undone_in_the_one_session_that_has_it_and_never_by_guess(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would undo another change than the one that the list showed."""
     for content in ("one", "two"):
         change(work, FIRST, work / "a", content)
-    change(work, SECOND, work / "a", "three")
-    assert run(["checkpoint", "restore", "0002-write"]) == 3
-    assert f"the session {FIRST} has one: --session" in capsys.readouterr().err
+    change(work, SECOND, work / "b", "three")
+    assert run(["checkpoint", "restore", "0001-write"]) == 2
+    assert f"name one with --session: {FIRST}, {SECOND}" in capsys.readouterr().err
     assert run(["checkpoint", "restore", "0007-write"]) == 3
     assert "checkpoint list" in capsys.readouterr().err
-    assert (work / "a").read_text() == "three"
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("two", "three")
+    assert run(["checkpoint", "restore", "0002-write"]) == 0
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("one", "three")
 
 
 def test_names_of_files_cannot_write_to_the_terminal(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ from quarterdeck_protocol.frames import (
     Request,
     Welcome,
 )
-from quarterdeck_protocol.link_credit import UNIT_BYTES, Allowance, Outbox, units
+from quarterdeck_protocol.link_credit import UNIT_BYTES, Allowance, Outbox, Rhythm, units
 from quarterdeck_protocol.link_deadlines import Deadlines
 from quarterdeck_protocol.link_events import (
     MAX_REASON_CHARS,
@@ -82,6 +82,7 @@ class Link:
         self._terms = terms = terms or LinkTerms()
         self._outbox = Outbox(terms.window_units, terms.wire)
         self._allowance = Allowance(terms.window_units)
+        self._rhythm = Rhythm(terms.beat_s, now)
         self._next_id = 0
         self._asked = Deadlines()
         self._abandoned: set[int] = set()
@@ -204,7 +205,7 @@ class Link:
         if not self._greeted:
             return [self._violation(f"{type(frame).__name__} before the handshake")]
         if isinstance(frame, Beat):
-            return []
+            return [] if self._rhythm.allows(now) else [self._violation("it beats without a pause")]
         assert isinstance(frame, Credit)
         return self._credited(frame.units, now)
 

@@ -13,6 +13,9 @@ from quarterdeck_protocol.frames import Condemn, Frame, ListChanged, Lost, Reque
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""
 
+BEATS_AHEAD: Final = 16
+"""Beats that may come sooner than twice as often as agreed: they pile up while this end's loop is busy."""
+
 ALWAYS_TOLD: Final = (Lost, Started, Condemn)
 """Each comes once in a server's life, and what it says must not be missed."""
 
@@ -106,3 +109,17 @@ class Allowance:
         self._granted += self._owed
         owed, self._owed = self._owed, 0
         return owed
+
+
+class Rhythm:
+    """How often the peer has beaten: beats cost no credit, and one that does nothing else would hold us up."""
+
+    def __init__(self, beat_s: float, now: float) -> None:
+        self._beat_s = beat_s
+        self._since = now
+        self._beats = 0
+
+    def allows(self, now: float) -> bool:
+        """Book a beat; False when it is one too many for the time since the beginning."""
+        self._beats += 1
+        return self._beats <= BEATS_AHEAD + 2 * (now - self._since) / self._beat_s

@@ -7,7 +7,7 @@ from support.link_ends import FAULT, LIMITS, frames_of
 
 from quarterdeck_protocol.envelope import WireLimits
 from quarterdeck_protocol.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
-from quarterdeck_protocol.link_credit import UNIT_BYTES, Allowance, Outbox, units
+from quarterdeck_protocol.link_credit import BEATS_AHEAD, UNIT_BYTES, Allowance, Outbox, Rhythm, units
 
 
 @pytest.mark.parametrize(
@@ -141,3 +141,17 @@ def test_two_ends_that_keep_the_books_never_run_dry_or_over(window: int, sizes: 
         while (entry := outbox.pop()) is not None:
             outbox.resend(*entry)
     assert arrived == len(sizes)
+
+
+def test_beats_that_piled_up_are_allowed() -> None:
+    """A loop that was stopped in a debugger would call its peer hostile, for the beats that it did not read."""
+    rhythm = Rhythm(beat_s=2.0, now=100.0)
+    assert all(rhythm.allows(700.0) for _ in range(300))
+    assert all(rhythm.allows(700.0 + 2.0 * beat) for beat in range(10_000))
+
+
+def test_beats_without_a_pause_are_too_many() -> None:
+    """A worker that was taken over would hold up all others with them, for ever."""
+    rhythm = Rhythm(beat_s=2.0, now=100.0)
+    allowed = [rhythm.allows(110.0) for _ in range(100)]
+    assert allowed == [True] * (BEATS_AHEAD + 10) + [False] * (90 - BEATS_AHEAD)

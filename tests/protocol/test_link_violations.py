@@ -87,6 +87,14 @@ def test_a_worker_holds_its_supervisor_to_the_rules_too(parts: list[bytes]) -> N
     assert is_dead(worker)
 
 
+def test_who_beats_without_a_pause_ends_its_link() -> None:
+    """It would hold up the others' calls, and look alive all the while."""
+    supervisor, _ = make_pair()
+    events = [event for _ in range(1_000) for event in supervisor.receive(encode(Beat()), 1.0)]
+    assert events == [Violated("it beats without a pause")]
+    assert is_dead(supervisor)
+
+
 def test_an_id_that_is_being_served_is_not_served_again() -> None:
     """Two answers to one question could not be told apart."""
     _, worker = make_pair()

@@ -6,7 +6,7 @@ fleet for the endpoint of that moment.
 
 import asyncio
 import operator
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -118,7 +118,7 @@ class LiveBox(WatchableToolBox, ShortWay):
     def __init__(self, fleet: LiveFleet) -> None:
         self._fleet = fleet
         self._context = inert_context()
-        self._lists: tuple[tuple[RemoteTool, ...], ...] = ()
+        self._lists: dict[str, tuple[RemoteTool, ...]] = {}
         self._box = self._box_of(())
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
@@ -139,7 +139,9 @@ class LiveBox(WatchableToolBox, ShortWay):
         if endpoint is not None and not is_usable_phase(endpoint.phase):
             fault = _not_connected(endpoint.config.id, endpoint)
             return ToolOutcome(call.id, fault_text(call.name, fault), is_error=True)
-        return await self._present().runner.run(call, cancel)
+        # A call looks at its own server only: there may be many.
+        is_known = endpoint is not None and self._lists.get(endpoint.config.id) is endpoint.tools()
+        return await (self._box if is_known else self._present()).runner.run(call, cancel)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of any server's phase or tools; returns what unregisters it."""
@@ -168,13 +170,14 @@ class LiveBox(WatchableToolBox, ShortWay):
 
     def _present(self) -> ToolBox:
         """The box of this moment, made anew when any list is another one."""
-        lists = tuple(endpoint.tools() for endpoint in self._fleet.endpoints() if is_usable_phase(endpoint.phase))
+        endpoints = self._fleet.endpoints()
+        lists = {endpoint.config.id: endpoint.tools() for endpoint in endpoints if is_usable_phase(endpoint.phase)}
         # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
-        if len(lists) != len(self._lists) or not all(map(operator.is_, lists, self._lists)):
-            self._lists, self._box = lists, self._box_of(lists)
+        if [*lists] != [*self._lists] or not all(map(operator.is_, lists.values(), self._lists.values())):
+            self._lists, self._box = lists, self._box_of(lists.values())
         return self._box
 
-    def _box_of(self, lists: tuple[tuple[RemoteTool, ...], ...]) -> ToolBox:
+    def _box_of(self, lists: Iterable[tuple[RemoteTool, ...]]) -> ToolBox:
         registry = ToolRegistry()
         registry.register_all(graft_tool(self._fleet, tool) for tools in lists for tool in tools)
         return registry.to_tool_box(lambda: self._context)

@@ -111,6 +111,21 @@ async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> No
 
 
 @pytest.mark.anyio
+async def test_a_call_follows_its_own_server_and_looks_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call would cost a look at every server, or reach for a tool that is there no more."""
+    files = FakeEndpoint("fs", "read")
+    fleet = FakeFleet(files, FakeEndpoint("git", "log"))
+    box = LiveBox(fleet)
+    assert not (await run(box, "fs__read")).is_error
+    files.offer("write")
+    assert (await run(box, "fs__read")).is_error
+    assert not (await run(box, "fs__write")).is_error
+    monkeypatch.setattr(fleet, "endpoints", pytest.fail)
+    assert not (await run(box, "fs__write")).is_error
+    assert not (await run(box, "git__log")).is_error
+
+
+@pytest.mark.anyio
 async def test_the_servers_result_goes_along_whole() -> None:
     """A client would lose structured content, metadata and images to the projection."""
     value = {"content": [{"type": "text", "text": "no"}], "structuredContent": {"n": 1}, "isError": True, "x": None}

@@ -177,8 +177,18 @@ async def test_closing_from_inside_a_line_delivers_no_more() -> None:
         assert (played.lines, played.ends) == ([b"one"], [])
 
 
-async def test_the_first_line_of_a_turn_leaves_at_once_and_the_others_together_after_it() -> None:
-    """A call would wait for the loop's next turn, overtake another, or cost a write of its own among a hundred."""
+async def test_a_line_on_its_own_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call would wait for the loop's next turn."""
+    monkeypatch.setattr(pipe_module, "BURST_S", 0.0)
+    with server() as played:
+        for line in (b"one\n", b"two\n"):
+            played.pipe.write(line)
+            assert played.has_heard() == line
+
+
+async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call would overtake another, or cost a write of its own among a hundred."""
+    monkeypatch.setattr(pipe_module, "BURST_S", PATIENCE_S)
     with server() as played:
         played.pipe.write(b"one\n")
         played.pipe.write(b"two\n")
@@ -186,12 +196,11 @@ async def test_the_first_line_of_a_turn_leaves_at_once_and_the_others_together_a
         assert played.has_heard() == b"one\n"
         await anyio.lowlevel.checkpoint()
         assert played.has_heard() == b"two\nthree\n"
-        played.pipe.write(b"four\n")
-        assert played.has_heard() == b"four\n"
 
 
-async def test_what_waits_for_the_turns_end_is_forgotten_with_the_pipe() -> None:
+async def test_what_waits_for_the_turns_end_is_forgotten_with_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line would be written to a descriptor that is somebody else's by then."""
+    monkeypatch.setattr(pipe_module, "BURST_S", PATIENCE_S)
     with server() as played:
         played.pipe.write(b"one\n")
         played.pipe.write(b"two\n")

@@ -24,6 +24,9 @@ HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 LOW_WATER_BYTES: Final = 1024 * 1024
 """A congested sink that holds less has room again."""
 
+BURST_S: Final = 0.0001
+"""A line that follows another so closely waits for those behind it: many calls end in one turn of the loop."""
+
 _MAX_PARTS: Final = 256
 """Buffers in one writev; Linux takes 1,024."""
 
@@ -34,7 +37,7 @@ Part = bytes | memoryview
 
 
 class Sink(ABC):
-    """Writes lines to one descriptor, whole and in order; what is written in one turn of the loop goes out at once."""
+    """Writes lines to one descriptor, whole and in order; lines that follow one another closely go out together."""
 
     def __init__(self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> None:
         self._fd = fd
@@ -118,19 +121,17 @@ class PolledSink(Sink):
         super().__init__(fd, on_broken=on_broken, on_room=on_room)
         self._was_blocking = os.get_blocking(fd)
         self._waits = False
-        self._in_turn = False
+        self._written_at = 0.0
         os.set_blocking(fd, False)
 
     def _start(self) -> None:
-        # The first answer of a turn of the loop leaves at once, those that come with it leave together after it.
-        if not self._in_turn:
-            self._in_turn = True
-            self._loop.call_soon(self._end_turn)
+        # An answer on its own leaves at once, those that follow it closely leave together after the loop's turn.
+        now = self._loop.time()
+        if now - self._written_at < BURST_S:
+            self._loop.call_soon(self._flush)
+        else:
+            self._written_at = now
             self._flush()
-
-    def _end_turn(self) -> None:
-        self._in_turn = False
-        self._flush()
 
     def _stop(self) -> None:
         self._loop.remove_writer(self._fd)

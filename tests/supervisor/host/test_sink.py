@@ -8,6 +8,7 @@ import threading
 import anyio
 import pytest
 
+from quarterdeck.host import sink as sink_module
 from quarterdeck.host.sink import HIGH_WATER_BYTES, PolledSink, ThreadedSink, open_sink
 
 pytestmark = pytest.mark.anyio
@@ -83,8 +84,22 @@ async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
     os.close(writing)
 
 
-async def test_the_first_line_of_a_turn_leaves_at_once_and_the_others_after_it():
-    """An answer would wait for the loop's next turn, or cost a write of its own among a hundred."""
+async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
+    """An answer would wait for the loop's next turn."""
+    monkeypatch.setattr(sink_module, "BURST_S", 0.0)
+    reading, writing = os.pipe()
+    sink = sink_of(writing, Told())
+    for line in (b"one\n", b"two\n"):
+        sink.write(line)
+        assert os.read(reading, 100) == line
+    await sink.close(5)
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch):
+    """An answer would cost a write of its own among a hundred."""
+    monkeypatch.setattr(sink_module, "BURST_S", 5.0)
     reading, writing = os.pipe()
     sink = sink_of(writing, Told())
     sink.write(b"one\n")

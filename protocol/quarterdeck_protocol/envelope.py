@@ -36,9 +36,9 @@ class WireLimits:
     body_bytes: int = MAX_BODY_BYTES
 
     @property
-    def part_bytes(self) -> int:
-        """The largest part, for the socket's own limit."""
-        return max(_PREFIX + self.header_bytes + INLINE_BYTES, self.body_bytes)
+    def part_bytes(self) -> tuple[int, int]:
+        """The most that each part may hold, for the socket's own limits."""
+        return _PREFIX + self.header_bytes + INLINE_BYTES, self.body_bytes
 
 
 def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) -> list[bytes]:

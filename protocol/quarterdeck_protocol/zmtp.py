@@ -1,16 +1,32 @@
-"""ZeroMQ's wire protocol (ZMTP 3.0, rfc.zeromq.org/spec/23) as one DEALER speaks it: bytes in, messages out.  Pure.
+"""ZeroMQ's wire protocol (ZMTP 3.0, rfc.zeromq.org/spec/23) between one DEALER and one ROUTER: bytes in, messages out.
+Pure, the same code at both ends.
 
-Only the NULL mechanism: a link is guarded by its socket's directory and by its token.
+Only the NULL mechanism: a link is guarded by its socket's directory and by its token.  No commands but the handshake's:
+3.0 has none for these sockets, and the link has heartbeats of its own.
 """
 
 from collections.abc import Sequence
 from typing import Final
+
+DEALER: Final = b"DEALER"
+ROUTER: Final = b"ROUTER"
+"""The socket types of the two ends."""
 
 _SIGNATURE: Final = b"\xff" + bytes(7) + b"\x01\x7f"
 _MECHANISM: Final = b"NULL".ljust(20, b"\0")
 
 GREETING: Final = _SIGNATURE + b"\x03\x00" + _MECHANISM + bytes(32)
 """What both ends say first: signature, version, mechanism, as-server, filler."""
+
+MAX_COMMAND_BYTES: Final = 512
+"""A READY has a few short properties; libzmq's has less than 100 bytes."""
+
+_READY: Final = b"\x05READY"
+"""The one command that either end says: its name behind the name's length."""
+
+_LEAST_HEAD: Final = 2
+_LONG_HEAD: Final = 9
+"""Bytes before a frame's body: flags, and its length in one byte or in eight."""
 
 _MORE: Final = 1
 _LONG: Final = 2
@@ -23,7 +39,7 @@ _JOIN_BYTES: Final = 32 * 1024
 
 
 class ZmtpError(Exception):
-    """Bytes that no ROUTER of ours sends."""
+    """The peer breaks the protocol, or a bound that we hold it to."""
 
 
 def encode_message(parts: Sequence[bytes]) -> list[bytes]:
@@ -36,86 +52,124 @@ def encode_message(parts: Sequence[bytes]) -> list[bytes]:
     return buffers
 
 
+def handshake(socket_type: bytes) -> bytes:
+    """All that an end says before its peer is ready; nothing of it depends on what the peer says."""
+    ready = _READY + b"\x0bSocket-Type" + len(socket_type).to_bytes(4, "big") + socket_type
+    return GREETING + _head(_COMMAND, len(ready)) + ready
+
+
 def _head(flags: int, size: int) -> bytes:
     return bytes((flags, size)) if size <= _SHORT_BYTES else bytes((flags | _LONG,)) + size.to_bytes(8, "big")
 
 
-def _command(name: bytes, **properties: bytes) -> bytes:
-    body = bytes((len(name),)) + name
-    for key, value in properties.items():
-        title = key.replace("_", "-").encode()
-        body += bytes((len(title),)) + title + len(value).to_bytes(4, "big") + value
-    return _head(_COMMAND, len(body)) + body
-
-
-HANDSHAKE: Final = GREETING + _command(b"READY", Socket_Type=b"DEALER", Identity=b"")
-"""All that a DEALER says before the ROUTER is ready; nothing of it depends on what the ROUTER says."""
-
-
 class MessageBuffer:
-    """Cut what a ROUTER sends into messages; an unfinished part waits for its end, each byte is copied a few times."""
+    """Cut what a peer sends into messages; an unfinished part waits for its end, each byte is copied a few times.
 
-    def __init__(self, max_part_bytes: int, max_parts: int) -> None:
-        self._max_part_bytes = max_part_bytes
-        self._max_parts = max_parts
-        self._pending = bytearray()
+    Attributes:
+        part_limits: the most bytes of each part of a message in turn, and so the most parts; may be changed between
+            two messages.
+        is_ready: whether the peer may be sent messages: one that comes before its own READY breaks the protocol.
+    """
+
+    def __init__(self, peer_type: bytes, part_limits: Sequence[int]) -> None:
+        self.part_limits = part_limits
+        self.is_ready = False
+        self._peer_type = peer_type
+        self._data: bytes | bytearray = b""
+        self._at = 0
         self._wanted = len(GREETING)
         self._is_greeted = False
-        self.is_ready = False
-        """Whether the ROUTER may be sent messages: one that comes before its own READY breaks the protocol."""
         self._parts: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[list[bytes]]:
-        """The messages that `data` completes, each as its parts.
+    def feed(self, data: bytes) -> None:
+        """Take what came; `pull` all of it before the next."""
+        if self._at == len(self._data):
+            self._data, self._at = data, 0
+            return
+        if self._at or isinstance(self._data, bytes):
+            self._data, self._at = bytearray(self._data[self._at :]), 0
+        self._data += data
+
+    def pull(self) -> list[bytes] | None:
+        """The parts of the next message; None when more must come first.
 
         Raises:
             ZmtpError: another protocol, a refusal, or more than the limits allow; the buffer is of no further use.
         """
-        if self._pending or not self._is_greeted:
-            self._pending += data
-            if len(self._pending) < self._wanted:
-                return []
-            data = bytes(self._pending)
-            self._pending.clear()
-        at, end = 0, len(data)
+        data, at, end = self._data, self._at, len(self._data)
+        if end - at < self._wanted:
+            return None
         if not self._is_greeted:
-            self._greet(data)
-            at = self._wanted
-        messages: list[list[bytes]] = []
-        while end - at >= 2:
-            flags, size, start = data[at], data[at + 1], at + 2
+            _check_greeting(bytes(data[: len(GREETING)]))
+            self._is_greeted = True
+            at = len(GREETING)
+        while end - at >= _LEAST_HEAD:
+            flags, size, start = data[at], data[at + 1], at + _LEAST_HEAD
             if flags & _LONG:
-                start = at + 9
+                start = at + _LONG_HEAD
                 if end < start:
-                    self._wanted = 9
-                    break
+                    self._wait(at, _LONG_HEAD)
+                    return None
                 size = int.from_bytes(data[at + 1 : start], "big")
-            if size > self._max_part_bytes or len(self._parts) >= self._max_parts:
-                raise ZmtpError(f"a message of more than {self._max_parts} parts, or a part of {size:,} bytes")
+            self._judge(flags, size)
             if end < start + size:
-                self._wanted = start + size - at
-                break
+                self._wait(at, start + size - at)
+                return None
             at = start + size
-            if flags & _COMMAND:
-                self._obey(data[start:at])
+            part = data[start:at] if isinstance(data, bytes) else bytes(memoryview(data)[start:at])
+            if not self.is_ready:
+                self._obey(part)
                 continue
-            self._parts.append(data[start:at])
+            self._parts.append(part)
             if not flags & _MORE:
-                messages.append(self._parts)
-                self._parts = []
-        else:
-            self._wanted = 2
-        if at < end:
-            self._pending += data[at:] if at else data
-        return messages
+                parts, self._parts = self._parts, []
+                self._wait(at)
+                return parts
+        self._wait(at)
+        return None
 
-    def _greet(self, data: bytes) -> None:
-        if data[0] != _SIGNATURE[0] or data[9] != _SIGNATURE[9] or data[10] < 3 or data[12:32] != _MECHANISM:
-            raise ZmtpError("the peer does not speak ZMTP 3 with the NULL mechanism")
-        self._is_greeted = True
+    def _wait(self, at: int, wanted: int = _LEAST_HEAD) -> None:
+        """All before `at` is done with; nothing can be cut before so many bytes from there on have come."""
+        self._at = at
+        self._wanted = wanted
+        if at == len(self._data):
+            self._data, self._at = b"", 0
+
+    def _judge(self, flags: int, size: int) -> None:
+        """Refuse a frame by its head, before any of it is kept."""
+        if not self.is_ready:
+            if flags & ~_LONG != _COMMAND or size > MAX_COMMAND_BYTES:
+                raise ZmtpError(f"a frame of {size:,} bytes with flags {flags:#04x} instead of a READY")
+            return
+        index, limits = len(self._parts), self.part_limits
+        if flags & ~(_MORE | _LONG):
+            raise ZmtpError(f"a frame with flags {flags:#04x}, which is no part of a message")
+        if index + (flags & _MORE) >= len(limits):
+            raise ZmtpError(f"a message of more than {len(limits)} parts")
+        if size > limits[index]:
+            raise ZmtpError(f"part {index + 1} of a message has {size:,} bytes; {limits[index]:,} are allowed")
 
     def _obey(self, command: bytes) -> None:
-        """Only the handshake's commands matter: no heartbeat of ZeroMQ's is asked for, the link has its own."""
-        self.is_ready |= command.startswith(b"\x05READY")
-        if command.startswith(b"\x05ERROR"):
-            raise ZmtpError(f"the peer refused us: {command[6:][:100]!r}")
+        if not command.startswith(_READY) or _socket_type(command[len(_READY) :]) != self._peer_type:
+            raise ZmtpError(f"the peer refused us, or is no {self._peer_type.decode()}: {command[:100]!r}")
+        self.is_ready = True
+
+
+def _check_greeting(data: bytes) -> None:
+    if data[0] != _SIGNATURE[0] or data[9] != _SIGNATURE[9] or data[10] < 3 or data[12:32] != _MECHANISM:
+        raise ZmtpError("the peer does not speak ZMTP 3 with the NULL mechanism")
+
+
+def _socket_type(properties: bytes) -> bytes:
+    """What a READY says of it, empty for nothing.
+
+    A property is the length of its name (1 byte), the name, the length of its value (4), the value.
+    """
+    at = 0
+    while at < len(properties):
+        name_end = at + 1 + properties[at]
+        end = name_end + 4 + int.from_bytes(properties[name_end : name_end + 4], "big")
+        if properties[at + 1 : name_end].lower() == b"socket-type":
+            return properties[name_end + 4 : end]
+        at = end
+    return b""

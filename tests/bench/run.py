@@ -87,7 +87,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _machine() -> str:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "pyzmq", "msgspec"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "msgspec"))
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} cores, load {load:.1f} at the start; Python {platform.python_version()}, {packages}"
 

@@ -1,39 +1,64 @@
-"""A worker that was taken over: it proves itself with its token, then sends one message that never ends.
+"""A worker that was taken over: it proves itself with its token, then floods, as `FLOODING_WORKER` says, until killed.
 
-Started as a fresh worker is, its order as a JSON line on stdin; `FLOODING_WORKER_PART_BYTES` is the length of a part.
+Started as a fresh worker is, its order as a JSON line on stdin.
 """
 
 import os
 import socket
 import sys
-from itertools import repeat
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 
 import msgspec
 
 from quarterdeck_protocol.envelope import encode
-from quarterdeck_protocol.frames import LINK_VERSION, Hello
+from quarterdeck_protocol.frames import LINK_VERSION, Beat, Hello
 from quarterdeck_protocol.spawning import SpawnOrder
-from quarterdeck_protocol.zmtp import HANDSHAKE, MessageBuffer, encode_message
+from quarterdeck_protocol.zmtp import DEALER, encode_message, handshake
 
-MORE_AND_LONG = b"\x03"
+MORE, LONG = 1, 2
+
+ALLOWED = 64 * 1024 * 1024
+"""The largest body that the server's configuration allows."""
+
+
+def part(flags: int, size: int) -> bytes:
+    """The head of a part."""
+    return bytes([flags | LONG]) + size.to_bytes(8, "big")
+
+
+def parts_without_end(size: int) -> Iterator[bytes]:
+    """A message whose every part says that another follows."""
+    return repeat(part(MORE, size) + bytes(size))
+
+
+def body(size: int, sent: int) -> Iterator[bytes]:
+    """A header, and a body of which so much is sent, and then nothing."""
+    yield part(MORE, 4) + bytes(4) + part(0, size)
+    yield from repeat(bytes(65_536), sent // 65_536)
+    time.sleep(600)
+
+
+FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "small parts": lambda: parts_without_end(65_536),
+    "large parts": lambda: parts_without_end(8_000_000),
+    "empty parts": lambda: repeat(bytes([MORE, 0]) * 30_000),
+    "a body too large": lambda: body(ALLOWED * 8, ALLOWED * 8),
+    "a body that never ends": lambda: body(ALLOWED, ALLOWED - 1),
+    "commands": lambda: repeat(b"\x04\x05\x04PING" * 10_000),
+    "beats": lambda: repeat(b"".join(encode_message(encode(Beat()))) * 10_000),
+}
 
 
 def main() -> None:
     """Flood until killed."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
-    version = sys.argv[1]
+    hello = Hello(LINK_VERSION, sys.argv[1], bytes.fromhex(order.token), os.getpid())
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(order.address.removeprefix("ipc://"))
-    peer.sendall(HANDSHAKE)
-    messages = MessageBuffer(1 << 20, 8)
-    while not messages.is_ready:
-        messages.feed(peer.recv(65536))
-    hello = Hello(LINK_VERSION, version, bytes.fromhex(order.token), os.getpid())
-    peer.sendall(b"".join(encode_message(encode(hello))))
-    size = int(os.environ.get("FLOODING_WORKER_PART_BYTES", "65536"))
-    part = MORE_AND_LONG + size.to_bytes(8, "big") + bytes(size)
-    for _ in repeat(None):
-        peer.sendall(part)
+    for data in chain([handshake(DEALER), *encode_message(encode(hello))], FLOODS[os.environ["FLOODING_WORKER"]]()):
+        peer.sendall(data)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ async def _serve(order: SpawnOrder, owner_fd: int | None) -> int:
         dealer = Dealer(
             order.address,
             lambda parts: driver.receive(parts),  # noqa: PLW0108 - the driver is made next
-            worker.abandon_ship,
+            lambda error: worker.abandon_ship(str(error)),
         )
         driver = LinkDriver(link, dealer, worker.on_event)
         worker.attach(driver)

@@ -13,7 +13,7 @@ READ_BYTES: Final = 64 * 1024
 READS_A_WAKE: Final = 8
 """Reads before the loop's other work gets its turn, so that a flood cannot starve heartbeats."""
 
-BURST_S: Final = 0.0001
+BURST_S: Final = 0.00005
 """A line that follows another so closely waits for those behind it: many calls begin in one turn of the loop."""
 
 MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
@@ -81,12 +81,10 @@ class ServerPipe:
         if self._queue:
             self._queue += line
             return
-        now = self._loop.time()
-        if now - self._written_at < BURST_S:
+        if self._loop.time() < self._written_at + BURST_S:
             self._queue += line
             self._loop.call_soon(self._end_turn)
             return
-        self._written_at = now
         written = self._try_write(line)
         if written < len(line):
             self._queue += memoryview(line)[written:]
@@ -153,13 +151,15 @@ class ServerPipe:
 
     def _try_write(self, data: bytes | bytearray) -> int:
         try:
-            return os.write(self._in, data)
+            written = os.write(self._in, data)
         except BlockingIOError:
             return 0
         except OSError:
             # The server closed its stdin; its death, if it is one, arrives by its own way.
             self.stop_writing()
             return len(data)
+        self._written_at = self._loop.time()
+        return written
 
     def _watch_writable(self) -> None:
         if not self._writing and self._in >= 0:

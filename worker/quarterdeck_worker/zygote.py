@@ -1,6 +1,6 @@
 """The process that forks workers in milliseconds: everything is imported once, here, and shared.
 
-Single-threaded, no event loop, no ZeroMQ context, garbage collected and frozen before the first fork.  It runs no
+Single-threaded, no event loop, no socket but its own, garbage collected and frozen before the first fork.  It runs no
 untrusted input: its one control socket carries orders (`SpawnOrder` as a JSON line) in and reports (`Forked`,
 `Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left behind, is killed.
 """

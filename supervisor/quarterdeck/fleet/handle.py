@@ -155,16 +155,10 @@ class WorkerHandle:
         self._kill_as(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the link's rules: {reason}")
 
     def on_exit(self, returncode: int) -> None:
-        """The worker's process is gone.  One that left in good order has said why, which may still be on its way."""
+        """The worker's process is gone.  One that left in good order has said why: what it wrote is in our socket."""
         if self._driver is not None and not self._dismissed:
             self._driver.catch_up()
         self.exited.set()
-        if returncode == 0 and self._lost is None:
-            self._loop.call_later(LAST_WORDS_S, self._bury, returncode)
-        else:
-            self._bury(returncode)
-
-    def _bury(self, returncode: int) -> None:
         status, number = (returncode, None) if returncode >= 0 else (None, -returncode)
         how = f"exited with status {status}" if number is None else f"was killed by signal {number}"
         dossier = Dossier(exit_status=status, signal=number)
@@ -241,9 +235,6 @@ class WorkerHandle:
         self._progress.pop(request_id, None)
         return self._replies.pop(request_id, None)
 
-
-LAST_WORDS_S = 1.0
-"""How long the last message of a worker may take from its socket to ours: usually no time, more on a busy machine."""
 
 KILL_S = 5.0
 """How long a killed process may take to be reaped."""

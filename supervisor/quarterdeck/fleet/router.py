@@ -1,130 +1,205 @@
 """The supervisor's one socket: every worker's messages arrive here and are handed to the link that the worker proved
 to be its own.
 
-A peer is known by the routing id that ROUTER gave its connection, bound to a link by the token in its first frame and
-by nothing else; who has no token is not answered.
+A ZeroMQ ROUTER without libzmq's thread, and stricter than it.  A peer is its connection, bound to a link by the token
+in its first message and by nothing else; until then it may say that one short message, for a few seconds, beside a few
+others.  Afterwards it is held to the size of what its server may answer.  Who breaks a bound is hung up on.
 """
 
+import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import zmq
-
-from quarterdeck.fleet.pump import Pump
 from quarterdeck_protocol.envelope import WireError, WireLimits, decode
 from quarterdeck_protocol.frames import Hello
+from quarterdeck_protocol.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, handshake
+from quarterdeck_worker.channel import Channel
 
-HANDSHAKE_MS: Final = 5_000
-"""A connection that has not finished ZMTP's greeting by then is dropped (ZMQ_HANDSHAKE_IVL)."""
+HANDSHAKE_S: Final = 5.0
+"""A connection that has not shown a token by then is dropped."""
+
+HELLO_BYTES: Final = 1024
+"""A stranger's one message: a token, two versions and a number."""
+
+MAX_STRANGERS: Final = 64
+"""Connections without a token at once; more wait to be let in."""
+
+BACKLOG: Final = 128
+"""Connections that wait to be let in; to more the kernel says that they should try again."""
+
+RETRY_S: Final = 1.0
+"""Before anybody is let in again when that failed: no descriptor is free."""
+
+LEAST_BODY_BYTES: Final = 64 * 1024 * 1024
+"""What is no result, such as a list of tools, may have that much, however small a server's results must be."""
 
 SOCKET_NAME: Final = "link.sock"
 
 _log = logging.getLogger("quarterdeck.fleet")
 
-Receive = Callable[[Sequence[bytes]], None]
+_HANDSHAKE: Final = handshake(ROUTER)
 
 
 class PeerWay:
     """The way to one worker; until it has said who it is, there is none."""
 
-    def __init__(self, router: "Router", receive: Receive) -> None:
-        self._router = router
-        self.receive = receive
-        self.routing_id: bytes | None = None
-        self.delivered_bytes = 0
+    def __init__(
+        self, receive: Callable[[list[bytes]], None], on_breach: Callable[[str], None], body_bytes: int
+    ) -> None:
+        self._receive = receive
+        self._on_breach = on_breach
+        self._limits = WireLimits(body_bytes=max(body_bytes, LEAST_BODY_BYTES)).part_bytes
+        self._channel: Channel | None = None
 
     def send(self, parts: Sequence[bytes]) -> None:
         """See `Way`."""
-        if self.routing_id is not None:
-            self._router.send(self.routing_id, parts)
+        if self._channel is not None:
+            self._channel.send(parts)
 
     def drain(self) -> None:
         """See `Way`."""
-        self._router.drain()
+        if self._channel is not None:
+            self._channel.drain()
+
+    def bind(self, channel: Channel, hello: list[bytes]) -> None:
+        """The worker has come, by this channel, which is ours from here on."""
+        self._channel = channel
+        channel.messages.part_limits = self._limits
+        channel.on_message = self._receive
+        channel.on_end = self._on_end
+        self._receive(hello)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def _on_end(self, error: Exception) -> None:
+        # That it hung up means nothing by itself: its process ends, or its silence is noticed.
+        if isinstance(error, ZmtpError):
+            self._on_breach(str(error))
 
 
 class Router:
     """The ROUTER socket of one runtime."""
 
     def __init__(self, path: Path) -> None:
-        """Bind at `path`, in a directory that nobody else may enter.
+        """Listen at `path`, in a directory that nobody else may enter.
 
         Raises:
-            zmq.ZMQError: the path is taken or too long.
+            OSError: the path is taken or too long.
         """
         self.address = f"ipc://{path}"
-        self._context = zmq.Context(io_threads=1)
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.linger = 0
-        self._socket.router_mandatory = 1
-        self._socket.router_handover = 0
-        self._socket.maxmsgsize = WireLimits().part_bytes
-        self._socket.handshake_ivl = HANDSHAKE_MS
-        # The links' credit bounds what is under way; a high-water mark would drop or block in the middle of it.
-        self._socket.sndhwm = self._socket.rcvhwm = 0
-        try:
-            self._socket.bind(self.address)
-        except zmq.ZMQError:
-            self._socket.close()
-            self._context.term()
-            raise
+        self._path = path
+        self._loop = asyncio.get_running_loop()
         self._expected: dict[bytes, PeerWay] = {}
-        self._bound: dict[bytes, PeerWay] = {}
-        self._pump = Pump(self._socket, self._on_message)
-        self.strangers = 0
+        self._ways: set[PeerWay] = set()
+        self._strangers: dict[Channel, asyncio.TimerHandle] = {}
+        self._has_warned = self._is_closed = False
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(0)
+        try:
+            self._socket.bind(str(path))
+            self._socket.listen(BACKLOG)
+        except OSError:
+            self._socket.close()
+            raise
+        self._listen()
 
-    def expect(self, token: bytes, receive: Receive) -> PeerWay:
-        """Prepare for a worker that will present `token`, once; `receive` takes its messages."""
-        way = PeerWay(self, receive)
-        self._expected[token] = way
+    def expect(
+        self,
+        token: bytes,
+        receive: Callable[[list[bytes]], None],
+        on_breach: Callable[[str], None],
+        body_bytes: int = LEAST_BODY_BYTES,
+    ) -> PeerWay:
+        """Prepare for a worker that will present `token`, once.
+
+        Args:
+            token: what it proves itself with.
+            receive: takes its messages; must not raise.
+            on_breach: told once when it was hung up on because it broke a rule.
+            body_bytes: the most that an answer of its may have.
+        """
+        way = self._expected[token] = PeerWay(receive, on_breach, body_bytes)
+        self._ways.add(way)
         return way
 
     def forget(self, token: bytes, way: PeerWay) -> None:
         """A worker is gone, or will never come."""
         self._expected.pop(token, None)
-        if way.routing_id is not None:
-            self._bound.pop(way.routing_id, None)
-
-    def send(self, routing_id: bytes, parts: Sequence[bytes]) -> None:
-        """Send one message to a bound peer."""
-        self._pump.send([routing_id, *parts])
-
-    def drain(self) -> None:
-        """Deliver what has arrived."""
-        self._pump.drain()
+        self._ways.discard(way)
+        way.close()
 
     def close(self) -> None:
-        """Leave the loop and close the socket."""
-        self._pump.close()
+        """Leave the loop, hang up on everybody and remove the socket; repeatable."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.remove_reader(self._socket)
         self._socket.close()
-        self._context.term()
+        self._path.unlink(missing_ok=True)
+        for stranger in tuple(self._strangers):
+            self._part_with(stranger)
+        for way in self._ways:
+            way.close()
 
-    def _on_message(self, parts: list[bytes]) -> None:
-        routing_id = parts[0]
-        way = self._bound.get(routing_id)
-        if way is None:
-            way = self._admit(routing_id, parts[1:])
-            if way is None:
-                self.strangers += 1
-                if self.strangers == 1:  # one that floods shall not flood the log too
-                    _log.warning("a peer without a valid token wrote to the link's socket; it was not answered")
+    def _listen(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._socket, self._let_in)
+
+    def _let_in(self) -> None:
+        while len(self._strangers) < MAX_STRANGERS:
+            try:
+                sock, _ = self._socket.accept()
+            except BlockingIOError:
                 return
-        message = parts[1:]
-        way.delivered_bytes += sum(map(len, message))
-        way.receive(message)
+            except OSError as error:
+                _log.error("no worker can connect: %s", error)
+                self._loop.remove_reader(self._socket)
+                self._loop.call_later(RETRY_S, self._listen)
+                return
+            self._meet(sock)
+        self._loop.remove_reader(self._socket)
 
-    def _admit(self, routing_id: bytes, parts: list[bytes]) -> PeerWay | None:
-        # ROUTER's own ids begin with a zero byte, which a peer cannot choose.
-        if not routing_id.startswith(b"\0"):
-            return None
-        try:
-            frame, _ = decode(parts, WireLimits())
-        except WireError:
-            return None
-        way = self._expected.pop(frame.token, None) if isinstance(frame, Hello) else None
+    def _meet(self, sock: socket.socket) -> None:
+        stranger = Channel(
+            sock,
+            MessageBuffer(DEALER, (HELLO_BYTES,)),
+            lambda parts: self._admit(stranger, parts),
+            lambda _: self._part_with(stranger),
+        )
+        self._strangers[stranger] = self._loop.call_later(HANDSHAKE_S, self._part_with, stranger)
+        stranger.begin(_HANDSHAKE)
+
+    def _admit(self, stranger: Channel, parts: list[bytes]) -> None:
+        way = self._expected.pop(_token_of(parts), None)
         if way is not None:
-            way.routing_id = routing_id
-            self._bound[routing_id] = way
-        return way
+            self._release(stranger)
+            way.bind(stranger, parts)
+            return
+        self._part_with(stranger)
+        if not self._has_warned:  # one that comes again and again shall not flood the log too
+            self._has_warned = True
+            _log.warning("a peer without a valid token wrote to the link's socket; it was hung up on")
+
+    def _part_with(self, stranger: Channel) -> None:
+        self._release(stranger)
+        stranger.close()
+
+    def _release(self, stranger: Channel) -> None:
+        """It is no stranger any more: another may come in its place."""
+        self._strangers.pop(stranger).cancel()
+        self._listen()
+
+
+def _token_of(parts: list[bytes]) -> bytes:
+    """The token in a first message, empty for none."""
+    try:
+        frame, _ = decode(parts, WireLimits())
+    except WireError:
+        return b""
+    return frame.token if isinstance(frame, Hello) else b""

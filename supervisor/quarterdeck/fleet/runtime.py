@@ -10,20 +10,17 @@ import os
 import secrets
 import signal
 import sys
-import time
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-import psutil
-
 from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck.fleet.handle import Listener, WorkerHandle
-from quarterdeck.fleet.memory_guard import MemoryGuard, Sample
 from quarterdeck.fleet.placement import FreshPlacement, OnExit, Placement, ZygotePlacement
-from quarterdeck.fleet.router import SOCKET_NAME, PeerWay, Router
+from quarterdeck.fleet.router import SOCKET_NAME, Router
 from quarterdeck.identity import CLIENT_VERSION
+from quarterdeck_protocol.configs import MAX_RESULT_BYTES
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link import Link, Side
 from quarterdeck_protocol.spawning import SpawnOrder
@@ -34,9 +31,6 @@ from quarterdeck_worker.driver import LinkDriver
 
 SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
 """`fresh` starts each worker in an interpreter of its own."""
-
-GUARD_S: Final = 0.25
-"""Between two looks at who fills our memory."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -50,9 +44,7 @@ class Runtime:
         self._generation = 0
         self._router = Router(directory.socket_path(SOCKET_NAME))
         self._placement: Placement | None = None
-        self._workers: dict[int, tuple[WorkerHandle, PeerWay]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._guard: asyncio.Task[None] | None = None
         self._monitor: TreeMonitor | None = None
         self._watching: asyncio.Task[None] | None = None
         self.eras: dict[str, str] = {}
@@ -85,37 +77,34 @@ class Runtime:
             del _runtimes[loop]
             if self._placement is not None:
                 await self._placement.close()
-            for watcher in (self._guard, self._watching):
-                if watcher is not None:
-                    watcher.cancel()
+            if self._watching is not None:
+                self._watching.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._router.close()
             await asyncio.to_thread(self.directory.close)
 
-    async def hire(self, name: str, listener: Listener) -> WorkerHandle:
-        """A worker that has proved itself.
+    async def hire(self, name: str, listener: Listener, max_result_bytes: int = MAX_RESULT_BYTES) -> WorkerHandle:
+        """A worker that has proved itself, and is held to messages that can carry results of so many bytes.
 
         Raises:
             ProtocolFault: `spawn_failed`, when none could be started or it died first.
         """
         self._generation += 1
-        generation = self._generation
         handle = WorkerHandle(name, listener)
         token = secrets.token_bytes(32)
         link = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=asyncio.get_running_loop().time())
-        way = self._router.expect(token, lambda parts: driver.receive(parts))  # noqa: PLW0108 - made next
+        way = self._router.expect(
+            token,
+            lambda parts: driver.receive(parts),  # noqa: PLW0108 - the driver is made next
+            handle.violated,
+            max_result_bytes,
+        )
         driver = LinkDriver(link, way, handle.on_event)
         handle.attach(driver)
-
-        def forget() -> None:
-            self._router.forget(token, way)
-            self._workers.pop(generation, None)
-
-        handle.forget = forget
+        handle.forget = lambda: self._router.forget(token, way)
         try:
-            order = SpawnOrder(generation, self._router.address, token.hex())
+            order = SpawnOrder(self._generation, self._router.address, token.hex())
             handle.pid = await self._spawn(order, handle.on_exit)
-            self._workers[generation] = (handle, way)
             handle.kill = _killer(handle.pid)
             await handle.greeted
         except OSError as error:
@@ -150,8 +139,6 @@ class Runtime:
                 self._placement = FreshPlacement()
             else:
                 self._placement = ZygotePlacement(self._zygote_lost)
-        if self._guard is None:
-            self._guard = self._start(self._stand_guard())
         return self._placement
 
     def _zygote_lost(self) -> None:
@@ -171,26 +158,6 @@ class Runtime:
     def warm_up(self) -> None:
         """Start the zygote now, so that its imports run beside ours."""
         self._place()
-
-    async def _stand_guard(self) -> None:
-        guard = MemoryGuard()
-        ourselves = psutil.Process()
-        processes: dict[int, psutil.Process] = {}
-        while True:
-            await asyncio.sleep(GUARD_S)
-            samples = {}
-            # Made once for each: that costs four times as much as a look.
-            processes = {key: process for key, process in processes.items() if key in self._workers}
-            for generation, (handle, way) in self._workers.items():
-                try:
-                    process = processes.get(generation) or psutil.Process(handle.pid)
-                    times = process.cpu_times()
-                    processes[generation] = process
-                except psutil.NoSuchProcess:
-                    continue
-                samples[generation] = Sample(times.user + times.system, way.delivered_bytes)
-            for generation in guard.look(ourselves.memory_info().rss, samples, time.monotonic()):
-                self._workers[generation][0].violated("it floods the socket with a message that does not end")
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

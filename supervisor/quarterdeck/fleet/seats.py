@@ -60,7 +60,7 @@ class WorkerSeat:
     async def take(self, listener: Listener) -> WorkerHandle:
         """See `Seat`."""
         self._runtime = await Runtime.acquire()
-        self._handle = await self._runtime.hire(self._config.id, listener)
+        self._handle = await self._runtime.hire(self._config.id, listener, self._config.max_result_bytes)
         return self._handle
 
     def order(self) -> OpenOrder:

@@ -24,7 +24,7 @@ HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 LOW_WATER_BYTES: Final = 1024 * 1024
 """A congested sink that holds less has room again."""
 
-BURST_S: Final = 0.0001
+BURST_S: Final = 0.00005
 """A line that follows another so closely waits for those behind it: many calls end in one turn of the loop."""
 
 _MAX_PARTS: Final = 256
@@ -126,11 +126,9 @@ class PolledSink(Sink):
 
     def _start(self) -> None:
         # An answer on its own leaves at once, those that follow it closely leave together after the loop's turn.
-        now = self._loop.time()
-        if now - self._written_at < BURST_S:
+        if self._loop.time() < self._written_at + BURST_S:
             self._loop.call_soon(self._flush)
         else:
-            self._written_at = now
             self._flush()
 
     def _stop(self) -> None:
@@ -151,6 +149,7 @@ class PolledSink(Sink):
         except OSError:
             self._broke()
             return
+        self._written_at = self._loop.time()
         if self._waits:
             self._waits = False
             self._loop.remove_writer(self._fd)

@@ -129,32 +129,10 @@ async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pyte
     desk.worker.leaves()
 
 
-async def test_a_worker_that_left_in_good_order_has_a_moment_for_its_last_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The dossier of its server, still on its way through the socket, would be lost."""
-    monkeypatch.setattr(handle_module, "LAST_WORDS_S", 1_000.0)
-    desk = await greeted()
-    request_id, _ = desk.call()
-    await desk.worker.next(Call)
-    desk.handle.on_exit(0)
-    assert desk.handle.exited.is_set()
-    assert desk.owner.losses == []
-    desk.worker.says(Lost(EXITED))
-    await turns()
-    assert desk.owner.losses == [EXITED]
-    assert desk.fault(request_id).code == "exited"
-    desk.worker.leaves()
-
-
-async def test_a_worker_that_left_without_a_word_is_lost_after_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_left_without_a_word_is_lost() -> None:
     """Its server would look ready for ever."""
-    monkeypatch.setattr(handle_module, "LAST_WORDS_S", 0.0)
     desk = await greeted()
     desk.worker.dies(0)
-    with anyio.fail_after(PATIENCE_S):
-        while not desk.owner.losses:
-            await turns(1)
     [loss] = desk.owner.losses
     assert (loss.code, loss.dossier) == ("worker_lost", Dossier(exit_status=0))
     desk.worker.leaves()

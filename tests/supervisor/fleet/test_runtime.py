@@ -10,18 +10,17 @@ from collections.abc import Callable, Iterator
 
 import anyio
 import pytest
-import zmq
 from support.workers import PATIENCE_S, turns
 
 from quarterdeck.config.paths import UnsafePathError
 from quarterdeck.fleet import runtime as runtime_module
-from quarterdeck.fleet.pump import Pump
 from quarterdeck.fleet.runtime import Runtime, _killer
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Log
 from quarterdeck_protocol.link import Link, Side
 from quarterdeck_protocol.spawning import SpawnOrder
+from quarterdeck_worker.dealer import Dealer
 from quarterdeck_worker.driver import LinkDriver
 
 pytestmark = pytest.mark.anyio
@@ -60,8 +59,7 @@ class PlayedPlacement:
         self.exits: list[Callable[[int], None]] = []
         self.closed = 0
         self.failures: list[OSError] = []
-        self._context = zmq.Context()
-        self._ends: list[tuple[zmq.Socket[bytes], Pump, LinkDriver]] = []
+        self._ends: list[tuple[Dealer, LinkDriver]] = []
         type(self).made.append(self)
 
     async def spawn(self, order: SpawnOrder, on_exit: Callable[[int], None]) -> int:
@@ -77,22 +75,17 @@ class PlayedPlacement:
     async def close(self) -> None:
         """See `Placement`."""
         self.closed += 1
-        for socket, pump, driver in self._ends:
+        for dealer, driver in self._ends:
             driver.close()
-            pump.close()
-            socket.close()
+            dealer.close()
         self._ends.clear()
-        self._context.term()
 
     def _greet(self, order: SpawnOrder) -> None:
-        socket = self._context.socket(zmq.DEALER)
-        socket.linger = 0
-        socket.connect(order.address)
         now = asyncio.get_running_loop().time()
         link = Link(Side.WORKER, token=bytes.fromhex(order.token), version=CLIENT_VERSION, now=now, pid=self.pid)
-        pump = Pump(socket, lambda parts: driver.receive(parts))  # noqa: PLW0108 - made next
-        driver = LinkDriver(link, pump, lambda _: None)
-        self._ends.append((socket, pump, driver))
+        dealer = Dealer(order.address, lambda parts: driver.receive(parts), lambda _: None)  # noqa: PLW0108 - made next
+        driver = LinkDriver(link, dealer, lambda _: None)
+        self._ends.append((dealer, driver))
 
 
 @pytest.fixture
@@ -169,8 +162,7 @@ async def test_the_death_of_a_worker_reaches_its_owner_and_frees_its_place(place
     assert [loss.code for loss in owner.losses] == ["worker_lost"]
     assert handle.exited.is_set()
     await handle.dismiss(0.0)
-    assert runtime._router._bound == {}
-    assert runtime._workers == {}
+    assert runtime._router._ways == set()
     await runtime.release()
 
 

@@ -45,7 +45,7 @@ class PretendRuntime:
         """See `Runtime`."""
         self.noted.append("released")
 
-    async def hire(self, name: str, listener: Listener) -> WorkerHandle:
+    async def hire(self, name: str, listener: Listener, max_result_bytes: int) -> WorkerHandle:
         """See `Runtime`."""
         self.noted.append(f"hired for {name}")
         if self.fault is not None:

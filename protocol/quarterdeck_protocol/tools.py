@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from msgspec import Raw
+
 from quarterdeck_protocol.faults import ProtocolFault
 
 
@@ -80,11 +82,13 @@ class WireResult:
 
     Attributes:
         is_error: the body's own `isError`, for whoever has not read it.
+        members: what `check_object` gave for the body, when somebody of ours has checked it: it costs milliseconds.
     """
 
     body: bytes
     era: str
     is_error: bool = False
+    members: Mapping[str, Raw] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: byte
             code="input_required",
             delivery=Delivery.ANSWERED,
         )
-    return WireResult(body, reply.era, members.get("isError") == _TRUE)
+    return WireResult(body, reply.era, members.get("isError") == _TRUE, members)
 
 
 _TRUE: Final = Raw(b"true")

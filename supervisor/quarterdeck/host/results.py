@@ -84,7 +84,7 @@ def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
     Raises:
         BodyError: it is not one JSON object, or nests deeper than serialisers allow.
     """
-    _members(wire.body)
+    _members(wire)
     check_depth(wire.body)
     try:
         result = msgspec.json.decode(wire.body, type=dict[str, object])
@@ -116,15 +116,14 @@ def splice(wire: WireResult, server_info: bytes | None) -> tuple[bytes | memoryv
         BodyError: the body may not enter a client's stream; its worker let something through that it must not.
     """
     body = wire.body
-    members = _members(body)
+    members = _members(wire)
     if server_info is None:
         if not _is_too_new(wire, is_modern=False) or bytes(members.get(_STRUCTURED, _EMPTY)).startswith(b"{"):
             return (body,)
-        del members[_STRUCTURED]
-        return (join_object(members),)
+        return (join_object({name: value for name, value in members.items() if name != _STRUCTURED}),)
     if "_meta" in members:
-        members["_meta"] = _stamped(members["_meta"], server_info)
-        return (join_object({"resultType": "complete", **members}),)
+        meta = _stamped(members["_meta"], server_info)
+        return (join_object({"resultType": "complete", **members, "_meta": meta}),)
     head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO_KEY.encode(), server_info)
     if not members:
         return (head, b"}")
@@ -136,8 +135,8 @@ def fault_parts(fault: ProtocolFault, server_info: bytes | None) -> tuple[bytes 
     return splice(WireResult(msgspec.json.encode(fault_result(fault)), LATEST_HANDSHAKE_VERSION), server_info)
 
 
-def _members(body: bytes) -> dict[str, Raw]:
-    members = check_object(body, max_bytes=SPLICE_MAX_BYTES)
+def _members(wire: WireResult) -> Mapping[str, Raw]:
+    members = wire.members if wire.members is not None else check_object(wire.body, max_bytes=SPLICE_MAX_BYTES)
     if "resultType" in members:
         raise BodyError("a result still carries its era's envelope")
     return members

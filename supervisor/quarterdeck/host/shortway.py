@@ -52,8 +52,7 @@ class UnreadableError(BodyError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class ShortRequest:
+class ShortRequest(msgspec.Struct, frozen=True, gc=False):
     """A call that may take the short way.
 
     Attributes:

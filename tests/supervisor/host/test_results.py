@@ -22,7 +22,7 @@ from quarterdeck.host.results import (
 )
 from quarterdeck.kernel.results import JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.jsonrpc import BodyError
+from quarterdeck_protocol.jsonrpc import BodyError, check_object
 from quarterdeck_protocol.tools import ToolOutcome, WireResult
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -175,6 +175,17 @@ def test_structured_content_too_new_for_a_legacy_client_is_left_out(value):
     assert "structuredContent" in whole_result(modern, is_modern=True)
     assert "structuredContent" in joined(splice(modern, INFO))
     assert splice(WireResult(body, LEGACY), None) == (body,)
+
+
+@settings(max_examples=100)
+@given(RESULTS, st.sampled_from([LEGACY, MODERN]), st.sampled_from([None, INFO]))
+def test_a_body_that_was_checked_before_gives_the_very_same_result(result, era, info):
+    """What saves a second look at a large body would change what a client is told."""
+    body = json.dumps(result).encode()
+    members = check_object(body, max_bytes=len(body))
+    before = dict(members)
+    assert splice(WireResult(body, era, members=members), info) == splice(WireResult(body, era), info)
+    assert members == before
 
 
 def test_structured_content_that_is_an_object_passes_between_eras():

@@ -13,6 +13,9 @@ from quarterdeck_protocol.frames import Condemn, Frame, ListChanged, Lost, Reque
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""
 
+MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
+"""Bodies that may wait for credit before new frames are refused: twice a window of them."""
+
 BEATS_AHEAD: Final = 16
 """Beats that may come sooner than twice as often as agreed: they pile up while this end's loop is busy."""
 
@@ -33,10 +36,14 @@ class Outbox:
         self._limits = limits
         self._ready: list[list[bytes]] = []
         self._waiting: deque[tuple[Frame, bytes]] = deque()
+        self._waiting_bytes = 0
 
     def has_room(self, frame: Frame, most: int) -> bool:
-        """Whether `frame` may be sent although at most `most` shall wait; see `ALWAYS_TOLD`; a change is told once."""
-        if len(self._waiting) < most or isinstance(frame, ALWAYS_TOLD):
+        """Whether `frame` may be sent although at most `most` shall wait, and so many bytes.
+
+        See `ALWAYS_TOLD`; a change is told once.
+        """
+        if (len(self._waiting) < most and self._waiting_bytes <= MAX_WAITING_BYTES) or isinstance(frame, ALWAYS_TOLD):
             return True
         return isinstance(frame, ListChanged) and not any(isinstance(other, ListChanged) for other, _ in self._waiting)
 
@@ -52,6 +59,7 @@ class Outbox:
             return False
         if self._waiting or self._credit <= 0:
             self._waiting.append((frame, body))
+            self._waiting_bytes += len(body)
         else:
             self._credit -= 1 + len(body) // UNIT_BYTES
             self._ready.append(parts)
@@ -66,7 +74,9 @@ class Outbox:
 
     def pop(self) -> tuple[Frame, bytes] | None:
         """The next frame that credit lets go, for `resend`; None when there is none."""
-        return self._waiting.popleft() if self._waiting and self._credit > 0 else None
+        if not self._waiting or self._credit <= 0:
+            return None
+        return self._take_out(0)
 
     def resend(self, frame: Frame, body: bytes) -> None:
         """Send a popped frame, now ahead of what waits."""
@@ -77,7 +87,7 @@ class Outbox:
         """Forget a request that waits; False when none of this id does."""
         for index, (frame, _) in enumerate(self._waiting):
             if isinstance(frame, Request) and frame.request_id == request_id:
-                del self._waiting[index]
+                self._take_out(index)
                 return True
         return False
 
@@ -85,6 +95,12 @@ class Outbox:
         """The messages to send, in order."""
         ready, self._ready = self._ready, []
         return ready
+
+    def _take_out(self, index: int) -> tuple[Frame, bytes]:
+        entry = self._waiting[index]
+        del self._waiting[index]
+        self._waiting_bytes -= len(entry[1])
+        return entry
 
 
 class Allowance:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.link_ends import FAULT, LIMITS, frames_of
 
+from quarterdeck_protocol import link_credit
 from quarterdeck_protocol.envelope import WireLimits
 from quarterdeck_protocol.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
 from quarterdeck_protocol.link_credit import BEATS_AHEAD, UNIT_BYTES, Allowance, Outbox, Rhythm, units
@@ -105,6 +106,25 @@ def test_a_full_queue_has_room_for_what_must_be_told(waiting: list[Frame], frame
     for other in waiting:
         outbox.send(other, b"")
     assert outbox.has_room(frame, 1) is room
+
+
+def test_a_queue_of_large_bodies_is_full_before_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients with large arguments would fill our memory through one worker that hangs."""
+    monkeypatch.setattr(link_credit, "MAX_WAITING_BYTES", 100)
+    outbox = _outbox(1)
+    outbox.send(Cancel(0), b"")
+    for key in (1, 2, 3):
+        assert outbox.has_room(Call(key, 1.0, "t"), 100)
+        outbox.send(Call(key, 1.0, "t"), bytes(40))
+    assert not outbox.has_room(Call(4, 1.0, "t"), 100)
+    assert outbox.has_room(Lost(FAULT), 100)
+    assert outbox.withdraw(2)
+    assert outbox.has_room(Call(4, 1.0, "t"), 100)
+    outbox.send(Call(4, 1.0, "t"), bytes(40))
+    assert not outbox.has_room(Call(5, 1.0, "t"), 100)
+    assert outbox.earn(1)
+    assert outbox.pop() == (Call(1, 1.0, "t"), bytes(40))
+    assert outbox.has_room(Call(5, 1.0, "t"), 100)
 
 
 def test_an_allowance_ends_where_the_window_does() -> None:

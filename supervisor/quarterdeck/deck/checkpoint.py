@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Final, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
@@ -29,10 +29,18 @@ CHECKPOINTED_TOOLS: Final = ("write", "edit")
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 """Of one file; of a larger one only the fact is kept, for it would fill memory and disk."""
 
+LARGE_BYTES: Final = 1024 * 1024
+"""A file that is larger waits for its turn to be held in memory."""
+
+LARGE_AT_A_TIME: Final = 2
+"""Large files held at a time, of all sessions."""
+
 TURN_S: Final = 10.0
 """How long a call waits for another one on the same file; then it goes on, and may be undone with the other only."""
 
 _logger = logging.getLogger("quarterdeck.deck")
+
+_large: Final = anyio.CapacityLimiter(LARGE_AT_A_TIME)
 
 _turns: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
 
@@ -79,6 +87,7 @@ class CheckpointingCard:
     def __init__(self, inner: Capability, store: CheckpointStore) -> None:
         self._inner = inner
         self._store = store
+        self._keeping = asyncio.Lock()
 
     @property
     def name(self) -> str:
@@ -133,6 +142,12 @@ class CheckpointingCard:
         """Hand the content at `target` to the store; the node that it is in, when the store has nodes."""
         if isinstance(before, FileStat) and not before.is_file:
             return None  # the tool refuses it
+        is_large = isinstance(before, FileStat) and before.size_bytes > LARGE_BYTES
+        # One after another: together they would only wait for the store, each in a thread and with a file in memory.
+        async with self._keeping, _large if is_large else nullcontext():
+            return await self._keep_now(target, before, fs)
+
+    async def _keep_now(self, target: str, before: FileStat | Exception | None, fs: Fs) -> OpenNode | None:
         try:
             content = await _content(target, before, fs)
             if not isinstance(self._store, NodeStore):

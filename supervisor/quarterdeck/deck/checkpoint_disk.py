@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -164,9 +164,14 @@ class CheckpointDisk:
         try:
             _write_all(descriptor, data)
             os.fsync(descriptor)
+            os.replace(draft, path)
+        except BaseException:
+            # On a full disk it would take the room that the user's own file needs.
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
         finally:
             os.close(descriptor)
-        os.replace(draft, path)
         _sync_directory(path.parent)
 
 

@@ -102,8 +102,9 @@ class FileCheckpointStore:
     async def restore(self, node: str, fs: Fs) -> list[RestoredPath]:
         """Bring every file that `node` or a later one was about to change back to what it was before them all.
 
-        File by file, each whole or not at all; what was done, or why not, is said of each.  The same again after an
-        interruption does the rest.  Files that a node made are deleted, directories that it made are not.
+        File by file, each whole or not at all; what was done, or why not, is said of each.  What is too large to be
+        kept for an undo of this is left as it is.  The same again after an interruption does the rest.  Files that a
+        node made are deleted, directories that it made are not.
 
         Args:
             node: the oldest call to undo.
@@ -117,15 +118,13 @@ class FileCheckpointStore:
         plan = await _in_thread(lambda: self._read(lambda index: index.plan(node)))
         undo = _Node(RESTORE_NODE)
 
-        async def keep(path: str) -> str:
+        async def keep(path: str) -> None:
             content = await read_bounded(path, fs, self._max_file_bytes)
             if content is None:
-                reason = f"it was larger than {self._max_file_bytes:,} bytes"
-                await _in_thread(lambda: self._record_gap(undo, path, reason))
-                return "what it held was too large to keep"
+                most = f"{self._max_file_bytes:,} bytes"
+                raise OSError(f"it holds more than {most} now, which could not be brought back: move it away")
             # Older nodes make room only at the end: they are what is being restored.
             await _in_thread(lambda: self._record(undo, path, content, is_last=False))
-            return ""
 
         async def keep_absence(path: str) -> None:
             await _in_thread(lambda: self._record(undo, path, None, is_last=False))

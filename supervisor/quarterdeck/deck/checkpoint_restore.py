@@ -45,7 +45,7 @@ async def bring_back(
     record: Record,
     fs: Fs,
     content_of: Callable[[Kept], Awaitable[bytes]],
-    keep: Callable[[str], Awaitable[str]],
+    keep: Callable[[str], Awaitable[None]],
     keep_absence: Callable[[str], Awaitable[None]],
 ) -> RestoredPath:
     """Bring the file of `record` back; never raises but cancellation.
@@ -54,7 +54,7 @@ async def bring_back(
         record: the state to bring back.
         fs: what may be read and written.
         content_of: reads what was kept.
-        keep: keeps what the path holds now, for an undo of this; what has to be said of that.
+        keep: keeps what the path holds now, for an undo of this; raises `OSError` when it cannot.
         keep_absence: keeps that there is nothing now.
     """
     try:
@@ -70,19 +70,19 @@ async def bring_back(
         return RestoredPath(record.path, RestoreOutcome.FAILED, reason)
 
 
-async def _delete(path: str, fs: Fs, keep: Callable[[str], Awaitable[str]]) -> RestoredPath:
+async def _delete(path: str, fs: Fs, keep: Callable[[str], Awaitable[None]]) -> RestoredPath:
     if await _present(path, fs) is None:
         return RestoredPath(path, RestoreOutcome.UNCHANGED)
-    note = await keep(path)
+    await keep(path)
     await fs.rm(path)
-    return RestoredPath(path, RestoreOutcome.DELETED, note)
+    return RestoredPath(path, RestoreOutcome.DELETED)
 
 
 async def _restore(
     kept: Kept,
     fs: Fs,
     content_of: Callable[[Kept], Awaitable[bytes]],
-    keep: Callable[[str], Awaitable[str]],
+    keep: Callable[[str], Awaitable[None]],
     keep_absence: Callable[[str], Awaitable[None]],
 ) -> RestoredPath:
     content = await content_of(kept)
@@ -96,17 +96,16 @@ async def _restore(
             await fs.write_file(kept.path, b"")
             await _adopt(msgspec.structs.replace(kept, mode=_OWNERS_ALONE), fs)
         await fs.write_file(kept.path, content)
-        note = ""
     elif present.size_bytes == kept.size and await read_bounded(kept.path, fs, kept.size) == content:
         is_adopted, note = await _adopt(kept, fs)
         if not is_adopted:
             return RestoredPath(kept.path, RestoreOutcome.UNCHANGED, note)
         return RestoredPath(kept.path, RestoreOutcome.RESTORED, note or "its mode and owner")
     else:
-        note = await keep(kept.path)
+        await keep(kept.path)
         await fs.write_file(kept.path, content)
     _, problem = await _adopt(kept, fs)
-    return RestoredPath(kept.path, RestoreOutcome.RESTORED, "; ".join(filter(None, (note, problem))))
+    return RestoredPath(kept.path, RestoreOutcome.RESTORED, problem)
 
 
 async def _present(path: str, fs: Fs) -> FileStat | None:

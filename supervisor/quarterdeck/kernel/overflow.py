@@ -20,6 +20,9 @@ MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
 MAX_KEPT_BYTES: Final = 256 * 1024 * 1024
 """Of all texts of one session; the oldest go first."""
 
+_LONG_CHARS: Final = 1024 * 1024
+"""A longer text is cut in a thread: it is encoded for that, some milliseconds a million of them."""
+
 
 class Overflow(Protocol):
     """Keeps texts that a model was shown only in part."""
@@ -43,14 +46,14 @@ class OverflowFiles:
         async with self._turn:
             self._count += 1
             path = self._directory / f"{tool}-{self._count}.txt"
-            data = text.encode("utf-8", "backslashreplace")[:MAX_TEXT_BYTES]
             try:
-                await anyio.to_thread.run_sync(self._write, path, data)
+                await anyio.to_thread.run_sync(self._write, path, text)
             except OSError:
                 return None  # a full disk is no reason to withhold what there is
             return str(path)
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, text: str) -> None:
+        data = text.encode("utf-8", "backslashreplace")[:MAX_TEXT_BYTES]
         self._kept[path] = len(data)
         while sum(self._kept.values()) > MAX_KEPT_BYTES:
             oldest = next(iter(self._kept))
@@ -61,29 +64,31 @@ class OverflowFiles:
 
 async def fit_result(result: ToolResult, tool: str, budget: OutputBudget, overflow: Overflow | None) -> ToolResult:
     """`result` with every text within `budget`; the very same when nothing is too long."""
-    if not any(isinstance(block, TextContentBlock) and _is_over(block.text, budget) for block in result.content):
-        return result
     content: Sequence[ContentBlock] = [
-        TextContentBlock(await _fit(block.text, tool, budget, overflow))
-        if isinstance(block, TextContentBlock)
-        else block
+        await _fit(block, tool, budget, overflow) if isinstance(block, TextContentBlock) else block
         for block in result.content
     ]
+    if all(new is old for new, old in zip(content, result.content, strict=True)):
+        return result
     return replace(result, content=content, wire=None)
 
 
-def _is_over(text: str, budget: OutputBudget) -> bool:
-    return clamp(text, budget) is not text
-
-
-async def _fit(text: str, tool: str, budget: OutputBudget, overflow: Overflow | None) -> str:
-    if not _is_over(text, budget):
-        return text
+async def _fit(block: TextContentBlock, tool: str, budget: OutputBudget, overflow: Overflow | None) -> TextContentBlock:
+    text = block.text
+    cut = await _clamp(text, budget)
+    if cut is text:
+        return block
     path = await overflow.keep(tool, text) if overflow is not None else None
     if path is None:
-        return clamp(text, budget)
+        return TextContentBlock(cut)
 
     def name_the_file(omitted_bytes: int) -> str:
         return f"\n[{omitted_bytes:,} bytes left out; the full text is in {path}]\n"
 
-    return clamp(text, replace(budget, notice=budget.notice or name_the_file))
+    return TextContentBlock(await _clamp(text, replace(budget, notice=budget.notice or name_the_file)))
+
+
+async def _clamp(text: str, budget: OutputBudget) -> str:
+    if len(text) < _LONG_CHARS:
+        return clamp(text, budget)
+    return await anyio.to_thread.run_sync(clamp, text, budget)

@@ -340,3 +340,56 @@ async def test_a_call_that_hangs_does_not_stop_others_on_its_file_for_ever(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.anyio
+async def test_contents_are_held_one_after_another(tmp_path: Path) -> None:
+    """Sixty calls on large files at a time held gigabytes, and each a thread."""
+    held, most = 0, 0
+
+    class Counting(PlainStore):
+        async def record(self, path: str, previous: bytes | None) -> None:
+            nonlocal held, most
+            held += 1
+            most = max(most, held)
+            await asyncio.sleep(0)
+            held -= 1
+            await super().record(path, previous)
+
+    store, ctx = Counting(), make_local_context(tmp_path)
+    card = CheckpointingCard(PlayedCard("write", write), store)
+    for number in range(10):
+        (tmp_path / str(number)).write_text("old")
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(10):
+            tasks.create_task(card.run({"path": str(number), "content": "new"}, ctx))
+    assert (len(store.kept), most) == (10, 1)
+
+
+@pytest.mark.anyio
+async def test_large_contents_of_all_sessions_take_turns_and_small_ones_do_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many sessions at a time would fill the memory all the same."""
+    monkeypatch.setattr(checkpoint, "LARGE_BYTES", 10)
+    go = asyncio.Event()
+
+    class Waiting(PlainStore):
+        async def record(self, path: str, previous: bytes | None) -> None:
+            await super().record(path, previous)
+            if previous:
+                await go.wait()
+
+    (tmp_path / "large").write_text("x" * 11)
+    sessions = [(Waiting(), make_local_context(tmp_path)) for _ in range(checkpoint.LARGE_AT_A_TIME + 1)]
+    async with asyncio.TaskGroup() as tasks:
+        for number, (store, ctx) in enumerate(sessions):
+            (tmp_path / str(number)).write_text("x" * 11)
+            card = CheckpointingCard(PlayedCard("write", write), store)
+            tasks.create_task(card.run({"path": str(number), "content": ""}, ctx))
+        await eventually_async(lambda: sum(bool(store.kept) for store, _ in sessions) == checkpoint.LARGE_AT_A_TIME)
+        small = CheckpointingCard(PlayedCard("write", write), PlainStore())
+        await small.run({"path": "small", "content": "x"}, make_local_context(tmp_path))
+        assert sum(bool(store.kept) for store, _ in sessions) == checkpoint.LARGE_AT_A_TIME
+        go.set()
+    assert all(store.kept for store, _ in sessions)

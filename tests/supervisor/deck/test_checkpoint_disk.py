@@ -183,3 +183,17 @@ def test_damaged_lines_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFix
         file.write(b"nonsense\n")
     assert names(disk) == ["0001-write"]
     assert "1 lines cannot be read" in caplog.text
+
+
+def test_a_content_that_could_not_be_written_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a nearly full disk the half-kept content would leave no room for the file itself, whose write then fails."""
+    disk = disk_at(tmp_path)
+
+    def half(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_disk, "_write_all", half)
+    with disk.locked(), pytest.raises(OSError, match="No space"):
+        disk.write_blob(b"content")
+    assert os.listdir(tmp_path / "blobs") == []

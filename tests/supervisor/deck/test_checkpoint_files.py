@@ -183,14 +183,18 @@ async def test_what_could_not_be_kept_is_said_and_the_file_stays(work: Path, tmp
 
 
 @pytest.mark.anyio
-async def test_what_an_undo_overwrites_without_keeping_it_is_said(work: Path, tmp_path: Path) -> None:
-    """A user would believe that the undo can be undone."""
+@pytest.mark.parametrize("previous", [None, b"old"])
+async def test_an_undo_leaves_what_it_could_not_bring_back(work: Path, tmp_path: Path, previous: bytes | None) -> None:
+    """A log that has grown beyond the bound since an agent began it would be gone for ever."""
     store = FileCheckpointStore(tmp_path / "c", max_file_bytes=10)
+    if previous is not None:
+        (work / "a").write_bytes(previous)
     await change(store, work / "a", b"small")
     (work / "a").write_bytes(b"x" * 11)
     [done] = await store.restore("0001-write", fs_of(work))
-    assert (done.outcome, done.note) == (RestoreOutcome.DELETED, "what it held was too large to keep")
-    assert [node.name for node in await store.nodes()] == ["0001-write", "0002-restore"]
+    assert done.outcome is RestoreOutcome.FAILED
+    assert done.note == "it holds more than 10 bytes now, which could not be brought back: move it away"
+    assert (work / "a").read_bytes() == b"x" * 11
 
 
 @pytest.mark.anyio

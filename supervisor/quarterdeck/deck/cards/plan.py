@@ -71,8 +71,8 @@ def _enter(_: DeckContext) -> Capability:
         define_tool(
             ToolSpec(
                 ENTER,
-                "Mark that you plan first: from then on only explore, until the user has approved a plan. Use it before "
-                "work of several steps or with choices that are the user's. Nothing is locked by it.",
+                "Mark that you plan first: from then on only explore, until the user has approved a plan. Use it "
+                "before work of several steps or with choices that are the user's. Nothing is locked by it.",
                 _enter_parameters(),
                 typed(EnterArguments, _run_enter),
                 title=ENTER_TITLE,
@@ -87,8 +87,8 @@ def _exit(_: DeckContext) -> Capability:
         define_tool(
             ToolSpec(
                 EXIT,
-                "Mark the plan as finished, to leave plan mode. A client that knows this mark asks the user for approval; "
-                "most do not, so put the plan to the user yourself and wait for the answer.",
+                "Mark the plan as finished, to leave plan mode. A client that knows this mark asks the user for "
+                "approval; most do not, so put the plan to the user yourself and wait for the answer.",
                 _exit_parameters(),
                 typed(ExitArguments, _run_exit),
                 title=EXIT_TITLE,

@@ -10,7 +10,7 @@ from typing import Final
 
 from .hunks import diff_of
 from .indentation import Translation, indentation_of
-from .line_ends import LF, UnifiedText
+from .line_ends import CR, LF, UnifiedText
 from .nearest import nearest_lines
 from .occurrences import MAX_PLACES, places
 from .replacements import Replacement, replace_parts
@@ -18,6 +18,9 @@ from .tolerant import FoldedText, Span, fold
 
 MAX_TEXT_CHARS: Final = 8 * 1024 * 1024
 """Of the text, before and after, a second's work; a change of more is a program's job."""
+
+MAX_LINES: Final = 500_000
+"""Of the text, before and after: lists of more hold up all threads of the process for some tenths of a second."""
 
 MAX_PART_CHARS: Final = 1024 * 1024
 """Of the old and of the new part; more is a new file."""
@@ -84,7 +87,13 @@ def _problem(raw: str, request: EditRequest) -> str | None:
         return f"oldText and newText may have {MAX_PART_CHARS:,} characters each. Make smaller edits, or use write."
     if len(raw) > MAX_TEXT_CHARS:
         return f"it has more than {MAX_TEXT_CHARS:,} characters. Change it with a program of your own."
+    if _has_many_lines(raw):
+        return f"it has more than {MAX_LINES:,} lines. Change it with a program of your own."
     return None
+
+
+def _has_many_lines(raw: str) -> bool:
+    return max(raw.count(LF), raw.count(CR)) > MAX_LINES
 
 
 def _edit_folded(unified: UnifiedText, old: str, new: str, all_places: bool) -> Edited | Refused:
@@ -158,12 +167,15 @@ def _fitting(old: str, new: str) -> Callable[[Span], Replacement]:
 
 def _carry_out(unified: UnifiedText, wanted: Iterable[Replacement], *, folded_blanks: bool = False) -> Edited | Refused:
     replacements: list[Replacement] = []
-    length = len(unified.raw)
+    length, line_count = len(unified.raw), unified.text.count(LF)
     for each in wanted:
         replacements.append(each)
         length += len(each.text) - (each.end - each.start)
         if length > MAX_TEXT_CHARS:
             return Refused(f"the file would then have more than {MAX_TEXT_CHARS:,} characters.")
+        line_count += each.text.count(LF)
+        if line_count > MAX_LINES:
+            return Refused(f"the file would then have more than {MAX_LINES:,} lines.")
     text = replace_parts(unified, replacements)
     if text == unified.raw:
         return Refused("oldText was found only with other blanks, and newText is what is there already.")

@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -20,6 +21,8 @@ DRAFT_PREFIX: Final = ".quarterdeck-"
 MAX_DEPTH: Final = 128
 """Of a tree that is removed: each level holds a descriptor, and they are shared by all sessions."""
 
+_ACCESS_LIST: Final = "system.posix_acl_access"
+
 _BATCH: Final = 10_000
 """Names that are held at a time while a directory is emptied."""
 
@@ -29,7 +32,9 @@ Check = Callable[[], None]
 """Raises when the work is no longer wanted."""
 
 
-def replace_file(directory: int, name: str, data: bytes, previous: os.stat_result | None) -> None:
+def replace_file(
+    directory: int, name: str, data: bytes, previous: os.stat_result | None, thing: int | None = None
+) -> None:
     """Put a file with `data` at `name`, whole and on disk, or leave all as it was.
 
     Args:
@@ -37,6 +42,7 @@ def replace_file(directory: int, name: str, data: bytes, previous: os.stat_resul
         name: in it.
         data: what it is to hold.
         previous: of the file that is replaced, whose mode and owner the new one gets; None for a file of its own.
+        thing: a descriptor of that file, whose access list and attributes the new one gets, if it is given.
 
     Raises:
         OSError: it cannot be, or the owner cannot be kept.
@@ -52,6 +58,8 @@ def replace_file(directory: int, name: str, data: bytes, previous: os.stat_resul
                 _give_to_owner_of(directory, fd)
             else:
                 _make_like(fd, previous)
+                if thing is not None and sys.platform == "linux":
+                    _copy_attributes(thing, fd)
             os.fsync(fd)
         os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
@@ -135,6 +143,32 @@ def _make_like(fd: int, previous: os.stat_result) -> None:
             raise fault(errno.EPERM, f"its owner ({owner}) could not be kept, so it was left as it is") from None
     # After the owner, whose change clears bits.  Set-id bits go, as with any other way to write.
     os.fchmod(fd, stat.S_IMODE(previous.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
+
+
+if sys.platform == "linux":
+
+    def _copy_attributes(thing: int, fd: int) -> None:
+        """Give `fd` the extended attributes of `thing`, among them the access list, and none of its directory's.
+
+        Without its list, the mode's bits would say something else: those of the group are the list's mask.
+        """
+        source = f"/proc/self/fd/{thing}"
+        try:
+            wanted = {name: os.getxattr(source, name) for name in os.listxattr(source) if _is_users(name)}
+            for name in filter(_is_users, os.listxattr(fd)):
+                if name not in wanted:
+                    os.removexattr(fd, name)
+            for name, value in wanted.items():
+                os.setxattr(fd, name, value)
+        except OSError as error:
+            if error.errno != errno.ENOTSUP:
+                reason = f"its access list and attributes could not be kept: {error.strerror}"
+                raise fault(error.errno or errno.EPERM, reason) from None
+
+
+def _is_users(name: str) -> bool:
+    """Whether whoever owns a file decides on this attribute; the others are the system's, such as capabilities."""
+    return name.startswith("user.") or name == _ACCESS_LIST
 
 
 def _sync(directory: int) -> None:

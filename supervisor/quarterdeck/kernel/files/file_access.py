@@ -4,20 +4,25 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import BinaryIO, Final, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 
-from quarterdeck.kernel.context import ToolContext
+from quarterdeck.kernel.context import ContextId, ToolContext
 from quarterdeck.kernel.files.read_state import ReadState
 
 WORK_S: Final = 30.0
 """For one look at a file, or a turn to write it; a disk that is slower than that is broken, or far away."""
 
+FILES_AT_A_TIME: Final = 2
+"""That one session looks through; more of them would only take the interpreter from other sessions, in turn."""
+
 T = TypeVar("T")
 
 ShouldStop = Callable[[], bool]
+
+_turns: Final[WeakKeyDictionary[ContextId, anyio.CapacityLimiter]] = WeakKeyDictionary()
 
 _writers: Final[WeakValueDictionary[tuple[int, str], asyncio.Lock]] = WeakValueDictionary()
 
@@ -34,9 +39,23 @@ async def with_file(ctx: ToolContext, path: str, work: Callable[[BinaryIO, Shoul
 
     Raises:
         StoppedError: the context's token was cancelled.
-        OSError: the file cannot be opened or read; `TimeoutError` when it took longer than `WORK_S`.
+        OSError: the file cannot be opened or read; `TimeoutError` when it, and the wait for the session's turn, took
+            longer than `WORK_S`.
     """
-    opened = [await ctx.fs.open_binary(path)]  # whoever takes it out closes it: the thread, or we when it never began
+    with anyio.move_on_after(WORK_S) as scope:
+        forget = ctx.cancel.on_cancel(scope.cancel)
+        try:
+            async with _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(FILES_AT_A_TIME)):
+                return await _in_thread(await ctx.fs.open_binary(path), work)
+        finally:
+            forget()
+    if ctx.cancel.cancelled:
+        raise StoppedError
+    raise TimeoutError(f"it was not read within {WORK_S:g} s")
+
+
+async def _in_thread(file: BinaryIO, work: Callable[[BinaryIO, ShouldStop], T]) -> T:
+    opened = [file]  # whoever takes it out closes it: the thread, or we when it never began
     is_over = False
 
     def run() -> T:
@@ -44,19 +63,11 @@ async def with_file(ctx: ToolContext, path: str, work: Callable[[BinaryIO, Shoul
             return work(file, lambda: is_over)
 
     try:
-        with anyio.move_on_after(WORK_S) as scope:
-            forget = ctx.cancel.on_cancel(scope.cancel)
-            try:
-                return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
-            finally:
-                forget()
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
     finally:
         is_over = True
         with suppress(IndexError):
             opened.pop().close()
-    if ctx.cancel.cancelled:
-        raise StoppedError
-    raise TimeoutError(f"it was not read within {WORK_S:g} s")
 
 
 def read_up_to(file: BinaryIO, most: int) -> bytes:

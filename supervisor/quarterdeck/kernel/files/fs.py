@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import BinaryIO, Final, TypeVar, TypeVarTuple
 
+import anyio
 import anyio.from_thread
 import anyio.to_thread
 
@@ -28,6 +29,9 @@ MAX_READ_BYTES: Final = 64 * 1024 * 1024
 MAX_NAMES: Final = 1_000_000
 """Of a directory whose names are all wanted: some 100 MB."""
 
+AT_A_TIME: Final = 4
+"""Calls of one session in threads: what is slow for one, such as huge directories, is no wait for the others."""
+
 _CHECK_EVERY: Final = 4096
 """Entries between two looks whether a listing is still wanted."""
 
@@ -41,18 +45,19 @@ class LocalFs:
     def __init__(self, roots: Roots, cwd: str) -> None:
         self._roots = roots
         self._cwd = cwd
+        self._turns = anyio.CapacityLimiter(AT_A_TIME)
 
     async def read_text(self, path: str) -> str:
         """See `Fs.read_text`; at most `MAX_READ_BYTES`."""
-        return await _in_thread(self._read_text, path)
+        return await self._in_thread(self._read_text, path)
 
     async def read_bytes(self, path: str) -> bytes:
         """See `Fs.read_bytes`; at most `MAX_READ_BYTES`."""
-        return await _in_thread(self._read, path)
+        return await self._in_thread(self._read, path)
 
     async def open_binary(self, path: str) -> BinaryIO:
         """See `Fs.open_binary`."""
-        return await _in_thread(self._open, path)
+        return await self._in_thread(self._open, path)
 
     async def write_file(self, path: str, data: str | bytes) -> None:
         """See `Fs.write_file`.
@@ -60,35 +65,44 @@ class LocalFs:
         What may not be written, by its mode, is refused, also to root; set-id bits are dropped.  As root, a new file
         belongs to the owner of the directory.
         """
-        await _in_thread(self._write, path, data)
+        await self._in_thread(self._write, path, data)
 
     async def stat(self, path: str) -> FileStat:
         """See `Fs.stat`; the size of what is no file is 0."""
-        return await _in_thread(self._stat, path)
+        return await self._in_thread(self._stat, path)
 
     async def readdir(self, path: str) -> Sequence[str]:
         """See `Fs.readdir`; at most `MAX_NAMES`, sorted."""
-        return await _in_thread(self._names, path)
+        return await self._in_thread(self._names, path)
 
     async def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
         """See `Fs.list_directory`; names are ordered without regard to case."""
-        return await _in_thread(self._list, path, most)
+        return await self._in_thread(self._list, path, most)
 
     async def real_path(self, path: str) -> str:
         """See `Fs.real_path`."""
-        return await _in_thread(self._real_path, path)
+        return await self._in_thread(self._real_path, path)
 
     async def mkdir(self, path: str, *, recursive: bool = False) -> None:
         """See `Fs.mkdir`.  As root, a new directory belongs to the owner of the one that it is in."""
-        await _in_thread(self._mkdir, path, recursive)
+        await self._in_thread(self._mkdir, path, recursive)
 
     async def rm(self, path: str, *, recursive: bool = False, ignore_missing: bool = False) -> None:
         """See `Fs.rm`.  A link is removed itself; a root, and what holds one, stays."""
-        await _in_thread(self._rm, path, recursive, ignore_missing)
+        await self._in_thread(self._rm, path, recursive, ignore_missing)
 
     async def exists(self, path: str) -> bool:
         """See `Fs.exists`."""
-        return await _in_thread(self._exists, path)
+        return await self._in_thread(self._exists, path)
+
+    async def _in_thread(self, work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:
+        """What `work` returns; what it raises, about the path as the caller wrote it."""
+        try:
+            return await anyio.to_thread.run_sync(work, path, *args, limiter=self._turns)
+        except OutsideRootsError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
 
     def _open(self, path: str) -> BinaryIO:
         with self._roots.look(path, self._cwd) as spot:
@@ -115,7 +129,7 @@ class LocalFs:
                 raise fault(errno.EISDIR)
             if spot.thing is not None:
                 _require_writable(spot)
-            replace_file(spot.directory, spot.name, content, spot.status)
+            replace_file(spot.directory, spot.name, content, spot.status, spot.thing)
 
     def _stat(self, path: str) -> FileStat:
         with self._roots.look(path, self._cwd) as spot:
@@ -206,16 +220,6 @@ class LocalFs:
                 return spot.thing is not None
         except (FileNotFoundError, NotADirectoryError):
             return False
-
-
-async def _in_thread(work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:
-    """What `work` returns; what it raises, about the path as the caller wrote it."""
-    try:
-        return await anyio.to_thread.run_sync(work, path, *args)
-    except OutsideRootsError:
-        raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _make_unless_there(directory: int, name: str) -> None:

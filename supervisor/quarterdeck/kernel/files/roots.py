@@ -7,6 +7,8 @@ that could be seen here: whoever made it had the file already.
 
 import errno
 import os
+import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,6 +91,10 @@ class Roots:
     def access(self, place: str) -> Access:
         """What may be done at `place`, absolute and without links."""
         return next((root.access for root in self._by_depth if root.holds(place)), Access.NONE)
+
+    def is_root(self, path: str) -> bool:
+        """Whether one of the directories is at `path`, absolute, without a link on the way."""
+        return any(_is_same_name(root.place, path) for root in self._named)
 
     @contextmanager
     def look(self, path: str, cwd: str) -> Iterator[Spot]:
@@ -210,6 +216,12 @@ def _place(spot: Spot) -> str:
 def _below(directory: int | None, name: str) -> str:
     place = whereabouts(directory) if directory is not None else "/"
     return place if name in {"", "."} else os.path.join(place, name)
+
+
+def _is_same_name(place: str, path: str) -> bool:
+    if sys.platform == "darwin":  # without regard to case, or to how accents are composed
+        place, path = (unicodedata.normalize("NFC", each).casefold() for each in (place, path))
+    return place == path
 
 
 def _cut(path: str) -> str:

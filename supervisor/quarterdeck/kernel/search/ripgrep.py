@@ -15,17 +15,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import anyio
 
 from quarterdeck.kernel.backends import Stream
-from quarterdeck.kernel.context import ToolContext
+from quarterdeck.kernel.context import ContextId, ToolContext
 from quarterdeck_protocol.tools import CancelToken
 
 from .ripgrep_output import ComplaintReader
 
 DEADLINE_S: Final = 60.0
 """Of one search; some 10 million files."""
+
+AT_A_TIME: Final = 4
+"""Searches of one session; each is a sandbox with a thread for every processor."""
 
 MAX_FILE_MIB: Final = 20
 """Larger files are skipped in a directory: they are data, and several are searched at once."""
@@ -57,6 +61,8 @@ _PLACE_VARIABLE: Final = "QUARTERDECK_PLACE"
 _NOT_RUN: Final = (126, 127)
 """A shell's status for a command that it could not run."""
 
+
+_turns: Final[WeakKeyDictionary[ContextId, anyio.CapacityLimiter]] = WeakKeyDictionary()
 
 T = TypeVar("T")
 
@@ -129,8 +135,21 @@ def ripgrep_path() -> Path | None:
 async def run_ripgrep(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:
     """Run `search`, and give `take` what it finds, piece by piece, until that says that it is enough.
 
-    Cancellation, by the context's token or the task, ends it.
+    It waits for its turn as long as it may take itself.  Cancellation, by the context's token or the task, ends it.
     """
+    turns = _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(AT_A_TIME))
+    us = object()
+    with anyio.move_on_after(DEADLINE_S) as waiting:
+        await turns.acquire_on_behalf_of(us)
+    if waiting.cancelled_caught:
+        return NotRun(f"{AT_A_TIME} other searches of this session took too long: ask for fewer at a time")
+    try:
+        return await _run(ctx, search, take)
+    finally:
+        turns.release_on_behalf_of(us)
+
+
+async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:
     program = ripgrep_path()
     if program is None:
         return NotRun(

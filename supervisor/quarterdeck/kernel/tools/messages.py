@@ -8,16 +8,15 @@ _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(0x20), *ran
     ord("\n"): "\\n",
     ord("\r"): "\\r",
     ord("\t"): "\\t",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
+    **{number: f"\\u{number:04x}" for number in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))},
 }
-"""What would begin a line of its own, or do worse to a terminal."""
+"""What would begin a line of its own, turn one around so that a name seems to be another, or do worse to a terminal."""
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 
 
 def spell(name: str) -> str:
-    """A path or a name on one line: controls, and bytes that are no text, as escapes."""
+    """A path or a name on one line, read as it is: controls, and bytes that are no text, as escapes."""
     return name.encode("utf-8", "backslashreplace").decode().translate(_CONTROLS)
 
 

@@ -16,12 +16,12 @@ from typing import Any, Final, Self
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import httpcore2
 from anyio.abc import ByteStream, SocketStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from .addresses import Allowed, refusal
+from .left_behind import in_counted_thread
 
 ATTEMPT_S: Final = 3.0
 """For one address of a host that has others: a broken IPv6 must leave time for IPv4."""
@@ -89,7 +89,7 @@ class SystemResolver:
             found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
             return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 
-        return await anyio.to_thread.run_sync(resolve, abandon_on_cancel=True, limiter=self._limiter)
+        return await in_counted_thread(self._limiter, resolve)
 
 
 async def dial(address: str, port: int) -> ByteStream:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import anyio
-import anyio.to_thread
+
+from .left_behind import in_counted_thread
 
 TIMEOUT_S: Final = 15.0
 """For one search over several engines."""
@@ -62,9 +63,7 @@ class DdgsProvider:
         """See `SearchProvider.search`; cancelled or late, it leaves its thread behind, which ends by itself."""
         try:
             with anyio.fail_after(self._timeout_s):
-                rows = await anyio.to_thread.run_sync(
-                    _ask, query, max_results, abandon_on_cancel=True, limiter=self._limiter
-                )
+                rows = await in_counted_thread(self._limiter, lambda: _ask(query, max_results))
         except TimeoutError:
             raise SearchError(f"no engine answered within {self._timeout_s:g} s; try again later") from None
         return [_hit(row) for row in rows]

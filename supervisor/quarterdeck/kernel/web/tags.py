@@ -1,7 +1,8 @@
 """A page without its tags, for one that no parser gets through: crude, but linear whatever the page is.  Pure.
 
 Each step looks only as far as the last end of what it drops: whatever begins before that does end, so no search runs
-to the end of the page in vain, again and again.
+to the end of the page in vain, again and again.  What takes the place of a tag is given by a function, as other
+threads then get their turn at each tag: a page can have a million.
 """
 
 import html
@@ -11,9 +12,11 @@ from typing import Final
 _RAW: Final = ("script", "style", "template", "noscript", "svg", "iframe", "head")
 """Elements whose content goes with them."""
 
-_INLINE: Final = (
-    *("a", "abbr", "b", "big", "bdi", "bdo", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "samp"),
-    *("small", "span", "strong", "sub", "sup", "u"),
+_INLINE: Final = frozenset(
+    (
+        *("a", "abbr", "b", "big", "bdi", "bdo", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "samp"),
+        *("small", "span", "strong", "sub", "sup", "u"),
+    )
 )
 """Elements that begin no line."""
 
@@ -25,8 +28,7 @@ _RAW_ELEMENTS: Final = tuple(
     )
     for name in _RAW
 )
-_INLINE_TAGS: Final = re.compile(rf"</?(?:{'|'.join(_INLINE)})\b[^>]*>", re.IGNORECASE)
-_TAGS: Final = re.compile(r"<[a-zA-Z/!?][^>]*>")
+_TAGS: Final = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9]*)|[/!?])[^>]*>")
 _OPEN: Final = re.compile(r"<[a-zA-Z/!?]")
 _ENTITY: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z0-9]{1,31});")
 """No longer ones: `html.unescape` fails for numbers of thousands of digits."""
@@ -40,11 +42,19 @@ def strip_tags(page: str) -> str:
     for end, element in _RAW_ELEMENTS:
         page = _drop(page, element, max((found.end() for found in end.finditer(page)), default=0))
     stop = page.rfind(">") + 1
-    body = _TAGS.sub("\n", _INLINE_TAGS.sub("", page[:stop])) + _OPEN.split(page[stop:], 1)[0]
+    body = _TAGS.sub(_in_place_of, page[:stop]) + _OPEN.split(page[stop:], 1)[0]
     text = _ENTITY.sub(lambda found: html.unescape(found[0]), body)
     lines = (" ".join(line.split()) for line in _UNREADABLE.sub("", text).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
 def _drop(page: str, pattern: re.Pattern[str], stop: int) -> str:
-    return pattern.sub("\n", page[:stop]) + page[stop:]
+    return pattern.sub(_a_line_end, page[:stop]) + page[stop:]
+
+
+def _a_line_end(_: re.Match[str]) -> str:
+    return "\n"
+
+
+def _in_place_of(tag: re.Match[str]) -> str:
+    return "" if (tag[1] or "").lower() in _INLINE else "\n"

@@ -158,6 +158,15 @@ def test_the_refusal_of_an_unknown_text_shows_what_is_there() -> None:
     assert "\n     2  def load(a):\n" in refused("import os\ndef load(a):\n", "def load(b):", "x")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_are_bounded_before_and_after(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Eight million empty lines held up every client for two seconds."""
+    monkeypatch.setattr(editing, "MAX_LINES", 10)
+    assert refused(f"a{end}" * 11, "b", "c").startswith("it has more than 10 lines")
+    assert refused(f"a{end}" * 4, "a", "\n\n", all_places=True) == "the file would then have more than 10 lines."
+    assert refused(f"a{end}" * 10, "b", "c").startswith("oldText was not found")
+
+
 def test_sizes_are_bounded_on_every_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """One call could take all memory."""
     monkeypatch.setattr(editing, "MAX_TEXT_CHARS", 100)

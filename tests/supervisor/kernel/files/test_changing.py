@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from quarterdeck.kernel.files.changing import make_directory, remove_directory, 
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 OWNER, OTHER = 12345, 23456
+NOBODY = 0xFFFFFFFF
 
 
 @pytest.fixture
@@ -266,3 +269,35 @@ def test_a_removal_that_is_no_longer_wanted_stops(tmp_path: Path, directory: int
     with pytest.raises(InterruptedError):
         remove(directory, tree, check)
     assert len(os.listdir(tree)) == 2
+
+
+def access_list(*entries: tuple[int, int, int]) -> bytes:
+    """A POSIX access list as Linux keeps it: tag, rights and id of each entry."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="attributes as Linux has them")
+@pytest.mark.parametrize("has_list", [True, False])
+def test_a_replaced_file_keeps_its_access_list_and_takes_none_of_its_directory(
+    tmp_path: Path, directory: int, has_list: bool
+) -> None:
+    """An edit would open a file to a group that its list shut out, or to whom the directory names."""
+    named = access_list((1, 6, NOBODY), (2, 6, OTHER), (4, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY))
+    file = tmp_path / "f"
+    file.write_text("old")
+    file.chmod(0o640)
+    try:
+        os.setxattr(file, "user.note", b"mine")
+        os.setxattr(*((file, "system.posix_acl_access") if has_list else (tmp_path, "system.posix_acl_default")), named)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            pytest.skip("this file system has no access lists")
+        raise
+    before = {name: os.getxattr(file, name) for name in os.listxattr(file)}, file.stat().st_mode
+    thing = os.open(file, os.O_PATH)
+    try:
+        replace_file(directory, "f", b"new", os.fstat(thing), thing)
+    finally:
+        os.close(thing)
+    assert file.read_bytes() == b"new"
+    assert ({name: os.getxattr(file, name) for name in os.listxattr(file)}, file.stat().st_mode) == before

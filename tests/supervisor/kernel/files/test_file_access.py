@@ -117,12 +117,34 @@ async def test_cancelling_the_scope_ends_the_work() -> None:
 
 async def test_work_that_never_began_leaves_no_open_file() -> None:
     """A cancelled call would leak a descriptor."""
-    fs = OneFile()
     cancel = CancelToken()
-    cancel.cancel()
+
+    class CancelledMeanwhile(OneFile):
+        async def open_binary(self, path: str) -> BinaryIO:  # type: ignore[override]
+            cancel.cancel()
+            return self.file
+
+    fs = CancelledMeanwhile()
     with pytest.raises(StoppedError):
         await with_file(context_of(fs).with_cancel(cancel), "x", lambda file, _: file.read())
     assert fs.file.closed
+
+
+async def test_long_looks_of_one_session_are_no_wait_for_another() -> None:
+    """Sixty reads far into a huge file took every thread: for half a minute nobody could list a directory."""
+    busy = context_of(OneFile())
+    works = [Stuck() for _ in range(file_access.FILES_AT_A_TIME + 1)]
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            for work in works:
+                tasks.start_soon(with_file, busy, "x", work)
+            for work in works[:-1]:
+                await work.wait_for(work.begun)
+            assert await with_file(context_of(OneFile()), "x", lambda file, _: file.read()) == b"content"
+            assert not works[-1].begun.is_set()
+            tasks.cancel_scope.cancel()
+    for work in works[:-1]:
+        await work.wait_for(work.ended)
 
 
 async def test_work_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,3 +193,33 @@ async def test_progress_is_told_while_work_lasts(tmp_path: Path, monkeypatch: py
     assert await telling(ctx, lambda: "3 files so far", work()) == "done"
     assert notes[0].message == "3 files so far"
     assert notes[1].progress > notes[0].progress
+
+
+async def test_searches_of_one_session_take_turns_and_another_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asks for a hundred searches would start a hundred sandboxes."""
+    monkeypatch.setattr(ripgrep, "AT_A_TIME", 2)
+    go = anyio.Event()
+
+    class WaitingShell(PlayedShell):
+        async def exec(self, command: str, **given: Any) -> ExecResult:
+            self.commands.append(command)
+            await go.wait()
+            return ExecResult("", "", 1)
+
+    shell = WaitingShell(lambda *_: ExecResult("", "", 1))
+    busy = with_shell(tmp_path, shell)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(run_ripgrep, busy, SEARCH, nothing)
+        await eventually_async(lambda: len(shell.commands) >= 2)
+        assert isinstance(await played(tmp_path, lambda *_: ExecResult("", "", 1)), Searched)
+        assert len(shell.commands) == 2
+        with monkeypatch.context() as patch:
+            patch.setattr(ripgrep, "DEADLINE_S", 0.01)
+            ended = await run_ripgrep(busy, SEARCH, nothing)
+        assert isinstance(ended, NotRun)
+        assert "fewer at a time" in ended.reason
+        go.set()
+    assert len(shell.commands) == 3

@@ -24,6 +24,11 @@ def test_an_ordinary_name_is_shown_as_it_is() -> None:
     assert spell("a\nb\udcff\x1b") == "a\\nb\\udcff\\x1b"
 
 
+def test_a_name_cannot_be_turned_around() -> None:
+    """A program with an override in its name would be shown as a picture to whoever allows the call."""
+    assert spell("a\u202egpj.exe\u2066") == "a\\u202egpj.exe\\u2066"
+
+
 @pytest.mark.parametrize(
     ("number", "said"),
     [

@@ -1,9 +1,13 @@
 """A page without its tags, however it is made."""
 
+import sys
+from types import FrameType
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarterdeck.kernel.web import tags
 from quarterdeck.kernel.web.tags import strip_tags
 
 
@@ -44,3 +48,20 @@ def test_any_page_gives_text(page: str) -> None:
 def test_five_megabytes_of_anything_are_done_at_once(unit: str) -> None:
     """A page made to be slow would be slow here too: with a quadratic step this test would take hours."""
     strip_tags(unit * ((5 << 20) // len(unit)))
+
+
+def test_other_threads_get_a_turn_at_each_tag() -> None:
+    """A page of a million tags held up every client for half a second: only Python's own calls let others go on."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename == tags.__file__
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        strip_tags("<li>" * 1000)
+    finally:
+        sys.setprofile(before)
+    assert calls > 1000

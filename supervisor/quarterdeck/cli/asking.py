@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging

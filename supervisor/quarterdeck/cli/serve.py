@@ -131,6 +131,8 @@ async def _serve(settings: "Settings", http: HttpWish | None, *, portable_schema
     try:
         async with open_deck(settings) as deck, open_control(deck):
             _log.info("serving (servers: %d, pid %d)", len(deck.status()), os.getpid())
+            if settings.native is not None:
+                _log.info("native tools of the profile %s in %s", settings.native.profile, settings.native.workspace)
             with changes_logged(deck):
                 # Beside the zygote, which imports the same: the first list of tools needs both.
                 face = "stdio" if http is None else "http"

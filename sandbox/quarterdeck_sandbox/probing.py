@@ -50,7 +50,9 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     machine = Machine(system=sys.platform, architecture=names.machine, kernel=names.release, euid=user)
     if sys.platform != "linux":
         return machine
-    path = os.environ.get("PATH") or DEFAULT_PATH
+    # The system's own first: a PATH can begin with a folder that a sandboxed program may write to, such as that of a
+    # virtual environment in the workspace, and what is found here runs outside of any sandbox.
+    path = os.pathsep.join(filter(None, (DEFAULT_PATH, os.environ.get("PATH"))))
     pasta, slirp4netns = _find("pasta", path), _find("slirp4netns", path)
     reason = _tun_reason(user) if pasta or slirp4netns else ""
     kernel = try_kernel(names.machine)
@@ -113,7 +115,7 @@ def container_kind(environ: Mapping[str, str], kernel: str, markers: Iterable[st
 
 
 def _find(name: str, path: str) -> str:
-    return shutil.which(name, path=os.pathsep.join((path, *_ADMIN_FOLDERS))) or ""
+    return shutil.which(name, path=os.pathsep.join((*_ADMIN_FOLDERS, path))) or ""
 
 
 def _tun_reason(uid: int) -> str:

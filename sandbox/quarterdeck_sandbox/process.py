@@ -8,6 +8,7 @@ The stop sequence, each wait at most the grace; nothing in it can hang:
 import ctypes
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -93,7 +94,9 @@ class ConfinedProcess:
     @property
     def limit(self) -> str | None:
         """The limit that ended it, if one did."""
-        return self._limit or _LIMITS.get(self.returncode or 0)
+        number, name = _LIMITS.get(self.returncode or 0, (None, None))
+        was_set = any(number == each for each, _ in self.confinement.rlimits)
+        return self._limit or (name if was_set else None)
 
     @property
     def uptime_s(self) -> float:
@@ -220,10 +223,14 @@ class ConfinedProcess:
 
 
 _SHELL: Final = 128
-_LAST_SIGNAL: Final = 64
+_LAST_SIGNAL: Final = 31
+"""Statuses above would name real-time signals, and are a program's own more often."""
 
-_LIMITS: Final = {-signal.SIGXCPU: "cpu_s", -signal.SIGXFSZ: "file_size_bytes"}
-"""Signals that the kernel sends for one limit only."""
+_LIMITS: Final = {
+    -signal.SIGXCPU: (resource.RLIMIT_CPU, "cpu_s"),
+    -signal.SIGXFSZ: (resource.RLIMIT_FSIZE, "file_size_bytes"),
+}
+"""Signals that the kernel sends for one limit only, where that is set."""
 
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 

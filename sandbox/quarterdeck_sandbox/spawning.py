@@ -78,12 +78,12 @@ def spawn_bubblewrap(
     return child, info, block
 
 
-def spawn_reaper(control_fd: int, stdio: Stdio) -> tuple[subprocess.Popen[bytes], int]:
-    """The child, and its leash: closed, it kills all that it has adopted."""
+def spawn_reaper(control_fd: int, stdio: Stdio, *, by_landlock: bool) -> tuple[subprocess.Popen[bytes], int]:
+    """The child, and its leash: closed, it kills all that it has adopted; Landlock helps where it confines them."""
     leash, ours = os.pipe()
     try:
         fds = [control_fd, leash]
-        argv = _gate(GATE_FOLDER, "reaper", *fds)
+        argv = _gate(GATE_FOLDER, "reaper", *fds, int(by_landlock))
         return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
     except BaseException:
         os.close(ours)
@@ -92,8 +92,8 @@ def spawn_reaper(control_fd: int, stdio: Stdio) -> tuple[subprocess.Popen[bytes]
         os.close(leash)
 
 
-def _gate(folder: str, module: str, *fds: int) -> list[str]:
-    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(module), folder, *map(str, fds)]
+def _gate(folder: str, module: str, *numbers: int) -> list[str]:
+    return [INTERPRETER, "-I", "-S", "-c", BOOT.format(module), folder, *map(str, numbers)]
 
 
 def _popen(argv: list[str], fds: list[int], streams: int | None) -> subprocess.Popen[bytes]:

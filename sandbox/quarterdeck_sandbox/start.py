@@ -61,7 +61,8 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
                     with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
                         block.write(b"g")
             else:
-                child, holdings.leash_fd = spawn_reaper(keeper.theirs.fileno(), stdio)
+                by_landlock = confinement.tier is Tier.LANDLOCK
+                child, holdings.leash_fd = spawn_reaper(keeper.theirs.fileno(), stdio, by_landlock=by_landlock)
                 holdings.init_pid = child.pid
             process = await _through_the_gate(confinement, holdings, keeper, child)
         started = True

@@ -33,6 +33,7 @@ def remove(folder: str) -> None:
                 subprocess.run(
                     [*command, "--", folder],
                     check=False,
+                    env={"PATH": os.defpath},  # on ours may be a folder that the program could write to
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -1,8 +1,10 @@
 """The facts of a machine: real ones where there are some, pretended where not."""
 
 import os
+import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,20 @@ def test_a_real_machine_tells_who_it_is() -> None:
     assert (machine.system, machine.kernel, machine.euid) == ("linux", os.uname().release, os.geteuid())
     assert machine.tier in Tier
     assert not (machine.pasta or machine.slirp4netns) or not machine.uplink_why
+
+
+@linux
+def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A command could plant a bwrap in its workspace's virtual environment, and be run outside at the next start."""
+    names = [name for name in ("bwrap", "nsenter", "ip") if shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")]
+    for name in names:
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    machine = probe_machine()
+    found = {"bwrap": machine.bubblewrap.path, "nsenter": machine.nsenter, "ip": machine.ip}
+    assert not [name for name in names if found[name] == str(tmp_path / name)]
+    assert not (tmp_path / "run").exists()
 
 
 @linux

@@ -280,7 +280,10 @@ async def test_giving_up_a_start_leaves_nothing(berth: Berth) -> None:
 # What ended it
 
 
-@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("exit 128", 128), ("kill -9 $$", -9)])
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 3", 3), ("exit 128", 128), ("exit 190", 190), ("kill -9 $$", -9), ("kill -XCPU $$", -24)],
+)
 async def test_the_status_is_the_programs_own(berth: Berth, script: str, code: int) -> None:
     """A dossier would tell what stands between us and the program as its end."""
     async with running(berth, script) as process:

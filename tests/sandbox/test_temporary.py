@@ -62,3 +62,18 @@ def test_a_closed_folder_is_removed_and_what_its_links_lead_to_stays_as_it_is() 
 def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     """A program that removes its own home would have us fail."""
     remove(str(tmp_path / "no such folder"))
+
+
+def test_programs_that_lie_on_our_path_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program could have a file of its own run outside of its sandbox, where a PATH begins with its workspace's."""
+    planted = tmp_path / "bin"
+    planted.mkdir()
+    for name in ("rm", "chmod"):
+        (planted / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
+        (planted / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted}:{os.environ['PATH']}")
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    (tmp_path / "folder").mkdir()
+    remove(str(tmp_path / "folder"))
+    assert not (tmp_path / "folder").exists()
+    assert not (tmp_path / "run").exists()

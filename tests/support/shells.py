@@ -10,6 +10,7 @@ import anyio
 from quarterdeck.kernel.commands.shell import Outfit, SandboxedShell
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.confine import Asker
+from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.probing import known_machine
 
@@ -17,13 +18,13 @@ PATIENCE_S: Final = 30.0
 
 
 @asynccontextmanager
-async def shell(folder: Path, **policy: Any) -> AsyncIterator[SandboxedShell]:
-    """A shell whose private places lie in `folder`, on whatever this machine gives."""
+async def shell(folder: Path, machine: Machine | None = None, **policy: Any) -> AsyncIterator[SandboxedShell]:
+    """A shell whose private places lie in `folder`, on `machine`, or on whatever this one gives."""
     home, tmp = folder / "home", folder / "tmp"
     for place in (folder, home, tmp):
         place.mkdir(exist_ok=True)
         place.chmod(0o755)
-    asker = Asker(Places(home, tmp, folder / "user"), {}, known_machine(), allow_unsandboxed=True)
+    asker = Asker(Places(home, tmp, folder / "user"), {}, machine or known_machine(), allow_unsandboxed=True)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(tmp)}
     with anyio.fail_after(PATIENCE_S):
         async with SandboxedShell.open(Outfit(SandboxPolicy(**policy), asker, env), str(home)) as opened:

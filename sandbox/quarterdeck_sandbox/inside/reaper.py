@@ -1,8 +1,9 @@
 """The resident parent of a program where no PID namespace holds its tree together: nothing outlives this process.
 
 Every orphan of the tree comes here (Linux).  When the program ends, or the leash is dropped by an owner who is gone
-or wants it all to end, whatever is left is stopped first, so that it cannot fork ahead of us, then killed.  We exit as
-the program did: its status, or 128 plus the number of its signal.
+or wants it all to end, whatever is left is killed: at one stroke where Landlock lets our signals reach nothing else;
+elsewhere it is stopped first, so that it hardly can fork ahead of us.  We exit as the program did: its status, or 128
+plus the number of its signal.
 """
 
 import os
@@ -22,10 +23,11 @@ NO_STATUS = 137
 """As if killed: the program was gone before anybody could ask."""
 
 
-def main(control_fd: int, leash_fd: int) -> None:
-    """Never returns."""
+def main(control_fd: int, leash_fd: int, wants_apart: int = 0) -> None:
+    """Never returns.  `wants_apart` is 1 where the program will be confined by Landlock, and so may we."""
     prctl.adopt_orphans()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    is_apart = bool(wants_apart) and _set_apart()
     parent = os.getpid()
     program = os.fork()
     if program == 0:
@@ -38,8 +40,23 @@ def main(control_fd: int, leash_fd: int) -> None:
     for fd in (control_fd, 0, 1, 2):
         os.close(fd)
     status = _wait(program, leash_fd)
-    status = _kill_all(program, status)
+    status = _kill_all(program, status, is_apart=is_apart)
     os._exit(NO_STATUS if status is None else _exit_status(status))
+
+
+def _set_apart() -> bool:
+    """Whether our signals reach nothing but what is below us, from here on."""
+    import landlock
+
+    if landlock.abi() < landlock.SCOPES_SINCE:
+        return False
+    prctl.forbid_new_privileges()
+    landlock.set_apart()
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return True
+    return False  # what reaches our owner would reach the whole machine
 
 
 def _wait(program: int, leash_fd: int) -> int | None:
@@ -74,21 +91,29 @@ def _reap(program: int) -> tuple[int | None, bool]:
         return found, False
 
 
-def _kill_all(program: int, status: int | None) -> int | None:
+def _kill_all(program: int, status: int | None, *, is_apart: bool) -> int | None:
     for _ in range(KILL_ROUNDS):
-        alive = _descendants() if sys.platform == "linux" else [-program]  # its group: all that can be told
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in alive:
-                try:
-                    os.kill(pid, number)
-                except OSError:
-                    pass  # gone, or under a user of its own making that we may not touch
+        if is_apart:
+            # All that we may signal, but for ourselves; no fork is faster, the kernel holds them all up for it.
+            _send([-1], signal.SIGKILL)
+        else:
+            alive = _descendants() if sys.platform == "linux" else [-program]  # its group: all that can be told
+            _send(alive, signal.SIGSTOP)
+            _send(alive, signal.SIGKILL)
         reaped, is_any_left = _reap(program)
         status = reaped if status is None else status
         if not is_any_left:
             break
         time.sleep(ROUND_S)
     return status
+
+
+def _send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass  # gone, or under a user of its own making that we may not touch
 
 
 def _descendants() -> list[int]:

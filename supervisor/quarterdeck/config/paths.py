@@ -69,8 +69,9 @@ class SessionPaths:
     """What one session of native tools has on disk, below one directory of its own.
 
     Attributes:
-        outputs: full texts of which a model was shown a part; gone with the session, as `captures` is.
+        outputs: full texts of which a model was shown a part; gone with the session, as `captures` and `tmp` are.
         captures: what background processes write.
+        tmp: TMPDIR of its commands; bounded, so nobody else's files may count.
         checkpoints: what files held before they were changed; kept.
         plans: plan files; kept.
         memory: the note of the `memory` tool; kept.
@@ -88,6 +89,11 @@ class SessionPaths:
     def captures(self) -> Path:
         """See the class."""
         return self.directory / ".indusvx-bg"
+
+    @property
+    def tmp(self) -> Path:
+        """See the class."""
+        return self.directory / "tmp"
 
     @property
     def checkpoints(self) -> Path:
@@ -116,12 +122,10 @@ class WorkspacePaths:
 
     Attributes:
         home: HOME of its commands, kept between sessions and shared by them.
-        tmp: their TMPDIR, likewise.
         sessions: holds a directory for each session.
     """
 
     home: Path
-    tmp: Path
     sessions: Path
 
     def create(self) -> Self:
@@ -132,7 +136,7 @@ class WorkspacePaths:
             OSError: one cannot be made.
         """
         make_private_dir(self.sessions)
-        _make_lent_dirs(self.home, self.tmp)
+        _make_lent_dirs(self.home)
         return self
 
     def session(self, name: str) -> SessionPaths:
@@ -184,7 +188,7 @@ def workspace_paths(workspace: Path, state: Path | None = None) -> WorkspacePath
     """Where native tools keep what belongs to `workspace`, however it is named; below `state` or else `state_dir()`."""
     digest = hashlib.sha256(os.fsencode(workspace.resolve())).hexdigest()[:12]
     base = (state or state_dir()) / "workspaces" / digest
-    return WorkspacePaths(home=base / "home", tmp=base / "tmp", sessions=base / "sessions")
+    return WorkspacePaths(home=base / "home", sessions=base / "sessions")
 
 
 def make_private_dir(path: Path) -> Path:

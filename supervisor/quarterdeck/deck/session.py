@@ -59,7 +59,8 @@ async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False
     """A session for as long as the block lasts, entered and left in one task.
 
     At its end, which cancellation does not interrupt, every command that still runs is ended with all that it started
-    (TERM, after 3 s KILL), then full texts and captures are removed; checkpoints, plans and the note stay for a while.
+    (TERM, after 3 s KILL), then full texts, captures and temporary files are removed; checkpoints, plans and the note
+    stay for a while.
 
     Args:
         wish: which tools, and where.
@@ -75,8 +76,9 @@ async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False
         directory = await anyio.to_thread.run_sync(_make_directory, wish)
     failure: Exception | None = None
     try:
-        async with open_shell(_bench(wish, allow_unsandboxed=allow_unsandboxed)) as shell:
-            base = _context(wish, directory.paths, shell)
+        roots = _roots(wish, directory.paths)
+        async with open_shell(_bench(wish, directory.paths, allow_unsandboxed=allow_unsandboxed)) as shell:
+            base = _context(wish, directory.paths, roots, shell)
             try:
                 made_in = _deck_context(base, directory.paths)
                 # In a thread for the first one's sake, which imports every tool.
@@ -119,11 +121,10 @@ def _web_tool(policy: FetchPolicy) -> DefinedTool:
     return web_fetch_tool(policy)
 
 
-def _bench(wish: NativeWish, *, allow_unsandboxed: bool) -> Workbench:
-    paths = workspace_paths(wish.workspace)
+def _bench(wish: NativeWish, paths: SessionPaths, *, allow_unsandboxed: bool) -> Workbench:
     return Workbench(
         workspace=str(wish.workspace),
-        home=paths.home,
+        home=workspace_paths(wish.workspace).home,
         tmp=paths.tmp,
         allowed=tuple(map(str, wish.allow_dirs)),
         private=_private(),
@@ -137,11 +138,23 @@ def _private() -> tuple[str, str]:
     return str(state_dir()), str(runtime_dir())
 
 
-def _context(wish: NativeWish, paths: SessionPaths, shell: Shell) -> ToolContext:
+def _roots(wish: NativeWish, paths: SessionPaths) -> Roots:
+    """What the session may touch: the directories of the wish themselves, and nowhere that a link now leads."""
+    roots = Roots(wish.workspace, wish.allow_dirs, (paths.outputs, paths.captures), _private())
+    for path in (wish.workspace, *wish.allow_dirs):
+        # An earlier session's commands can change a directory of its own for a link, where another holds it.
+        if not roots.is_root(str(path)):
+            raise DeckFault(
+                DeckFaultKind.BACKEND, f"{path} leads through a symbolic link by now: put the directory back in place"
+            )
+    return roots
+
+
+def _context(wish: NativeWish, paths: SessionPaths, roots: Roots, shell: Shell) -> ToolContext:
     context = make_local_context(
         wish.workspace,
-        framework=Framework(read_state=ReadState()),
-        roots=Roots(wish.workspace, wish.allow_dirs, (paths.outputs, paths.captures), _private()),
+        framework=Framework(read_state=ReadState() if wish.gate else None),
+        roots=roots,
         shell=shell,
         overflow=OverflowFiles(paths.outputs),
     )

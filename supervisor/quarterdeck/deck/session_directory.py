@@ -3,7 +3,7 @@
     <state>/workspaces/<digest>/sessions/<ULID>/
         lock                       flock'ed by the process whose session it is; the kernel lets go when it dies
         checkpoints plans memory.md   kept; a session that leaves none of them leaves no directory
-        outputs .indusvx-bg        gone when the session ends
+        outputs .indusvx-bg tmp    gone when the session ends
 
 A directory is made and locked under a hidden name first, so that nobody takes one that is not locked yet for a dead
 one.  Blocking; used from threads.
@@ -21,6 +21,7 @@ from typing import Final, Self
 from ulid import ULID
 
 from quarterdeck.config.paths import SessionPaths, WorkspacePaths
+from quarterdeck_sandbox.temporary import remove
 
 KEPT_SESSIONS: Final = 20
 """Of one workspace, the live ones not counted; older ones are removed, with their checkpoints."""
@@ -72,8 +73,9 @@ class SessionDirectory:
         for path in (self.paths.checkpoints, self.paths.plans):
             with suppress(OSError):
                 path.rmdir()
-        if os.listdir(self.paths.directory) == [self.paths.lock.name]:
-            shutil.rmtree(self.paths.directory, ignore_errors=True)
+        with suppress(OSError):  # somebody was faster
+            if os.listdir(self.paths.directory) == [self.paths.lock.name]:
+                shutil.rmtree(self.paths.directory, ignore_errors=True)
         os.close(self._lock)
         self._lock = -1
 
@@ -92,7 +94,7 @@ def prune(workspace: WorkspacePaths, keep: int = KEPT_SESSIONS) -> tuple[str, ..
         _forget(workspace.session(name))
     removed = [*(name for name in ended if name.startswith(".")), *whole[keep:]]
     for name in removed:
-        shutil.rmtree(workspace.session(name).directory, ignore_errors=True)
+        remove(str(workspace.session(name).directory))
     return tuple(removed)
 
 
@@ -100,6 +102,7 @@ def _forget(paths: SessionPaths) -> None:
     """Remove what is of no use without its session."""
     for path in (paths.outputs, paths.captures):
         shutil.rmtree(path, ignore_errors=True)
+    remove(str(paths.tmp))  # closed or deep, as commands may have left it
 
 
 def _names(workspace: WorkspacePaths) -> list[str]:

@@ -13,11 +13,16 @@ import psutil
 import pytest
 from support.leftovers import assert_gone, eventually
 
+from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.spawning import BOOT, GATE_FOLDER
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 
 PATIENCE_S = 20.0
+
+BLIND = "import sys; sys.path.insert(0, sys.argv[1]); import reaper; reaper._descendants = list; "
+BLIND += "reaper.main(*map(int, sys.argv[2:]))"
+"""Starts one that finds nobody below it."""
 
 
 class Reaper:
@@ -43,14 +48,15 @@ class Reaper:
 
 
 @contextmanager
-def reaper(script: str) -> Iterator[Reaper]:
+def reaper(script: str, *, boot: str = BOOT.format("reaper"), wants_apart: bool = False) -> Iterator[Reaper]:
     """Run `script` under one; all is gone at the end."""
     ours, theirs = socket.socketpair()
     leash, ours_of_leash = os.pipe()
     ours.settimeout(PATIENCE_S)
     with ours, theirs:
         fds = [theirs.fileno(), leash]
-        argv = [sys.executable, "-I", "-S", "-c", BOOT.format("reaper"), GATE_FOLDER, *map(str, fds)]
+        numbers = map(str, (*fds, int(wants_apart)))
+        argv = [sys.executable, "-I", "-S", "-c", boot, GATE_FOLDER, *numbers]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=fds, env={}) as process:
             theirs.close()
             os.close(leash)
@@ -115,6 +121,17 @@ def test_what_forks_without_end_is_ended_too() -> None:
         made.drop()
         made.process.wait(PATIENCE_S)
         assert_gone(made.below() if made.process.poll() is None else [])
+
+
+@pytest.mark.skipif(landlock.abi() < landlock.SCOPES_SINCE, reason="this Landlock does not hold signals")
+def test_where_landlock_holds_signals_all_are_ended_without_being_found_first() -> None:
+    """A server could outlive its owner by forking and dying all the time: whom a look finds has ended by then."""
+    with reaper(LEAVER + "while :; do /bin/sleep 1000; done", boot=BLIND, wants_apart=True) as made:
+        made.line()
+        daemons = eventually(lambda: len(pids := made.below()) >= 4 and pids)
+        made.drop()
+        made.process.wait(PATIENCE_S)
+        assert_gone(daemons or [])
 
 
 def test_stopped_processes_are_ended_too() -> None:

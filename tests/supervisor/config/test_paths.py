@@ -140,7 +140,7 @@ def test_a_workspace_has_one_place_however_it_is_named(tmp_path: Path) -> None:
 def test_what_a_workspace_has_is_ours_alone(tmp_path: Path) -> None:
     """Other users could read what an agent's commands leave, or replace it."""
     paths = workspace_paths(tmp_path, tmp_path / "state").create()
-    for directory in (paths.home, paths.tmp, paths.sessions):
+    for directory in (paths.home, paths.sessions):
         assert directory.stat().st_mode & 0o777 == 0o700
     paths.sessions.chmod(0o755)
     with pytest.raises(UnsafePathError, match="chmod 700"):

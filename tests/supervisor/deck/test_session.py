@@ -116,8 +116,9 @@ async def test_what_is_ours_is_nobodys_even_in_a_workspace_that_holds_it(workspa
 async def test_commands_run_in_the_workspace_with_a_home_that_its_sessions_share(workspace: Path) -> None:
     """What one session installed, the next would install again; or it would land in the user's own home."""
     async with session_in(workspace) as one, session_in(workspace) as other:
-        await text(one, "bash", command='echo shared > "$HOME/x"; echo made > made')
+        await text(one, "bash", command='echo shared > "$HOME/x"; echo made > made; touch "$TMPDIR/x"')
         assert "shared" in await text(other, "bash", command='cat "$HOME/x"')
+        assert "No output" in await text(other, "bash", command='ls "$TMPDIR"')
         assert "made" in await text(other, "read", path="made")
         assert (workspace_paths(workspace).home / "x").read_text() == "shared\n"
 
@@ -247,3 +248,23 @@ async def test_an_error_of_the_body_comes_out_as_it_is_and_nothing_is_left(works
         async with session_in(workspace):
             raise LookupError("mine")
     assert list(workspace_paths(workspace).sessions.iterdir()) == []
+
+
+@pytest.mark.parametrize("which", ["workspace", "allow_dirs"])
+async def test_a_directory_that_became_a_link_is_a_fault(workspace: Path, tmp_path: Path, which: str) -> None:
+    """A command that may change the parent would give the next session the whole disk, and its file tools obey."""
+    parent = tmp_path / "parent"
+    inner = parent / "inner"
+    inner.mkdir(parents=True)
+    Identity.USER.own(parent, inner)
+    fields = {"workspace": inner, "allow_dirs": (parent,)}
+    if which == "allow_dirs":
+        fields = {"workspace": workspace, "allow_dirs": (parent, inner)}
+    async with session_in(**fields) as session:
+        await text(session, "ls")
+    inner.rename(parent / "moved")
+    inner.symlink_to("/")
+    with pytest.raises(DeckFault, match="symbolic link") as caught:
+        async with session_in(**fields):
+            pass
+    assert caught.value.kind is DeckFaultKind.BACKEND

@@ -1,6 +1,7 @@
 """A session's directory: locked while it lives, kept for a while, removed in the end."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -52,6 +53,17 @@ def test_what_a_session_alone_needs_goes_with_it_and_the_rest_stays(workspace: W
     directory.close()
     left = sorted(path.name for path in paths.directory.iterdir())
     assert left == ["checkpoints", "lock", "memory.md", "plans"]
+
+
+def test_temporary_files_go_however_a_command_has_left_them(workspace: WorkspacePaths) -> None:
+    """They are bounded together: what one session left would end every command of the next."""
+    directory = SessionDirectory.create(workspace)
+    deep = directory.paths.tmp / "closed" / "/".join("d" * 600)
+    deep.mkdir(parents=True)
+    (deep / "file").write_text("x")
+    (directory.paths.tmp / "closed").chmod(0)
+    directory.close()
+    assert names(workspace) == []
 
 
 def test_a_session_that_leaves_nothing_leaves_no_directory(workspace: WorkspacePaths) -> None:
@@ -131,3 +143,12 @@ def test_a_directory_that_others_may_use_is_refused(workspace: WorkspacePaths) -
 def test_pruning_where_nothing_was_ever_kept_is_no_error(workspace: WorkspacePaths) -> None:
     """A command that tidies would fail on a new machine."""
     assert prune(workspace) == ()
+
+
+def test_a_directory_that_is_gone_already_keeps_no_descriptor(workspace: WorkspacePaths) -> None:
+    """Each session whose state a user has cleared away would leak one, and end with an error."""
+    directory = SessionDirectory.create(workspace)
+    held = os.listdir("/dev/fd")
+    shutil.rmtree(directory.paths.directory)
+    directory.close()
+    assert len(os.listdir("/dev/fd")) == len(held) - 1

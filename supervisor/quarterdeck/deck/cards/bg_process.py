@@ -132,7 +132,7 @@ async def _start(table: DaemonTable, command: str | None, ctx: ToolContext) -> T
     if command is None or not command.strip():
         return ToolResult.of_error("start needs a command: a command line for /bin/sh.")
     try:
-        job = await table.start(ctx.shell, command)
+        job = await table.start(ctx.shell, command, ctx.cancel)
     except JobError as error:
         return ToolResult.of_error(f"The process was not started: {error}")
     text = (

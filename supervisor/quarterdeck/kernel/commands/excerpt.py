@@ -1,8 +1,12 @@
 """The beginning and the end of a stream that may be endless, in bounded memory.  Pure."""
 
+from codecs import getincrementaldecoder
 from typing import Final
 
 _MAX_UTF8_BYTES: Final = 4
+
+_PIECE_BYTES: Final = 256 * 1024
+"""Decoded at a time: of what is no text some three milliseconds, in which no other thread runs."""
 
 
 class Excerpt:
@@ -38,14 +42,23 @@ class Excerpt:
             del self._tail[: len(self._tail) - self._tail_bytes]
 
     def text(self) -> str:
-        """What is kept, with a line in place of what is not; bytes that are no UTF-8 become U+FFFD."""
+        """What is kept, with a line in place of what is not; bytes that are no UTF-8 become U+FFFD.
+
+        Of megabytes it takes some time: call it in a thread then.
+        """
         tail = bytes(self._tail[max(0, len(self._tail) - self._tail_bytes) :])
         if not self.omitted_bytes:
-            return (bytes(self._head) + tail).decode(errors="replace")
+            return _decoded(bytes(self._head) + tail)
         head, tail = _without_torn_end(bytes(self._head)), _without_torn_start(tail)
         omitted = self._total_bytes - len(head) - len(tail)
         gap = f"\n[{omitted:,} bytes of output were not kept]\n"
-        return f"{head.decode(errors='replace')}{gap}{tail.decode(errors='replace')}"
+        return f"{_decoded(head)}{gap}{_decoded(tail)}"
+
+
+def _decoded(data: bytes) -> str:
+    decoder = getincrementaldecoder("utf-8")(errors="replace")
+    pieces = [decoder.decode(data[at : at + _PIECE_BYTES]) for at in range(0, len(data), _PIECE_BYTES)]
+    return "".join((*pieces, decoder.decode(b"", final=True)))
 
 
 def _without_torn_end(data: bytes) -> bytes:

@@ -17,6 +17,7 @@ import anyio
 
 from quarterdeck.kernel.backends import Shell, ShellProcess, Stream
 from quarterdeck.kernel.context import ContextId
+from quarterdeck_protocol.tools import CancelToken
 
 from .captures import Capture, CaptureDirectory
 from .lines import LineRing
@@ -156,11 +157,12 @@ class JobTable:
         """The job called `name`."""
         return self._jobs.get(name)
 
-    async def start(self, shell: Shell, command: str) -> Job:
+    async def start(self, shell: Shell, command: str, cancel: CancelToken | None = None) -> Job:
         """Start `command` in the shell's directory.
 
         Raises:
-            JobError: it could not be started; the text says why and what to do.
+            JobError: it could not be started, or was ended because `cancel` came first: whoever cancelled is told no
+                id; the text says why and what to do.
         """
         if not self._is_open:
             raise JobError("the session has ended: nothing can be started any more")
@@ -169,9 +171,14 @@ class JobTable:
             raise JobError(f"{running} processes are running, the most that a session may have: stop one first")
         self._starting += 1
         try:
-            return await self._start(shell, command)
+            job = await self._start(shell, command)
         finally:
             self._starting -= 1
+        if cancel is not None and cancel.cancelled:
+            await self.stop(job)
+            self.forget(job)
+            raise JobError("the call was cancelled")
+        return job
 
     async def stop(self, job: Job) -> bool:
         """TERM, after `STOP_GRACE_MS` KILL, for all of it; returns when nothing of it is left.

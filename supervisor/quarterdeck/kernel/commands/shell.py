@@ -7,7 +7,7 @@ started outlives it, nor the shell.  `workbench` says what a session's commands 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -69,14 +69,16 @@ class SandboxedShell:
         self._monitor = monitor
         self._tasks = tasks
         self._running: set[SandboxedCommand] = set()
+        self._starting: set[anyio.Event] = set()
         self._is_open = True
+        self._has_told = False
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls, outfit: Outfit | Callable[[], Outfit], cwd: str, monitor: TreeMonitor | None = None
     ) -> AsyncIterator[Self]:
-        """A shell for as long as the block lasts; what still runs at its end is ended with all that it started.
+        """A shell for as long as the block lasts; what runs or starts at its end is ended with all that it started.
 
         Args:
             outfit: what its commands run under; a function is called in a thread, before the first command, and may
@@ -150,8 +152,21 @@ class SandboxedShell:
     async def _start(
         self, command: str, cwd: str | None, env: Mapping[str, str] | None, stdin: bytes, on_output: OnOutput | None
     ) -> SandboxedCommand:
+        started = anyio.Event()
+        self._starting.add(started)
+        try:
+            return await self._begin(command, cwd, env, stdin, on_output)
+        finally:
+            self._starting.discard(started)
+            started.set()
+
+    async def _begin(
+        self, command: str, cwd: str | None, env: Mapping[str, str] | None, stdin: bytes, on_output: OnOutput | None
+    ) -> SandboxedCommand:
         place = os.path.join(self._cwd, cwd) if cwd is not None else self._cwd
         try:
+            if not self._is_open:
+                raise CommandError("the session has ended: nothing can be started any more")
             if problem := problem_with(command):
                 raise CommandError(problem)
             outfit = await self._known_outfit()
@@ -160,7 +175,9 @@ class SandboxedShell:
             process = await start(confinement)
         except LaunchError as error:
             raise CommandError(str(error)) from error
+        self._tell_once(confinement.gaps)
         if not self._is_open:
+            process.kill()  # at once: the end of the session waits for it
             await process.stop(KILL_S)
             process.close_fds()
             raise CommandError("the session has ended, and its commands with it")
@@ -170,6 +187,12 @@ class SandboxedShell:
         watch = self._monitor.watch(tree, outfit.policy.limits, running.condemn)
         self._tasks.start_soon(self._accompany, running, watch)
         return running
+
+    def _tell_once(self, gaps: Sequence[str]) -> None:
+        """Never hide that commands are confined less than wanted; all of a session's are confined alike."""
+        if gaps and not self._has_told:
+            self._has_told = True
+            _log.warning("commands are confined less than their policy wants: %s", "; ".join(gaps))
 
     async def _accompany(self, running: SandboxedCommand, watch: Watch) -> None:
         running.on_exit(lambda _status, _signal: watch())
@@ -192,6 +215,8 @@ class SandboxedShell:
             async with anyio.create_task_group() as ends:
                 for running in self._running:
                     ends.start_soon(running.stop)
+                for started in self._starting:
+                    ends.start_soon(started.wait)
 
 
 def problem_with(command: str) -> str | None:

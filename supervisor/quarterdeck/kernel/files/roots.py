@@ -78,7 +78,7 @@ class Roots:
         named = (
             _root(workspace, Access.WRITE, " (the workspace)"),
             *(_root(path, Access.WRITE) for path in writable),
-            *(_root(path, Access.READ, " (read only)") for path in readable),
+            *(_root(path, Access.READ) for path in readable),
         )
         by_place: dict[str, Root] = {}
         for root in named:
@@ -174,7 +174,8 @@ class Roots:
         access = self.access(place)
         if access >= wanted:
             return
-        some = ", ".join(root.shown for root in self._named if root.access >= wanted)
+        # Of the session's own folders a model knows by the notices that name them.
+        some = ", ".join(root.shown for root in self._named if root.access is Access.WRITE)
         if access is Access.READ:
             text = f"`{_cut(path)}` may be read, not changed: this session may change {some}. "
         else:

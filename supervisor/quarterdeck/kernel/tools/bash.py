@@ -7,6 +7,7 @@ import asyncio
 import math
 from typing import Annotated, Final
 
+import anyio.to_thread
 from msgspec import Meta
 
 from quarterdeck.kernel.arguments import Arguments, schema_of
@@ -29,11 +30,20 @@ HEAD_BYTES: Final = 4 * 1024 * 1024
 TAIL_BYTES: Final = 3 * 1024 * 1024
 """Kept of a stream's end."""
 
+LONG_BYTES: Final = 256 * 1024
+"""A report of more is put together in a thread: of megabytes that are no text, it takes a tenth of a second."""
+
 NOTE_S: Final = 0.1
 """Between two notes of progress."""
 
 MAX_NOTE_CHARS: Final = 200
 """Of the line that a note shows."""
+
+_SHELL: Final = 128
+"""With the number of a signal, what a shell exits with when that ended its last command."""
+
+_SCRATCH: Final = frozenset({"scratch_bytes", "scratch_inodes"})
+"""Limits on what outlives the command that passed them."""
 
 _TAIL_OF_NOTES: Final = 4 * MAX_NOTE_CHARS
 """Bytes in which that line is looked for; a character has up to four."""
@@ -65,9 +75,9 @@ def bash_tool() -> DefinedTool:
         ToolSpec(
             "bash",
             "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It may change the "
-            "workspace and its own private $HOME and $TMPDIR, which stay; /tmp is empty for every command. Standard "
-            "input is empty, so pass flags such as --yes instead of waiting for questions. What it leaves running is "
-            "ended with it: use process for servers.",
+            "workspace, its own private $HOME, which stays, and $TMPDIR, which ends with the session; /tmp is empty "
+            "for every command. Standard input is empty, so pass flags such as --yes instead of waiting for "
+            "questions. What it leaves running is ended with it: use process for servers.",
             schema_of(BashArguments),
             typed(BashArguments, _run),
             title="Run shell command",
@@ -100,31 +110,39 @@ async def _run(arguments: BashArguments, ctx: ToolContext) -> ToolResult:
             f"still running after {timeout_s:g} s, ended with all that it had started; "
             "what it wrote until then is above"
         )
-        return ToolResult.of_error(_report(taken, status))
+        return ToolResult.of_error(await _report(taken, status))
     except OSError as error:
         if not ctx.cancel.cancelled:
             return ToolResult.of_error(f"The command was not run: {error}")
-        return ToolResult.of_error(_report(taken, "cancelled, ended with all that it had started"))
+        return ToolResult.of_error(await _report(taken, "cancelled, ended with all that it had started"))
     finally:
         progress.close()
-    report = _report(taken, _status(done))
+    report = await _report(taken, _status(done))
     return ToolResult.of_text(report) if done.code == 0 and done.limit is None else ToolResult.of_error(report)
 
 
 def _status(done: ExecResult) -> str:
     if done.limit is not None:
-        return f"ended with all that it had started, because it passed the limit {done.limit} of its sandbox"
+        hint = "; what lies in $TMPDIR counts for the next one too: remove it" if done.limit in _SCRATCH else ""
+        return f"ended with all that it had started, because it passed the limit {done.limit} of its sandbox{hint}"
     if done.signal is not None:
-        return f"ended by signal {name_of_signal(done.signal).removeprefix('signal ')}"
+        name = name_of_signal(done.signal).removeprefix("signal ")
+        return f"ended by signal {name}, or exited with code {_SHELL + done.signal}, which looks the same"
     return f"exited with code {done.code}"
 
 
-def _report(taken: dict[Stream, Excerpt], status: str) -> str:
+async def _report(taken: dict[Stream, Excerpt], status: str) -> str:
+    if sum(excerpt.total_bytes for excerpt in taken.values()) < LONG_BYTES:
+        return _composed(taken, status)
+    return await anyio.to_thread.run_sync(_composed, taken, status)
+
+
+def _composed(taken: dict[Stream, Excerpt], status: str) -> str:
     sections = []
     for stream, excerpt in taken.items():
         if text := excerpt.text():
             sections.append(f"{stream}:\n{text}" + ("" if text.endswith("\n") else "\n"))
-    return "\n".join((*(sections or ["It wrote nothing.\n"]), f"status: {status}"))
+    return "\n".join((*(sections or ["No output.\n"]), f"status: {status}"))
 
 
 class _Progress:

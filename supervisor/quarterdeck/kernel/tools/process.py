@@ -94,7 +94,7 @@ async def _start(table: JobTable, command: str | None, ctx: ToolContext) -> Tool
     if command is None or not command.strip():
         return ToolResult.of_error("start needs a command: a command line for /bin/sh.")
     try:
-        job = await table.start(ctx.shell, command)
+        job = await table.start(ctx.shell, command, ctx.cancel)
     except JobError as error:
         return ToolResult.of_error(f"The process was not started: {error}")
     files = ", ".join(capture.path for capture in job.captures.values())

@@ -14,6 +14,7 @@ from quarterdeck.kernel.backends import OnOutput, Stream, UnavailableShell
 from quarterdeck.kernel.commands import jobs
 from quarterdeck.kernel.commands.jobs import MAX_REMEMBERED, MAX_RUNNING, JobError, JobState, JobTable, adopt, end_jobs
 from quarterdeck.kernel.context import ContextId
+from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
 
@@ -258,4 +259,15 @@ async def test_ages_count_until_the_end(tmp_path: Path) -> None:
     shell.started[0].end(0, None)
     now = 200.0
     assert job.age_s(table.now) == 3.0
+    await table.aclose()
+
+
+async def test_a_job_whose_call_was_cancelled_while_it_started_is_ended(tmp_path: Path) -> None:
+    """Nobody would be told its id, and it would run until the session ends."""
+    cancel, table, shell = CancelToken(), JobTable("job", str(tmp_path / "captures")), PlayedShell()
+    cancel.cancel()
+    with pytest.raises(JobError, match="cancelled"):
+        await table.start(shell, "serve", cancel)
+    assert len(shell.started[0].graces) == 1
+    assert table.jobs == ()
     await table.aclose()

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from support.shells import shell
 from quarterdeck.kernel import CancelToken
 from quarterdeck.kernel.backends import Stream
 from quarterdeck.kernel.commands.shell import MAX_COMMAND_BYTES
+from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.probing import known_machine
+from quarterdeck_sandbox.process import ConfinedProcess
+from quarterdeck_sandbox.start import start
 
 pytestmark = pytest.mark.anyio
 
@@ -131,6 +135,26 @@ async def test_an_error_of_the_session_comes_out_as_it_is(tmp_path: Path) -> Non
             raise ValueError("mine")
 
 
+async def test_a_command_that_is_starting_when_the_shell_closes_is_ended_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a session was about to start would run on after its end."""
+    begun, made = asyncio.Event(), list[ConfinedProcess]()
+
+    async def watched(confinement: Confinement) -> ConfinedProcess:
+        begun.set()
+        made.append(await start(confinement))
+        return made[0]
+
+    monkeypatch.setattr("quarterdeck.kernel.commands.shell.start", watched)
+    async with shell(tmp_path) as sh:
+        call = asyncio.ensure_future(sh.exec("sleep 4252.5"))
+        await begun.wait()
+    assert made[0].returncode is not None
+    with pytest.raises(OSError, match="the session has ended"):
+        await call
+
+
 async def test_nothing_is_started_in_a_shell_that_has_closed(tmp_path: Path) -> None:
     """A call that came late would leave a process of a session that is gone."""
     async with shell(tmp_path) as sh:
@@ -169,3 +193,15 @@ async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
     async with shell(tmp_path, read=("/no/such/thing",)) as sh:
         with pytest.raises(OSError, match="/no/such/thing"):
             await sh.exec("true")
+
+
+async def test_commands_that_are_confined_less_than_wanted_are_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user would take for confined what reaches their own services."""
+    # Nothing here gives the internet alone: the whole network is all there is.
+    bare = replace(known_machine(), pasta="", slirp4netns="", uplink_why="there is none")
+    async with shell(tmp_path, machine=bare) as sh:
+        for _ in range(2):
+            await sh.exec("true")
+    assert caplog.text.count("commands are confined less than their policy wants") == 1

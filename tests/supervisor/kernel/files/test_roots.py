@@ -74,8 +74,8 @@ def test_a_refusal_names_the_path_the_roots_and_the_way(base: Path) -> None:
     with pytest.raises(OutsideRootsError) as caught:
         read(roots, "../outside/f", base / "work")
     assert str(caught.value) == (
-        f"`../outside/f` is outside of what this session may touch: {base}/work (the workspace), {base}/data, "
-        f"{base}/session (read only). Use a path inside one of these."
+        f"`../outside/f` is outside of what this session may touch: {base}/work (the workspace), {base}/data. "
+        "Use a path inside one of these."
     )
     assert (caught.value.errno, caught.value.filename) == (errno.EACCES, "../outside/f")
     with pytest.raises(OutsideRootsError) as caught, roots.look_to_change(str(base / "session" / "f"), "/"):

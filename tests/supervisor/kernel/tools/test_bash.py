@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from support.benches import give, is_run, lay_out, session
 from support.file_tools import Answer, call, outcome_of
 from support.leftovers import eventually_async, running_with
 
+from quarterdeck.kernel.commands.excerpt import Excerpt
 from quarterdeck.kernel.context import ToolContext
 from quarterdeck.kernel.overflow import OverflowFiles
 from quarterdeck.kernel.tools import bash as module
@@ -38,14 +40,17 @@ async def test_both_streams_and_the_status_are_told(tmp_path: Path) -> None:
         assert done == Answer("stdout:\nout\n\nstderr:\nerr\n\nstatus: exited with code 0", is_error=False)
         failed = await bash(s.ctx, "printf 'no newline'; exit 3")
         assert failed == Answer("stdout:\nno newline\n\nstatus: exited with code 3", is_error=True)
-        assert await bash(s.ctx, "true") == Answer("It wrote nothing.\n\nstatus: exited with code 0", is_error=False)
+        assert await bash(s.ctx, "true") == Answer("No output.\n\nstatus: exited with code 0", is_error=False)
 
 
 async def test_a_signal_is_named(tmp_path: Path) -> None:
     """A crash would look like an exit."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, "kill -KILL $$")
-        assert (last_line(done), done.is_error) == ("status: ended by signal SIGKILL", True)
+        assert (last_line(done), done.is_error) == (
+            "status: ended by signal SIGKILL, or exited with code 137, which looks the same",
+            True,
+        )
 
 
 async def test_a_limit_is_named(tmp_path: Path) -> None:
@@ -233,3 +238,19 @@ async def test_a_workspace_of_roots_is_an_error_that_says_what_to_do(tmp_path: P
         outcome = await outcome_of(BASH, s.ctx, command="true")
         assert outcome.is_error
         assert "chown" in str(outcome.output)
+
+
+async def test_a_long_report_is_put_together_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes that are no text would hold up every other client for a tenth of a second and more."""
+    threads = set[int]()
+    text = Excerpt.text
+
+    def noted(excerpt: Excerpt) -> str:
+        threads.add(threading.get_ident())
+        return text(excerpt)
+
+    monkeypatch.setattr(Excerpt, "text", noted)
+    async with session(tmp_path) as s:
+        done = await bash(s.ctx, "head -c 1000000 /dev/urandom; echo; echo last")
+    assert done.text.endswith("last\n\nstatus: exited with code 0")
+    assert threads - {threading.get_ident()} == threads

@@ -293,12 +293,13 @@ async def test_commands_that_will_not_end_are_ended_and_what_they_said_is_kept(s
 
 async def test_background_processes_end_whole_however_stubborn(scene: Scene) -> None:
     """A dev server would hold its port until the machine is started again."""
+    stubborn = STUBBORN.replace("5171.25", "5174.25")
     for tool in ("process", "bg-process"):
-        started = await scene.do(tool, action="start", command=f"{STUBBORN} & {STUBBORN}")
+        started = await scene.do(tool, action="start", command=f"{stubborn} & {stubborn}")
         job = next(word.strip('",.:()') for word in started.split() if word.strip('",.:()').startswith(("job-", "bg-")))
-        await eventually_async(lambda: len(running_with("5171.25")) >= 2)
+        await eventually_async(lambda: len(running_with("5174.25")) >= 2)
         await scene.do(tool, action="stop", id=job)
-        assert not running_with("5171.25")
+        assert not running_with("5174.25")
         await scene.fail(tool, action="poll", id="job-99")
         await scene.fail(tool, action="start")
 

@@ -29,6 +29,9 @@ KILL_S: Final = 1.0
 AFTERLIFE_S: Final = 0.5
 """How long the streams of a tree that has ended are still read, should anything hold them all the same."""
 
+BURIAL_S: Final = 10.0
+"""How long one that was killed and told as ended is waited for, in the background: a busy machine buries late."""
+
 READ_BYTES: Final = 64 * 1024
 
 BURST_BYTES: Final = 512 * 1024
@@ -120,6 +123,8 @@ class SandboxedCommand:
                 self._tell()
             await self._process.release()
             self._process.close_fds()
+            with anyio.move_on_after(BURIAL_S):
+                await self._process.wait()
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as reading:

@@ -98,23 +98,26 @@ def restrict(read: "Iterable[str]", write: "Iterable[str]", devices: "Iterable[s
         os.close(ruleset)
 
 
-def set_apart() -> None:
+def set_apart(*, with_files: bool = False) -> None:
     """Give up nothing but the memory and the signals of processes outside: who is in a domain may trace only that.
 
     A process of the same user that is not confined like this, as bubblewrap's first one, could else be written to by
     `/proc/PID/mem` where Yama is off.
 
+    Args:
+        with_files: `restrict` will follow, here or below: a domain that says nothing of files then forbids renaming
+            from one directory to another, which no later one can give back.  It also forbids mounting.
+
     Raises:
         OSError: there is no Landlock here of version `APART_SINCE`, or it refused.
     """
-    if _call(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION) >= SCOPES_SINCE:
-        attributes = struct.pack("=QQQ", 0, 0, SCOPE_SIGNALS)
-    else:
-        # A ruleset must handle something, and one that handles files takes this right unless it is given back.
-        attributes = struct.pack("=Q", REFER)
+    has_scopes = _call(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION) >= SCOPES_SINCE
+    # A ruleset must handle something, and one that handles files takes this right unless it is given back.
+    handled = REFER if with_files or not has_scopes else 0
+    attributes = struct.pack("=QQQ", handled, 0, SCOPE_SIGNALS) if has_scopes else struct.pack("=Q", handled)
     ruleset = _call(CREATE_RULESET, attributes, len(attributes), 0)
     try:
-        if len(attributes) == 8:
+        if handled:
             _allow(ruleset, "/", REFER)
         _call(RESTRICT_SELF, ruleset, 0)
     finally:

@@ -51,7 +51,7 @@ def _set_apart() -> bool:
     if landlock.abi() < landlock.SCOPES_SINCE:
         return False
     prctl.forbid_new_privileges()
-    landlock.set_apart()
+    landlock.set_apart(with_files=True)
     try:
         os.kill(os.getppid(), 0)
     except PermissionError:

@@ -24,6 +24,9 @@ LAST_WORDS_S: Final = 0.2
 EXIT_AFTER_EOF_S: Final = 1.0
 """How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
 
+FIRST_LOOK_S: Final = 0.005
+"""Between the first two looks, then twice as long each time: one that dies young has a story too."""
+
 LOOK_S: Final = 2.0
 """Between two looks at the server's memory, for its dossier."""
 
@@ -104,7 +107,7 @@ class ServerProcess:
 
     async def _watch(self) -> None:
         """Look at it now and then; what it says on stdout is judged here, its tree by the supervisor's monitor."""
-        limits, lines, since = self._limits, -1, 0.0
+        limits, lines, since, pause_s = self._limits, -1, 0.0, FIRST_LOOK_S
         while True:
             self._process.look()
             now = self._loop.time()
@@ -114,7 +117,8 @@ class ServerProcess:
                 self.condemn("partial_line_s", f"a line had no end for {now - since:.0f} s")
             if limits.output_bytes is not None and self.lines.pipe.bytes_read > limits.output_bytes:
                 self.condemn("output_bytes", f"it wrote {self.lines.pipe.bytes_read:,} bytes on stdout")
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOOK_S)
 
     async def settle(self) -> None:
         """Give a server that hung up a moment to exit, so that its end can be told."""

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Final
 from .lazy import lazy_barrel
 
 if TYPE_CHECKING:
-    from .app import Settings as Settings
     from .app import open_quarterdeck as open_quarterdeck
+    from .settings import Settings as Settings
 
     __version__: str
 
 _HOMES: Final = {
-    "Settings": "quarterdeck.app",
+    "Settings": "quarterdeck.settings",
     "__version__": "quarterdeck.identity:CLIENT_VERSION",
     "open_quarterdeck": "quarterdeck.app",
 }

@@ -237,7 +237,8 @@ def test_a_start_loads_no_tool() -> None:
     """A client would wait longer for its first answer."""
     heavy = ("quarterdeck.deck.session", "quarterdeck.deck.catalog", "quarterdeck.kernel.tools", "httpx2", "mcp")
     program = (
-        "import sys; from quarterdeck.app import Settings, open_quarterdeck; import quarterdeck.host.decks;"
+        "import sys; from quarterdeck.app import open_quarterdeck; "
+        "from quarterdeck.settings import Settings; import quarterdeck.host.decks;"
         f"print(sorted(set({heavy!r}) & set(sys.modules)))"
     )
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from quarterdeck.app import Quarterdeck, Settings
+from quarterdeck.app import Quarterdeck
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.fleet.custody import Custody
 from quarterdeck.fleet.fleet import ServerFleetImpl
+from quarterdeck.settings import Settings
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase

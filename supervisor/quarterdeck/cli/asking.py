@@ -23,7 +23,8 @@ from quarterdeck.control.protocol import Answer, Call, Refused, Request
 from quarterdeck_protocol.refs import QUALIFIER
 
 if TYPE_CHECKING:
-    from quarterdeck.app import Quarterdeck, Settings
+    from quarterdeck.app import Quarterdeck
+    from quarterdeck.settings import Settings
 
 _log = logging.getLogger("quarterdeck.config")
 
@@ -162,8 +163,8 @@ def load(whom: Source) -> "Settings":
     Raises:
         CommandError: nothing of a file can be used.
     """
-    from quarterdeck.app import Settings
     from quarterdeck.config.files import ConfigFileError
+    from quarterdeck.settings import Settings
 
     try:
         settings = Settings.load(whom.config, native=whom.native.to_wish() if whom.native is not None else None)

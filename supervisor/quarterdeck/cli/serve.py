@@ -24,8 +24,8 @@ from quarterdeck.cli.running import InterruptedBySignal, run
 from quarterdeck.cli.token import read_token, token_path
 
 if TYPE_CHECKING:
-    from quarterdeck.app import Settings
     from quarterdeck.host.provider import ProviderHostImpl
+    from quarterdeck.settings import Settings
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:8808"
 """Where `--http` listens unless told otherwise; fixed, for clients are configured with it."""

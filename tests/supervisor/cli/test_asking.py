@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.app import Settings
 from quarterdeck.cli import asking
 from quarterdeck.cli.asking import Source, ask, check_server, source
 from quarterdeck.cli.exits import CommandError, ExitCode
@@ -19,6 +18,7 @@ from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
 from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
+from quarterdeck.settings import Settings
 
 NOTHING = ServerList(())
 

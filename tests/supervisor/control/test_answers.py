@@ -10,7 +10,7 @@ from support.decks import DeckEndpoint, deck_of
 from support.fakes import call_result
 from support.native_decks import DeckMaker
 
-from quarterdeck.app import Quarterdeck, Settings
+from quarterdeck.app import Quarterdeck
 from quarterdeck.config.files import BrokenRow
 from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import (
@@ -28,6 +28,7 @@ from quarterdeck.control.protocol import (
     Tools,
 )
 from quarterdeck.host.decks import Decks
+from quarterdeck.settings import Settings
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from support.decks import DeckEndpoint, deck_of
 
-from quarterdeck.app import Settings
 from quarterdeck.config.files import BrokenRow
 from quarterdeck.control.answers import answer
 from quarterdeck.control.inspection import BROKEN, EMBEDDED, NOT_STARTED, REMOTE
 from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, SandboxView
 from quarterdeck.fleet.custody import Custody
+from quarterdeck.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.frames import ServerStart

@@ -14,7 +14,7 @@ from support.decks import DeckEndpoint, deck_of
 from support.fakes import call_result
 from support.leftovers import eventually_async
 
-from quarterdeck.app import Quarterdeck, Settings
+from quarterdeck.app import Quarterdeck
 from quarterdeck.config.native import NativeWish
 from quarterdeck.config.runtime_directory import find_serving, read_serving
 from quarterdeck.control import server
@@ -32,6 +32,7 @@ from quarterdeck.control.protocol import (
 )
 from quarterdeck.control.server import open_control
 from quarterdeck.deck.contract import Profile
+from quarterdeck.settings import Settings
 from quarterdeck_protocol.contract import RemoteCallResult
 
 pytestmark = pytest.mark.anyio

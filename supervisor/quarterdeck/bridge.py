@@ -42,8 +42,12 @@ INLINE_DECODE_BYTES: Final = 256 * 1024
 class LiveEndpoint(ServerEndpoint, Protocol):
     """What the box needs of an endpoint beyond the contract."""
 
-    def tools(self) -> tuple[RemoteTool, ...]:
-        """The tools of the last list, the same tuple until the next; () before the first."""
+    def offered(self) -> tuple[RemoteTool, ...]:
+        """The tools that are there to be called now, the same tuple until they change; () when there are none."""
+        ...
+
+    def refusal(self, tool: str) -> ProtocolFault | None:
+        """Why a call of this server-side name is not even tried; None when it is."""
         ...
 
     def begin(
@@ -135,12 +139,11 @@ class LiveBox(WatchableToolBox, ShortWay):
 
         Cancelling, by token or task, tells the server.
         """
-        endpoint, _ = self._owner(call.name)
-        if endpoint is not None and not is_usable_phase(endpoint.phase):
-            fault = _not_connected(endpoint.config.id, endpoint)
+        endpoint, tool = self._owner(call.name)
+        if endpoint is not None and (fault := endpoint.refusal(tool)) is not None:
             return ToolOutcome(call.id, fault_text(call.name, fault), is_error=True)
         # A call looks at its own server only: there may be many.
-        is_known = endpoint is not None and self._lists.get(endpoint.config.id) is endpoint.tools()
+        is_known = endpoint is not None and self._lists.get(endpoint.config.id) is endpoint.offered()
         return await (self._box if is_known else self._present()).runner.run(call, cancel)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -171,7 +174,7 @@ class LiveBox(WatchableToolBox, ShortWay):
     def _present(self) -> ToolBox:
         """The box of this moment, made anew when any list is another one."""
         endpoints = self._fleet.endpoints()
-        lists = {endpoint.config.id: endpoint.tools() for endpoint in endpoints if is_usable_phase(endpoint.phase)}
+        lists = {endpoint.config.id: tools for endpoint in endpoints if (tools := endpoint.offered())}
         # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
         if [*lists] != [*self._lists] or not all(map(operator.is_, lists.values(), self._lists.values())):
             self._lists, self._box = lists, self._box_of(lists.values())
@@ -191,7 +194,7 @@ def graft_tool(fleet: LiveFleet, remote: RemoteTool) -> DefinedTool:
         endpoint = fleet.endpoint(remote.ref.server)
         try:
             if endpoint is None:
-                raise _not_connected(remote.ref.server, None)
+                raise no_such_server(remote.ref.server)
             answer = await _unless_cancelled(ctx.cancel, endpoint.invoke(remote.ref.name, arguments))
         except ProtocolFault as fault:
             return ToolResult.of_error(fault_text(name, fault))
@@ -250,10 +253,8 @@ def fault_text(name: str, fault: ProtocolFault) -> str:
     return f"{name}: {fault.message} ({label}){remedy}"
 
 
-def _not_connected(server: str, endpoint: LiveEndpoint | None) -> ProtocolFault:
-    if endpoint is None:
-        message = f"there is no server {server!r}"
-    else:
-        status = endpoint.status()
-        message = f"server {server!r} is {status.phase}" + (f": {status.fault.message}" if status.fault else "")
-    return ProtocolFault(FaultKind.NOT_CONNECTED, message, code="not_connected", delivery=Delivery.NOT_SENT)
+def no_such_server(server: str) -> ProtocolFault:
+    """The fault of a call that names no server of the fleet."""
+    return ProtocolFault(
+        FaultKind.NOT_CONNECTED, f"there is no server {server!r}", code="not_connected", delivery=Delivery.NOT_SENT
+    )

@@ -64,6 +64,15 @@ class FakeEndpoint:
     def tools(self) -> tuple[RemoteTool, ...]:
         return self._tools
 
+    def offered(self) -> tuple[RemoteTool, ...]:
+        return self._tools if self.phase is EndpointPhase.READY else ()
+
+    def refusal(self, _: str) -> ProtocolFault | None:
+        if self.phase is EndpointPhase.READY:
+            return None
+        message = f"server {self.config.id!r} is {self.phase}" + (f": {self.fault.message}" if self.fault else "")
+        return ProtocolFault(FaultKind.NOT_CONNECTED, message, code="not_connected", delivery=Delivery.NOT_SENT)
+
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         if self.list_fault:
             raise self.list_fault

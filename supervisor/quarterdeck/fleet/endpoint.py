@@ -167,6 +167,19 @@ class ServerEndpointImpl:
         """The cached list; the same tuple until it changes."""
         return self._tools
 
+    @property
+    def has_listed(self) -> bool:
+        """Whether any list has come: before it, having no tools means nothing."""
+        return self._is_listed
+
+    def offered(self) -> tuple[RemoteTool, ...]:
+        """The cached list while it is ready, else nothing."""
+        return self._tools if self._phase is EndpointPhase.READY else ()
+
+    def refusal(self, _: str) -> ProtocolFault | None:
+        """Why no call is tried: it is not ready.  Of a name that it does not know a call says so itself."""
+        return None if self._phase is EndpointPhase.READY else self._not_connected()
+
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """See `ServerEndpoint`."""
         handle = self._ready_handle()

@@ -1,0 +1,155 @@
+"""What can be approved of a server, each with the hash that an approval names: its launch, its instructions, its tools.
+
+Pure.  A document is kept as it came; its hash is that of the JSON value in it, whatever the order of its keys.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from quarterdeck.ledger.book import ItemKey
+from quarterdeck.ledger.events import Subject
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.contract import RemoteTool
+
+SECRET_DIGITS: Final = 12
+"""Of the hash that stands for a literal secret: enough to see that it changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One thing that can be approved, in one form.
+
+    Attributes:
+        key: which thing.
+        hash: of this form; 64 hex digits.
+        body: the form itself, as JSON.
+    """
+
+    key: ItemKey
+    hash: str
+    body: bytes
+
+
+def tool_document(tool: RemoteTool) -> Document:
+    """A tool: the server's whole tool object, members that nobody knows included."""
+    body = tool.descriptor.definition or b"null"
+    return Document(ItemKey(Subject.TOOL, tool.ref.name), hash_of(body), body)
+
+
+def instructions_document(text: str) -> Document:
+    """What a server tells models about itself; an empty text when it tells nothing."""
+    return _of_value(Subject.INSTRUCTIONS, _sayable(text))
+
+
+def launch_document(config: ServerConfig, row: Mapping[str, object] | None = None) -> Document:
+    """How a server is started or reached.
+
+    Of `env` and `headers` the names count alone; a literal that looks like a secret is replaced by a part of its hash.
+
+    Args:
+        config: the server.
+        row: how a file configures it, variables not expanded: their values are none of the ledger's business.  None
+            for a server that no file configures.
+    """
+    given = config.model_dump(mode="json", exclude_defaults=True) if row is None else row
+    launch: dict[str, object] = {"transport": str(config.transport)}
+    if isinstance(config, StdioServerConfig):
+        launch["command"] = _text(given.get("command"))
+        launch["args"] = _arguments(given.get("args"))
+        launch["env"] = _names(given.get("env"))
+        launch |= {key: _sayable_value(given[key]) for key in _PROCESS_KEYS if given.get(key) is not None}
+    else:
+        launch["url"] = _url(_text(given.get("url")))
+        launch["headers"] = _names(given.get("headers"))
+    if given.get("trust") is not None:
+        launch["trust"] = _text(given["trust"])
+    return _of_value(Subject.LAUNCH, launch)
+
+
+def hash_of(body: bytes) -> str:
+    """The hash of a JSON document; of one that cannot be read, that of its bytes."""
+    try:
+        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass  # deeper than any reader goes, or half a character: its very bytes count
+    return hashlib.sha256(body).hexdigest()
+
+
+def value_of(body: bytes) -> object:
+    """The JSON value of a document, None for one that cannot be read."""
+    try:
+        value: object = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return value
+
+
+_PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
+
+_SECRET_FLAG: Final = re.compile(r"(?i)^--?[\w-]*(?:api-?_?key|token|secret|password|passwd|credential)[\w-]*(=|$)")
+_SECRET_TEXT: Final = re.compile(
+    r"^(?:sk-|ghp_|gho_|github_pat_|xox[abpr]-|glpat-|AKIA|eyJ|ya29\.|Bearer )\S{8,}|^[A-Za-z0-9_\-]{40,}$"
+)
+_QUERY_SECRET: Final = re.compile(r"(?i)([?&][\w-]*(?:key|token|secret|password|sig|auth)[\w-]*=)([^&#]+)")
+_USERINFO: Final = re.compile(r"(?<=://)([^/@\s]+:)([^/@\s]+)(?=@)")
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
+
+
+def _of_value(subject: Subject, value: object) -> Document:
+    body = msgspec.json.encode(value, order="sorted")
+    return Document(ItemKey(subject), hash_of(body), body)
+
+
+def _arguments(value: object) -> list[str]:
+    arguments = [_text(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+    hidden: list[str] = []
+    for position, argument in enumerate(arguments):
+        flag = _SECRET_FLAG.match(argument)
+        before = _SECRET_FLAG.match(arguments[position - 1]) if position else None
+        if flag is not None and flag[1] == "=":
+            hidden.append(flag[0] + _hidden(argument[flag.end() :]))
+        elif before is not None and not before[1] and not argument.startswith("-"):
+            hidden.append(_hidden(argument))
+        else:
+            hidden.append(_hidden(argument) if _SECRET_TEXT.match(argument) else _url(argument))
+    return hidden
+
+
+def _url(text: str) -> str:
+    text = _QUERY_SECRET.sub(lambda found: found[1] + _hidden(found[2]), text)
+    return _USERINFO.sub(lambda found: found[1] + _hidden(found[2]), text)
+
+
+def _hidden(text: str) -> str:
+    """A stand-in for a literal secret; a reference to one is none."""
+    if not text or _REFERENCE.search(text):
+        return text
+    return f"(secret {hashlib.sha256(text.encode()).hexdigest()[:SECRET_DIGITS]})"
+
+
+def _names(value: object) -> list[str]:
+    return sorted(_text(name) for name in value) if isinstance(value, Mapping) else []
+
+
+def _text(value: object) -> str:
+    return _sayable(value) if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _sayable(text: str) -> str:
+    """What UTF-8 cannot say is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _sayable_value(value: object) -> object:
+    if isinstance(value, str):
+        return _sayable(value)
+    if isinstance(value, Mapping):
+        return {_text(key): _sayable_value(member) for key, member in value.items()}
+    if isinstance(value, Iterable):
+        return [_sayable_value(member) for member in value]
+    return value

@@ -1,0 +1,194 @@
+"""Judge what a server offers by what was approved: what may be shown and called, what is held, and what to write down.
+
+Pure: the book's entry and what was seen go in; a verdict for each document and the events that follow come out.
+
+    open       everything is admitted, and counts as approved
+    baseline   what a server offers at first sight is approved; what changes or is added later is held
+    strict     everything waits for a person
+
+Whatever the mode: what a person blocked stays out, and the launch of a project's file waits for one.  Tools of a server
+whose instructions are held are held with them: they are part of what every tool tells a model.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from quarterdeck.config.origin import Standing
+from quarterdeck.ledger.book import Entry, Item, ItemKey
+from quarterdeck.ledger.events import Approved, Gone, LedgerEvent, Seen, Subject, Voice
+from quarterdeck_protocol.configs import TrustMode
+
+from .items import Document
+
+
+class Verdict(StrEnum):
+    """What becomes of a document."""
+
+    ADMITTED = "admitted"
+    NEW = "new"
+    """Held: nothing of this name was ever approved."""
+    CHANGED = "changed"
+    """Held: another form was approved."""
+    BLOCKED = "blocked"
+    """Held: a person wants no form of it."""
+    UNDER_INSTRUCTIONS = "under_instructions"
+    """Held: the server's instructions are."""
+    DRIFTED = "drifted"
+    """Held: `deck.lock` names another form, or none."""
+
+
+class Lock(Protocol):
+    """What a `deck.lock` admits of one server; beside it nothing is."""
+
+    def admits(self, document: Document) -> bool:
+        """Whether the lock names this form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """By what a server is judged.
+
+    Attributes:
+        mode: the `trust` of its row.
+        standing: whose word its row is.
+        lock: of its tools and instructions only what this names is admitted; None without a lock.
+    """
+
+    mode: TrustMode = TrustMode.BASELINE
+    standing: Standing = Standing.NAMED
+    lock: Lock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is to be done.
+
+    Attributes:
+        verdicts: of each document that was looked at, in its order.
+        events: what is to be recorded before any of it counts.
+    """
+
+    verdicts: Mapping[ItemKey, Verdict]
+    events: tuple[LedgerEvent, ...]
+
+
+def judge_launch(
+    scope: str, server: str, entry: Entry, document: Document, rules: Rules, *, was_open: bool = False
+) -> Judgement:
+    """Whether a server may be started as it is configured now.
+
+    Args:
+        scope: the file of its row.
+        server: its id.
+        entry: what is known of it.
+        document: its launch.
+        rules: how it is judged.  A lock says nothing of launches: paths differ from machine to machine.
+        was_open: whether the launch that is approved was open, too: a row does not open itself.
+    """
+    item = entry.items.get(document.key, Item())
+    voice: Voice | None = None
+    if item.is_blocked:
+        verdict = Verdict.BLOCKED
+    elif item.approved == document.hash:
+        verdict = Verdict.ADMITTED
+    else:
+        voice = _launch_voice(item, rules, was_open=was_open)
+        verdict = Verdict.ADMITTED if voice else Verdict.CHANGED if item.approved else Verdict.NEW
+    return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
+
+
+def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Document], rules: Rules) -> Judgement:
+    """Which of the tools that a server lists may be offered.
+
+    Args:
+        scope: the file of its row.
+        server: its id.
+        entry: what is known of it.
+        documents: its instructions and all its tools; what is not among them is not offered any more.
+        rules: how it is judged.
+    """
+    verdicts: dict[Document, Verdict] = {}
+    voices: dict[Document, Voice] = {}
+    is_first = not entry.has_listed
+    for document in documents:
+        item = entry.items.get(document.key, Item())
+        voice = _voice(document, rules, is_first=is_first)
+        if item.is_blocked:
+            verdict = Verdict.BLOCKED
+        elif rules.lock is not None and not rules.lock.admits(document):
+            verdict = Verdict.DRIFTED
+        elif item.approved == document.hash:
+            verdict = Verdict.ADMITTED
+        elif voice is not None:
+            verdict = Verdict.ADMITTED
+            voices[document] = voice
+        else:
+            verdict = Verdict.CHANGED if item.approved else Verdict.NEW
+        verdicts[document] = verdict
+    return _judgement(scope, server, entry, verdicts, voices, is_listing=True)
+
+
+def _launch_voice(item: Item, rules: Rules, *, was_open: bool) -> Voice | None:
+    """Who approves a launch that is not approved yet; None when a person has to."""
+    match rules.standing:
+        case Standing.PROJECT:
+            return None
+        case Standing.CODE:
+            return Voice.PROGRAM
+    if item.approved:
+        return Voice.OPEN if rules.mode is TrustMode.OPEN and was_open else None
+    if rules.mode is TrustMode.STRICT and rules.standing is not Standing.NAMED:
+        return None
+    return Voice.NAMED
+
+
+def _voice(document: Document, rules: Rules, *, is_first: bool) -> Voice | None:
+    """Who approves a form that is not approved yet; None when a person has to."""
+    if rules.lock is not None:
+        return Voice.LOCK
+    if rules.mode is TrustMode.OPEN:
+        return Voice.OPEN
+    if rules.mode is TrustMode.BASELINE and is_first:
+        return Voice.BASELINE
+    return None
+
+
+def _judgement(
+    scope: str,
+    server: str,
+    entry: Entry,
+    verdicts: dict[Document, Verdict],
+    voices: Mapping[Document, Voice],
+    *,
+    is_listing: bool = False,
+) -> Judgement:
+    events: list[LedgerEvent] = []
+    for document in verdicts:
+        key = document.key
+        if entry.items.get(key, Item()).seen != document.hash:
+            events.append(Seen(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash))
+        if document in voices:
+            by = voices[document]
+            events.append(
+                Approved(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash, by=by)
+            )
+    by_key = {document.key: verdict for document, verdict in verdicts.items()}
+    if is_listing:
+        events += [
+            Gone(scope=scope, server=server, subject=key.subject, name=key.name)
+            for key, item in entry.items.items()
+            if item.seen and key.subject is not Subject.LAUNCH and key not in by_key
+        ]
+        if by_key.get(_INSTRUCTIONS, Verdict.ADMITTED) is not Verdict.ADMITTED:
+            by_key = {
+                key: Verdict.UNDER_INSTRUCTIONS if verdict is Verdict.ADMITTED else verdict
+                for key, verdict in by_key.items()
+            }
+    return Judgement(MappingProxyType(by_key), tuple(events))
+
+
+_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)

@@ -2,7 +2,8 @@
 
 Pure: events and the time go in, instructions come out.  The edge above owns clocks, tasks and endpoints, and owes the
 core one thing: every `Close`, that of a dead endpoint too, is answered by `Closed` once nothing of that generation is
-left.  Until then no other generation of that server is minted, and after a new `Started` none of any server.
+left.  Until then no other generation of that server is minted, and after a new `Started` none of any server.  While a
+server that a `Reconfigured` took away is not gone, none starts for the first time: it may be the same, renamed.
 
 A report is heard from the present generation only, and not after its `Close` was asked: what lost that race is stale.
 """
@@ -25,6 +26,7 @@ from .events import (
     Lost,
     Mint,
     Publish,
+    Reconfigured,
     Report,
     RestartAsked,
     Settled,
@@ -112,7 +114,7 @@ class FleetCore:
                 return self._live.get(server) != generation or not self._is_running(server)
             case RestartAsked(server):
                 return self._is_torn_down or server not in self._members
-            case Started() | TearDown():
+            case Started() | Reconfigured() | TearDown():
                 return self._is_torn_down
             case _:
                 return False
@@ -124,6 +126,8 @@ class FleetCore:
         match event:
             case Started(config):
                 self._begin(config, now)
+            case Reconfigured(config):
+                self._adjust(config, now)
             case Connected(server):
                 self._put(self._members[server].admitted(now))
             case ConnectFailed(server, _, fault):
@@ -167,6 +171,32 @@ class FleetCore:
         self._start += 1
         self._unsettled = set(self._members)
 
+    def _adjust(self, config: BridgeConfig, now: float) -> None:
+        """Replace the members whose configuration is another one; those of an equal one keep all that they have."""
+        before, self._members = self._members, {}
+        wanted = {server_config.id: server_config for server_config in config.effective()}
+        for server, member in before.items():
+            if wanted.get(server) != member.config:
+                self._close(server)
+                self._forget(server)
+        for server, server_config in wanted.items():
+            present = before.get(server)
+            if present is not None and present.config == server_config:
+                self._members[server] = present
+                continue
+            if self._unsettled is not None:
+                self._unsettled.add(server)
+            self._put(Member(server_config, start_at=now))
+        if [server for server in before if server in wanted] != [server for server in wanted if server in before]:
+            self._changed |= dict.fromkeys(self._members)
+
+    def _forget(self, server: str) -> None:
+        """It is no member any more; its generation number and what still lives of it are remembered."""
+        self._slots.pop(server, None)
+        self._changed[server] = None
+        if self._unsettled is not None:
+            self._unsettled.discard(server)
+
     def _bury(
         self, server: str, fault: ProtocolFault, now: float, *, was_ready: bool = False, is_ours: bool = False
     ) -> None:
@@ -205,10 +235,13 @@ class FleetCore:
         """Who could start if it were due and a slot were free, in the order of their turns."""
         if self._retiring:
             return []
+        is_one_leaving = not self._live.keys() <= self._members.keys()
         waiting = (
             member
             for server, member in self._members.items()
-            if member.phase is MemberPhase.WAITING and server not in self._live
+            if member.phase is MemberPhase.WAITING
+            and server not in self._live
+            and (member.generation or not is_one_leaving)
         )
         return sorted(waiting, key=lambda member: member.start_at)
 

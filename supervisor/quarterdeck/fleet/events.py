@@ -17,6 +17,13 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """After a `Started`: run these servers from now on, and leave those alone whose configuration is the same."""
+
+    config: BridgeConfig
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What one generation of one server has to say."""
 
@@ -84,6 +91,7 @@ class Tick:
 
 Event = (
     Started
+    | Reconfigured
     | Connected
     | ConnectFailed
     | Lost
@@ -130,7 +138,10 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Every first connect of the `start`-th `Started`, from 1, is ready, given up or closed; said once for each."""
+    """Every first connect of the `start`-th `Started`, from 1, is ready, given up or closed; said once for each.
+
+    What a `Reconfigured` brings before that counts, what it takes away does not; what it brings later says nothing.
+    """
 
     start: int
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
 
-from quarterdeck.fleet.core import FleetCore
+from quarterdeck.fleet.core import SETTLED_PHASES, FleetCore
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
 from quarterdeck.fleet.events import (
     Close,
@@ -24,6 +24,7 @@ from quarterdeck.fleet.events import (
     Lost,
     Mint,
     Publish,
+    Reconfigured,
     RestartAsked,
     Settled,
     Started,
@@ -77,9 +78,15 @@ class ServerFleetImpl:
             # Nothing of the old fleet may report to the new one, which counts its generations anew.
             await self.tear_down()
             self._core = FleetCore(random.random)
+            self._endpoints = {}
             self._starts = 0
         if self._runtime is None:
             self._runtime = await Runtime.acquire()
+            if self._core.is_torn_down:
+                # While we waited for the runtime; nothing was there to be closed yet.
+                self._settled.set()
+                await self.tear_down()
+                return
             if config.servers:
                 self._runtime.warm_up()
         # Whoever still waits for the start before is told that it is over; its own `Settled` means nothing any more.
@@ -87,8 +94,21 @@ class ServerFleetImpl:
         self._settled = asyncio.Event()
         self._starts += 1
         self._handle(Started(config))
-        kept = self._core.members
-        self._endpoints = {server: endpoint for server, endpoint in self._endpoints.items() if server in kept}
+
+    async def reconfigure(self, config: BridgeConfig) -> None:
+        """Run these servers from now on, in this order; does not wait for them.
+
+        Servers whose configuration is equal keep running untouched.  One that changed is closed and started anew, its
+        past forgotten; one that is missing is closed.  Whoever waits for the first connects waits for those of the
+        servers that are now there.  Without a start before, this is one; after a tear-down nothing runs until the next
+        start, and `spin_up` takes this configuration.
+        """
+        async with self._starting:
+            if not self._starts and not self._core.is_torn_down:
+                await self._begin(config)
+                return
+            self._config = config
+            self._handle(Reconfigured(config))
 
     async def settled(self, timeout_s: float | None) -> bool:
         """Wait until every first connect has settled, at most so long; whether they have."""
@@ -134,6 +154,11 @@ class ServerFleetImpl:
 
     # Looking
 
+    @property
+    def config(self) -> BridgeConfig:
+        """The servers as they were last configured; none before the first start."""
+        return BridgeConfig() if self._config is None else self._config
+
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
         """See `ServerFleet`."""
         return self._endpoints.get(server)
@@ -145,6 +170,11 @@ class ServerFleetImpl:
     def status(self) -> FleetStatus:
         """See `ServerFleet`."""
         return MappingProxyType({server: self._status(member) for server, member in self._core.members.items()})
+
+    def has_settled(self, server: str) -> bool:
+        """Whether a server's first connect has ended, and its list with it; False for a stranger."""
+        member = self._core.members.get(server)
+        return member is not None and member.phase in SETTLED_PHASES
 
     def last_fault(self, server: str) -> ProtocolFault | None:
         """How the server last died, kept while it serves again; a start by hand forgets it."""
@@ -189,6 +219,8 @@ class ServerFleetImpl:
             case WakeAt(at):
                 self._set_alarm(at)
             case Publish(server):
+                if server not in self._core.members:
+                    self._endpoints.pop(server, None)
                 self._tell()
             case Settled(start):
                 if start == self._starts:

@@ -49,7 +49,7 @@ def parse_tools(config: ServerConfig, body: bytes) -> Toolset:
     tools: dict[str, RemoteTool] = {}
     warnings: list[str] = []
     for index, row in enumerate(rows):
-        problem, tool = _tool(config.id, bytes(row))
+        problem, tool = read_tool(config.id, bytes(row))
         if tool is None:
             warnings.append(f"tool {index + 1} of {config.id} is left out: {problem}")
         elif tool.ref.name in tools:
@@ -59,7 +59,8 @@ def parse_tools(config: ServerConfig, body: bytes) -> Toolset:
     return Toolset(tuple(tools.values()), tuple(warnings))
 
 
-def _tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
+def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
+    """The tool of one object, or why it cannot be shown."""
     if len(row) > MAX_DEFINITION_BYTES:
         return f"its definition has {len(row):,} bytes", None
     try:

@@ -1,0 +1,52 @@
+"""Cores of fleets brought to where a test begins, by events alone."""
+
+from collections.abc import Sequence
+
+from quarterdeck.fleet.core import FleetCore
+from quarterdeck.fleet.events import Connected, Instruction, Mint, Started
+from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+
+EXITED = ProtocolFault(FaultKind.TRANSPORT, "it exited", code="exited")
+NO_COMMAND = ProtocolFault(FaultKind.SPAWN_FAILED, "no such command", code="command_not_found")
+WORKER_LOST = ProtocolFault(FaultKind.SPAWN_FAILED, "its worker died", code="worker_lost")
+
+
+def row(server: str, command: str | None = None) -> StdioServerConfig:
+    """One server, started by a command of its own name."""
+    return StdioServerConfig(id=server, command=command or server)
+
+
+def config(*servers: str | StdioServerConfig) -> BridgeConfig:
+    """A configuration of these servers."""
+    return BridgeConfig(servers=tuple(row(server) if isinstance(server, str) else server for server in servers))
+
+
+def mint(server: str, generation: int = 1, command: str | None = None) -> Mint:
+    """The instruction to start it."""
+    return Mint(server, generation, row(server, command))
+
+
+def core(*servers: str, max_starting: int = 4) -> FleetCore:
+    """A core that has just been told to start these; chance leaves each delay as it is."""
+    made = FleetCore(lambda: 0.5, max_starting=max_starting)
+    made.handle(Started(config(*servers)), 0.0)
+    return made
+
+
+def serving(*servers: str) -> FleetCore:
+    """A core all of whose servers have connected."""
+    made = core(*servers, max_starting=max(len(servers), 1))
+    for server in servers:
+        made.handle(Connected(server, 1), 0.0)
+    return made
+
+
+def minted(said: Sequence[Instruction]) -> list[str]:
+    """Who is started by these instructions."""
+    return [instruction.server for instruction in said if isinstance(instruction, Mint)]
+
+
+def phases(made: FleetCore) -> list[tuple[str, str]]:
+    """Every server and its phase, in order."""
+    return [(server, member.phase.value) for server, member in made.members.items()]

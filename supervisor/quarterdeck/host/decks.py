@@ -62,7 +62,7 @@ class Decks:
         self._last_problem = ""
 
     @asynccontextmanager
-    async def lend(self, client: Hashable, *, is_bound: bool) -> AsyncIterator[SessionBox]:
+    async def lend(self, client: Hashable, *, is_bound: bool, live: ToolBox | None = None) -> AsyncIterator[SessionBox]:
         """The box of `client` for one request, opened when this is its first; it does not end meanwhile.
 
         Where a deck cannot be opened, the grafted tools are all there is, a native name's call says why, and the next
@@ -71,19 +71,22 @@ class Decks:
         Args:
             client: whose box it is.
             is_bound: whether it lasts until `end` is called for it; else it ends when idle.
+            live: the grafted tools as this client is shown them, the same ones for each of its requests; None for
+                as they are.
         """
+        live = live if live is not None else self._live
         place = self._places.get(client)
         if place is None:
             if self._is_closed:
-                yield box_without("this server is ending", self._live)
+                yield box_without("this server is ending", live)
                 return
             if not is_bound and not self._make_room():
-                yield box_without(f"{MAX_NAMED} other clients are using theirs: try again later", self._live)
+                yield box_without(f"{MAX_NAMED} other clients are using theirs: try again later", live)
                 return
-            place = self._places[client] = _Place(self._open_deck, self._live, is_bound=is_bound)
+            place = self._places[client] = _Place(self._open_deck, live, is_bound=is_bound)
         place.enter()
         try:
-            yield await self._box(client, place)
+            yield await self._box(client, place, live)
         finally:
             if place.leave() and not is_bound and self._places.get(client) is place:
                 place.idle = asyncio.get_running_loop().call_later(self._idle_s, self.end, client)
@@ -106,7 +109,7 @@ class Decks:
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _box(self, client: Hashable, place: "_Place") -> SessionBox:
+    async def _box(self, client: Hashable, place: "_Place", live: ToolBox) -> SessionBox:
         try:
             return await place.opened()
         except Exception as error:
@@ -116,7 +119,7 @@ class Decks:
             if problem != self._last_problem:
                 self._last_problem = problem
                 _log.error("no native tools: %s", problem)
-            return box_without(problem, self._live)
+            return box_without(problem, live)
 
     def _make_room(self) -> bool:
         """Whether there is room for one more deck without a connection, if need be in the place of an idle one."""

@@ -22,6 +22,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from quarterdeck.host.calls import ClientCall, Tell, run_call
 from quarterdeck.host.decks import Decks
+from quarterdeck.host.named_box import NamedBox
 from quarterdeck.host.publish import Catalog
 from quarterdeck.host.results import under_envelope
 from quarterdeck.host.sessions import Sessions, connection_of
@@ -36,6 +37,9 @@ class Answer:
     whole: dict[str, object] | None = None
 
 
+_GREETINGS: Final = frozenset({"initialize", "server/discover"})
+"""What a client says first, and is told the instructions in answer to."""
+
 _HAS_DECK: Final = "quarterdeck/deck"
 """Key of a connection's state: its deck is ended when it ends."""
 
@@ -49,10 +53,12 @@ class FaceOptions:
     Attributes:
         portable_schemas: publish the portable input schemas instead of the servers' own.
         settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+        instructions: what a client is told when it comes; asked each time.
     """
 
     portable_schemas: bool = False
     settled: Callable[[], Awaitable[object]] | None = None
+    instructions: Callable[[], str] = str
 
 
 @dataclass(slots=True)
@@ -127,6 +133,8 @@ class Face(Server[Answer]):
                 return skeleton
             return under_envelope(skeleton, answer.whole)
         result = await call_next(ctx)
+        if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._shown.options.instructions()):
+            return result | {"instructions": told}
         is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
         if ctx.method == "notifications/initialized" and is_legacy:
             self.sessions.admit(ctx.session)
@@ -157,22 +165,26 @@ class Face(Server[Answer]):
 
     def _lent(self, context: Context) -> AbstractAsyncContextManager[ToolBox]:
         """The box that this request's client is answered from."""
-        decks = self._shown.decks
+        decks, live = self._shown.decks, self._shown.box
         if decks is None:
-            return nullcontext(self._shown.box)
+            return nullcontext(live)
         if self._is_alone:
-            return decks.lend(self, is_bound=True)
+            return decks.lend(self, is_bound=True, live=live)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return decks.lend(_caller(context), is_bound=False)
+            return decks.lend(_caller(context), is_bound=False, live=live)
         connection = connection_of(context.session)
         if _HAS_DECK not in connection.state:
             connection.state[_HAS_DECK] = True
             connection.exit_stack.callback(decks.end, connection)
-        return decks.lend(connection, is_bound=True)
+        return decks.lend(connection, is_bound=True, live=live)
 
     def _header_schema(self, name: str) -> Mapping[str, Any] | None:
         # Asked for 2026-07-28 requests only: earlier revisions mirror nothing, and neither do native tools.
-        return self._catalog.header_schema(self._shown.box.descriptors(), name, LATEST_MODERN_VERSION)
+        box = self._shown.box
+        descriptors = box.descriptors()
+        if isinstance(box, NamedBox):
+            name = box.public(name)
+        return self._catalog.header_schema(descriptors, name, LATEST_MODERN_VERSION)
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 The SDK takes most of a second to import, and a client of the older era waits for the answer to `initialize` before it
 does anything else.  That answer depends on nothing but the revision that was asked for, so it is given at once, from
-here; later the SDK's session gets the same line, and its answer, which says the same, is dropped.
+here; later the SDK's session gets the same line, and its answer, which says the same, is dropped.  What is held for
+a person's approval is only known later: the answer tells what the last `serve` held at its end.
 
 Imports next to nothing, on purpose.  Whatever is unusual about a first line is left to the session.
 """
@@ -11,7 +12,9 @@ import json
 import os
 import select
 import stat
+import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +25,12 @@ HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """A first line longer than this is nothing that we would answer."""
+
+NOTICE_PLACE: Final = ("ledger", "notice")
+"""Below the state directory."""
+
+MAX_NOTICE_CHARS: Final = 4096
+"""A notice is a sentence or two; what is longer is none of ours."""
 
 _STDIN: Final = 0
 _STDOUT: Final = 1
@@ -38,7 +47,8 @@ class Head:
 class EarlyGreeter:
     """Waits for a client's first line in a thread of its own, from `start` to `finish`."""
 
-    def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT) -> None:
+    def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT, *, notice: str = "") -> None:
+        self._notice = notice
         self._in = stdin_fd
         self._out = stdout_fd
         self._head = Head()
@@ -69,7 +79,7 @@ class EarlyGreeter:
                 break
             data += chunk
         line, newline, _ = data.partition(b"\n")
-        greeted_id, answer = answer_to(line) if newline else (None, b"")
+        greeted_id, answer = answer_to(line, self._notice) if newline else (None, b"")
         try:
             while answer:
                 answer = answer[os.write(self._out, answer) :]
@@ -78,8 +88,11 @@ class EarlyGreeter:
         self._head = Head(data, greeted_id)
 
 
-def answer_to(line: bytes) -> tuple[int | str | None, bytes]:
-    """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing."""
+def answer_to(line: bytes, notice: str = "") -> tuple[int | str | None, bytes]:
+    """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing.
+
+    `notice` becomes the instructions.
+    """
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -95,23 +108,54 @@ def answer_to(line: bytes) -> tuple[int | str | None, bytes]:
                 "clientInfo": {"name": str(), "version": str()},
             },
         } if not isinstance(request_id, bool) and len(message) == len(("jsonrpc", "id", "method", "params")):
-            result = {
+            result: dict[str, object] = {
                 "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
                 "capabilities": {"tools": {"listChanged": True}},
                 "serverInfo": {"name": CLIENT_NAME, "version": CLIENT_VERSION},
             }
+            if notice:
+                result["instructions"] = notice
             answer = {"jsonrpc": "2.0", "id": request_id, "result": result}
             return request_id, json.dumps(answer, separators=(",", ":")).encode() + b"\n"
     return None, b""
 
 
-def start_early() -> None:
-    """Greet on the process's standard streams, when they are pipes: a file or a terminal is nobody who waits."""
+def start_early(arguments: Sequence[str] = ()) -> None:
+    """Greet on the process's standard streams, when they are pipes: a file or a terminal is nobody who waits.
+
+    Args:
+        arguments: the command line, which may name the state directory.
+    """
     global _early
     mode = os.fstat(_STDIN).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-        _early = EarlyGreeter()
+        _early = EarlyGreeter(notice=read_notice(notice_path(arguments)))
         _early.start()
+
+
+def notice_path(arguments: Sequence[str] = ()) -> str:
+    """Where the last `serve` of this state directory left word of what it holds; as `config.paths` finds it."""
+    state = os.environ.get("QUARTERDECK_STATE_DIR", "")
+    for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        if argument == "--state-dir":
+            state = following
+        elif argument.startswith("--state-dir="):
+            state = argument.partition("=")[2]
+    if not state:
+        is_mac = sys.platform == "darwin"
+        base = "~/Library/Application Support" if is_mac else os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+        state = os.path.join(base, "quarterdeck")
+    return os.path.join(os.path.expanduser(state), *NOTICE_PLACE)
+
+
+def read_notice(path: str) -> str:
+    """What is written there; empty for nothing, or nothing that can be used."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MAX_NOTICE_CHARS + 1)
+    except (OSError, ValueError):
+        return ""
+    return text if len(text) <= MAX_NOTICE_CHARS else ""
 
 
 def finish_early() -> Head:

@@ -16,6 +16,8 @@ from mcp.shared.message import SessionMessage
 from quarterdeck.host.calls import alone
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.face import Face, FaceOptions, Shown
+from quarterdeck.host.named_box import named_box
+from quarterdeck.host.names import NameBudget
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ToolBox
 
@@ -102,8 +104,14 @@ class ProviderHostImpl:
     def __init__(self, box: ToolBox, info: ProviderHostInfo, options: FaceOptions, decks: Decks | None = None) -> None:
         self.box: Final = box
         self.info: Final = info
+        self._options = options
+        self._decks = decks
         self._shown = Shown(box, info.name, info.version, options, decks)
         self._running: set[RunningProviderHost] = set()
+
+    def within(self, budget: NameBudget) -> "ProviderHostImpl":
+        """The same host, but for the names of its tools: they keep to `budget`.  Calls by the longer ones work, too."""
+        return ProviderHostImpl(named_box(self.box, budget), self.info, self._options, self._decks)
 
     @property
     def server_info(self) -> bytes:
@@ -132,6 +140,7 @@ def create_provider_host(
     *,
     portable_schemas: bool = False,
     settled: Callable[[], Awaitable[object]] | None = None,
+    instructions: Callable[[], str] = str,
     decks: Decks | None = None,
 ) -> ProviderHostImpl:
     """A provider host over `box`.
@@ -141,9 +150,10 @@ def create_provider_host(
         info: who it says it is.
         portable_schemas: publish the portable input schemas instead of the servers' own.
         settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+        instructions: what a client is told when it comes; asked each time, an empty text is none.
         decks: over the same box, native tools for each client beside it; closed by whoever gives them.
     """
-    options = FaceOptions(portable_schemas=portable_schemas, settled=settled)
+    options = FaceOptions(portable_schemas=portable_schemas, settled=settled, instructions=instructions)
     return ProviderHostImpl(box, info or ProviderHostInfo(), options, decks)
 
 

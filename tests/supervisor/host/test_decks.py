@@ -269,3 +269,17 @@ async def test_a_deck_that_fails_at_its_end_is_logged_and_the_others_end(caplog)
     with caplog.at_level(logging.ERROR):
         await decks.close()
     assert caplog.text.count("did not end in order") == 2
+
+
+async def test_a_client_may_be_shown_the_grafted_tools_under_other_names():
+    """Names that fit its client would be for those without native tools only."""
+    maker, live, shown = DeckMaker(), LiveBox(), LiveBox()
+    live.graft("s__as_it_is")
+    shown.graft("s__as_shown")
+    decks = decks_of(maker, live)
+    for client, beside, expected in (("a", shown, "s__as_shown"), ("b", None, "s__as_it_is")):
+        async with decks.lend(client, is_bound=True, live=beside) as box:
+            assert names(box) == ["note", expected]
+    await decks.close()
+    async with decks.lend("late", is_bound=True, live=shown) as box:
+        assert names(box) == ["s__as_shown"]

@@ -20,6 +20,7 @@ from support.native_decks import DeckMaker
 from quarterdeck.host import http
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.http import PATH, HttpOptions, serve_http
+from quarterdeck.host.names import NameBudget, public_names
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
@@ -33,7 +34,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def listening(box, decks=None, **options) -> AsyncIterator[str]:
+async def listening(box, decks=None, budget=None, **options) -> AsyncIterator[str]:
     """The URL of a host that serves `box`; it has stopped by the end."""
     ready = anyio.Event()
     where = []
@@ -43,6 +44,7 @@ async def listening(box, decks=None, **options) -> AsyncIterator[str]:
         ready.set()
 
     host = create_provider_host(box, decks=decks)
+    host = host.within(budget) if budget is not None else host
     serve = partial(serve_http, host, HttpOptions(**options), started=started)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
@@ -263,19 +265,21 @@ async def test_a_port_in_use_is_a_transport_fault_that_names_it():
     assert caught.value.kind == FaultKind.TRANSPORT
 
 
-async def test_arguments_mirrored_into_headers_are_checked_against_the_published_schema():
-    """An intermediary routes by the header; it must say what the body says."""
+@pytest.mark.parametrize("name", ["s__t", "s__t.dotted", public_names(["s__t.dotted"], NameBudget())["s__t.dotted"]])
+async def test_arguments_mirrored_into_headers_are_checked_against_the_published_schema(name):
+    """An intermediary routes by the header; it must say what the body says, by whichever name the tool is called."""
     box = LiveBox()
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    box.graft("s__t", answer({"content": []}), name="t", inputSchema=schema)
-    async with listening(box) as url, connected(url, "auto") as client:
-        await client.list_tools()
-        assert not (await client.call_tool("s__t", {"region": "north"})).is_error
+    for own in ("s__t", "s__t.dotted"):
+        box.graft(own, answer({"content": []}), name="t", inputSchema=schema)
+    async with listening(box, budget=NameBudget()) as url, connected(url, "auto") as client:
+        shown = [tool.name for tool in (await client.list_tools()).tools]
+        assert not (await client.call_tool(name if name in shown else shown[1], {"region": "north"})).is_error
         envelope = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
         envelope["io.modelcontextprotocol/clientCapabilities"] = {}
-        params = {"name": "s__t", "arguments": {"region": "north"}, "_meta": envelope}
+        params = {"name": name, "arguments": {"region": "north"}, "_meta": envelope}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "s__t"}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
         lying = await post(url, {**headers, "Mcp-Param-Region": "south"}, body)
     assert lying.json()["error"]["code"] == -32020
     assert len(box.begun) == 1

@@ -7,9 +7,12 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
-from support.boxes import LiveBox, NativeBox, hold
+from support.boxes import LiveBox, NativeBox, answer, hold
 from support.mcp_clients import LEGACY, MODERN, in_memory
+from support.native_decks import DeckMaker
 
+from quarterdeck.host.decks import Decks
+from quarterdeck.host.names import NameBudget, public_names
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
@@ -84,3 +87,41 @@ async def expect_error(client):
     """Call, and see the connection close."""
     with pytest.raises(MCPError):
         await call_raw(client, "s__t", {})
+
+
+@ERAS
+@pytest.mark.parametrize("has_decks", [False, True])
+async def test_a_host_within_a_budget_shows_and_takes_names_that_fit(mode, has_decks):
+    """A client would refuse the list, or be told that what it was shown is not there."""
+    live, long = LiveBox(), f"s__{'long_' * 20}"
+    live.graft(long, answer({"content": [], "structuredContent": {"mine": long}}))
+    decks = Decks(live, DeckMaker().open) if has_decks else None
+    host = create_provider_host(live, decks=decks)
+    alias = public_names([long], NameBudget(24))[long]
+    async with in_memory(host.within(NameBudget(24)), mode) as (client, _):
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["note"] * has_decks + [alias]
+        for name in (alias, long):
+            assert (await call_raw(client, name))["structuredContent"] == {"mine": long}
+        if has_decks:
+            assert not (await client.call_tool("note", {})).is_error
+    async with in_memory(host, mode) as (client, _):
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["note"] * has_decks + [long]
+    if decks is not None:
+        await decks.close()
+
+
+async def test_a_host_within_a_budget_is_otherwise_the_same():
+    """Options would be lost on the way: which schemas, and what the first list waits for."""
+    settled = []
+
+    async def settle():
+        settled.append(1)
+
+    live = LiveBox()
+    live.graft("s__t")
+    host = create_provider_host(live, portable_schemas=True, settled=settle).within(NameBudget())
+    async with in_memory(host, "legacy") as (client, _):
+        (tool,) = (await client.list_tools()).tools
+        assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
+    assert tool.input_schema == {"type": "object", "properties": {"portable": {}}}
+    assert settled == [1]

@@ -1,0 +1,108 @@
+"""Tools whose names clients would refuse, behind `quarterdeck serve`: all are shown, and all can be called."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from support.commands import DEADLINE_S, command, quarterdeck, row, serving, stderr_of, write_config
+from support.leftovers import POLL_S, eventually, no_leftovers
+from support.raw_client import RawStdioClient
+
+PREFIX: Final = "mcp__quarterdeck__"
+"""What Claude Code puts before our names."""
+
+EVERYBODYS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+SHARED: Final = "the_first_sixty_characters_of_two_names_are_the_same_".ljust(60, "x")
+
+OURS: Final = re.compile(r"__(nnn|a[._]d|the|sho)")
+"""What is left of them behind the longest id."""
+
+NAMES: Final = ("n" * 128, "a.dotted.name", "a_dotted_name", f"{SHARED}one", f"{SHARED}two", "short")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Two servers with the same names, and one whose own id is as long as can be and begins with a digit."""
+    servers = ("left", "right", "7".ljust(32, "x"))
+    return write_config(tmp_path / "mcp.json", **{server: row("named", *NAMES) for server in servers})
+
+
+def has_all(shown: list[str]) -> bool:
+    """Whether every server is ready: on a busy machine that takes longer than the first list waits."""
+    return len(list(filter(OURS.search, shown))) == 3 * len(NAMES)
+
+
+def listed(client: RawStdioClient) -> list[str]:
+    """The names, once every server is ready."""
+
+    def shown() -> list[str]:
+        names = [tool["name"] for tool in client.list_tools()]
+        return names if has_all(names) else []
+
+    return eventually(shown, DEADLINE_S, "the tools of all three servers")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("native", [(), ("--profile", "authoring")], ids=["alone", "beside native tools"])
+async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(
+    config: Path, tmp_path: Path, mode: str, native: tuple[str, ...]
+) -> None:
+    """One long name breaks the whole session of some clients; a wrong one would call another tool."""
+    program, *args = command("serve", "--config", str(config), *native)
+    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ), cwd=str(tmp_path))
+    with no_leftovers(DEADLINE_S):
+        with anyio.fail_after(DEADLINE_S):
+            async with Client(stdio_client(parameters), mode=mode, cache=None) as client:
+                shown: list[str] = []
+                while not has_all(shown):
+                    shown = [tool.name for tool in (await client.list_tools()).tools]
+                    await anyio.sleep(POLL_S)
+                assert len(set(shown)) == len(shown)
+                assert [name for name in shown if not EVERYBODYS.fullmatch(PREFIX + name)] == []
+                answers = []
+                for name in shown:
+                    if OURS.search(name):
+                        result = await client.call_tool(name, {"n": len(answers)})
+                        assert result.structured_content["arguments"] == {"n": len(answers)}
+                        answers.append((name.partition("__")[0], result.structured_content["name"]))
+                ids = ("left", "right", "_7".ljust(32, "x"))
+                assert sorted(answers) == sorted((server, name) for server in ids for name in NAMES)
+                for name in NAMES:
+                    result = await client.call_tool(f"left__{name}", {})
+                    assert result.structured_content["name"] == name
+
+
+def test_names_stay_as_they_are_where_the_client_takes_them(config: Path) -> None:
+    """A program of one's own, which takes any name, would have to look them up."""
+    with no_leftovers(DEADLINE_S), serving(config, "--name-budget", "0") as client:
+        client.initialize()
+        assert {f"{server}__{name}" for server in ("left", "right") for name in NAMES} <= set(listed(client))
+        assert client.call("left__a.dotted.name")["structuredContent"]["name"] == "a.dotted.name"
+
+
+def test_a_prefix_of_the_clients_leaves_the_rest_of_64(config: Path) -> None:
+    """A client with a short entry would see names cut that it could take."""
+    with no_leftovers(DEADLINE_S), serving(config, "--client-prefix", "d-") as client:
+        client.initialize()
+        names = listed(client)
+        assert max(map(len, names)) == 62
+        assert "left__a_dotted_name" in names
+        told = [json.loads(line)["event"] for line in stderr_of(client).splitlines()]
+        (line,) = [event for event in told if "left__a.dotted.name" in event]
+        assert line.rpartition(" ")[2] in names
+
+
+def test_a_budget_that_nothing_fits_is_refused_before_anything_starts(config: Path) -> None:
+    """A client would show tools that are all digests."""
+    ended = quarterdeck("serve", "--config", str(config), "--client-prefix", "p" * 50)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--client-prefix: of 64 characters 50 are its own" in ended.stderr
+    assert "shorter name" in ended.stderr

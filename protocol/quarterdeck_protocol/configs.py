@@ -40,6 +40,19 @@ class TransportKind(StrEnum):
     STREAMABLE_HTTP = "streamable_http"
 
 
+class TrustMode(StrEnum):
+    """When a tool that a server defines may be called."""
+
+    BASELINE = "baseline"
+    """As it is first seen; a later change waits for approval."""
+
+    STRICT = "strict"
+    """Once it is approved."""
+
+    OPEN = "open"
+    """Always."""
+
+
 def _header_name(text: str) -> str:
     if not _TOKEN.fullmatch(text):
         raise ValueError("no HTTP header has such a name")
@@ -98,6 +111,7 @@ class _ServerConfig(FrozenModel):
     """What every kind of server has."""
 
     id: str
+    trust: TrustMode = TrustMode.BASELINE
     restart: RestartPolicy = RestartPolicy()
     tools: ToolFilter = ToolFilter()
     connect_timeout_s: float = Field(default=CONNECT_TIMEOUT_S, gt=0, le=3600)

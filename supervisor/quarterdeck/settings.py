@@ -5,13 +5,17 @@ A value; `app` runs it.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
-from quarterdeck.config.files import BrokenRow, ConfigFileError, load_config_file
+from quarterdeck.config.candidates import candidates_digest
+from quarterdeck.config.gathering import FileFound, gather, load_found, load_named
+from quarterdeck.config.loaded import BrokenRow, ConfigFileError
 from quarterdeck.config.native import NativeSettings, NativeWish, merge_native
+from quarterdeck.config.origin import FROM_CODE, Origin
 from quarterdeck.config.paths import configuration_digest
+from quarterdeck.host.names import NameBudget
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 SETTLE_S: Final = 5.0
@@ -26,9 +30,15 @@ class Settings:
         servers: in the order that every list keeps; ids are unique when they come from files.
         broken: rows of files that cannot be used; shown as faulted servers after the others.
         native: the native tools that are served beside theirs; None for none.
-        config_paths: the files they come from; they name the configuration, so that commands find who serves it.
+        config_paths: the files they come from, in order of precedence.
+        candidates: the places to watch for a change of the configuration, whether there is a file or not.
+        is_found: nobody named files, so they were looked for; then `candidates` name the configuration, else
+            `config_paths` do, so that commands find who serves it.
+        origins: where each server and broken row is written, by id; see `origin`.
         warnings: what the files' loader set aside, one line each.
+        expanded_secrets: what was put in for variables, and must not be shown; see `secrets`.
         settle_s: how long the first list of tools waits for servers that still connect.
+        names: what tools' names keep to before clients; None for leaving them as they are.
         allow_unsandboxed: start servers, and commands of native tools, even where nothing but limits can be enforced
             on them.
     """
@@ -37,8 +47,13 @@ class Settings:
     broken: tuple[BrokenRow, ...] = ()
     native: NativeWish | None = None
     config_paths: tuple[Path, ...] = ()
+    candidates: tuple[Path, ...] = ()
+    is_found: bool = False
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    expanded_secrets: frozenset[str] = field(default=frozenset(), repr=False)
     settle_s: float = SETTLE_S
+    names: NameBudget | None = field(default_factory=NameBudget)
     allow_unsandboxed: bool = False
 
     @classmethod
@@ -56,59 +71,89 @@ class Settings:
             ConfigFileError: nothing of one file can be used; or native tools are wanted, and what it says of them
                 cannot be.
         """
-        paths = tuple(paths)
-        owners: dict[str, Path] = {}
-        servers: list[ServerConfig] = []
-        broken: list[BrokenRow] = []
-        warnings: list[str] = []
-        settings: dict[Path, NativeSettings] = {}
-        for path in paths:
-            loaded = load_config_file(path, os.environ if environ is None else environ)
-            warnings += loaded.warnings
-            if loaded.native is not None:
-                settings[path] = loaded.native
-            if loaded.native_problem and native is not None:
-                raise ConfigFileError(path, loaded.native_problem)
-            warnings += [f"{path}: {loaded.native_problem}"] if loaded.native_problem else []
-            ids = {row.id for row in (*loaded.servers, *loaded.broken)}
-            taken = {server: owners[server] for server in ids if server in owners}
-            warnings += [f"{path}: {server!r} is set aside: {owner} names it first" for server, owner in taken.items()]
-            servers += [config for config in loaded.servers if config.id not in taken]
-            broken += [row for row in loaded.broken if row.id not in taken]
-            owners |= dict.fromkeys(ids - taken.keys(), path)
+        files = load_named(paths, os.environ if environ is None else environ)
+        for found in files:
+            if found.error is not None:
+                raise found.error
+        return cls._of(files, native)
+
+    @classmethod
+    def discover(cls, cwd: Path, environ: Mapping[str, str] | None = None, *, native: NativeWish | None = None) -> Self:
+        """The servers of the files that belong to a directory, where nobody named one: the user's and the project's.
+
+        For the same id the earlier file wins, but the user's over the project's.  A file of which nothing can be used
+        is passed over with a warning.
+
+        Args:
+            cwd: the working directory; what lies in it is a stranger's word, see `origins`.
+            environ: says where the user's files are, and is what `${VAR}` is looked up in; our own by default.
+            native: gets what the user's files say of native tools.
+
+        Raises:
+            ConfigFileError: native tools are wanted, and what a file of the user's says of them cannot be used.
+        """
+        files = load_found(cwd, os.environ if environ is None else environ)
+        return replace(cls._of(files, native), is_found=True)
+
+    @classmethod
+    def _of(cls, files: Iterable[FileFound], native: NativeWish | None) -> Self:
+        files = tuple(files)
+        gathered = gather(files)
+        passed_over = [f"passed over: {found.error}" for found in files if found.error is not None]
+        said, settings = list[str](), dict[Path, NativeSettings]()
+        for found in files:
+            if found.loaded is None:
+                continue
+            path = found.candidate.path
+            if found.loaded.native is not None:
+                settings[path] = found.loaded.native
+            if found.loaded.native_problem and native is not None:
+                raise ConfigFileError(path, found.loaded.native_problem)
+            said += [f"{path}: {found.loaded.native_problem}"] if found.loaded.native_problem else []
         if native is not None:
             merged, set_aside = merge_native(settings)
-            native, warnings = replace(native, settings=merged), [*warnings, *set_aside]
+            native, said = replace(native, settings=merged), [*said, *set_aside]
         return cls(
-            servers=tuple(servers),
-            broken=tuple(broken),
+            servers=gathered.servers,
+            broken=gathered.broken,
             native=native,
-            config_paths=paths,
-            warnings=tuple(warnings),
+            config_paths=tuple(found.candidate.path for found in files if found.exists),
+            candidates=tuple(found.candidate.path for found in files),
+            origins=gathered.origins,
+            warnings=(*passed_over, *gathered.warnings, *said),
+            expanded_secrets=gathered.secrets,
         )
 
     @property
     def digest(self) -> str:
         """12 hex digits that name the configuration: the set of its files, without any the workspace.
 
-        Servers keep their homes, and commands find the `serve`, whether native tools are beside them or not.
+        Servers keep their homes, and commands find the `serve`, whether native tools are beside them or not, and
+        whether a file appears or vanishes where configuration is looked for.
         """
+        if self.is_found:
+            return candidates_digest(self.candidates)
         alone = (self.native.workspace,) if self.native is not None else ()
         return configuration_digest(self.config_paths or alone)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that must not be shown: what servers are given in `env` and `headers`."""
-        return tuple(
+        """Values that must not be shown: what servers are given in `env` and `headers`, and `expanded_secrets`."""
+        given = [
             value
             for config in self.servers
             for value in (config.env if isinstance(config, StdioServerConfig) else config.headers).values()
-        )
+        ]
+        return (*given, *sorted(self.expanded_secrets - set(given)))
 
     @property
     def ids(self) -> tuple[str, ...]:
         """Every server, the ones that cannot be started last."""
         return (*(config.id for config in self.servers), *(row.id for row in self.broken))
+
+    def origin(self, server: str) -> Origin:
+        """Where a server is written down; one that no file describes is the embedding program's word."""
+        return self.origins.get(server, FROM_CODE)
 
     def only(self, server: str) -> Self:
         """The same with one server alone."""
@@ -116,4 +161,5 @@ class Settings:
             self,
             servers=tuple(config for config in self.servers if config.id == server),
             broken=tuple(row for row in self.broken if row.id == server),
+            origins={name: origin for name, origin in self.origins.items() if name == server},
         )

@@ -16,6 +16,7 @@ from quarterdeck_protocol.configs import (
     StreamableHttpServerConfig,
     ToolFilter,
     TransportKind,
+    TrustMode,
 )
 
 ANY_SERVER: TypeAdapter[ServerConfig] = TypeAdapter(ServerConfig)
@@ -317,3 +318,13 @@ def test_the_last_of_an_id_wins_at_the_first_ones_position() -> None:
     first, second, third = _stdio(id="a"), _stdio(id="b"), _stdio(id="a", command="other")
     assert list(BridgeConfig(servers=(first, second, third)).effective()) == [third, second]
     assert list(BridgeConfig().effective()) == []
+
+
+def test_a_server_is_trusted_as_it_is_first_seen_unless_it_is_said_otherwise() -> None:
+    """Every server would wait for approval, or none ever."""
+    assert StdioServerConfig(id="a", command="c").trust is TrustMode.BASELINE
+    assert (
+        StreamableHttpServerConfig.model_validate({"id": "a", "url": "http://h", "trust": "strict"}).trust == "strict"
+    )
+    with pytest.raises(ValidationError, match="'baseline', 'strict' or 'open'"):
+        StdioServerConfig.model_validate({"id": "a", "command": "c", "trust": "always"})

@@ -1,23 +1,18 @@
-"""Find the files that name servers, where nobody named one.
+"""The servers of the files that belong to a directory, as an embedding program asks for them.
 
-    <cwd>/.indusvx/mcp.json                           the project's
-    $XDG_CONFIG_HOME/indusvx/mcp.json                 the user's; ~/.config without the variable
-    ~/.indusvx/agent/mcp.json, mcp-servers.json       where they were before
-
-An earlier file wins for the same id.  A file that is absent or broken is passed over: one bad file must not sink a
-session.  What was passed over is logged, and nothing is printed: stdout may be a protocol's.
+Of the places in `candidates` these are the first four; who calls this vouches for all of them, the project's file too.
+A file that is absent or broken is passed over: one bad file must not sink a session.  What was passed over is logged,
+and nothing is printed: stdout may be a protocol's.
 """
 
 import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
+from quarterdeck.config.candidates import mcp_config_paths
 from quarterdeck.config.files import ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck_protocol.configs import ServerConfig
-
-DIRECTORY: Final = "indusvx"
 
 _logger = logging.getLogger(__name__)
 
@@ -52,19 +47,6 @@ def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None =
             if servers.setdefault(config.id, config) is not config:
                 _logger.warning("%s: %r is set aside: an earlier file names it", path, config.id)
     return list(servers.values())
-
-
-def mcp_config_paths(cwd: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The four files in their order, whether they exist or not."""
-    home = Path(environ.get("HOME") or os.path.expanduser("~"))
-    user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    old = home / f".{DIRECTORY}" / "agent"
-    return (
-        cwd / f".{DIRECTORY}" / "mcp.json",
-        user / DIRECTORY / "mcp.json",
-        old / "mcp.json",
-        old / "mcp-servers.json",
-    )
 
 
 def _tell(path: Path, loaded: LoadedConfig) -> None:

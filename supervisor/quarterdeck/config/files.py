@@ -1,199 +1,185 @@
-"""Load one configuration file that a user named.
+"""Load one configuration file.
 
-    {"mcpServers": {"fs": {"command": "npx", …}}}      desktop clients, Cursor
-    {"servers": {"fs": {"type": "stdio", …}}}          VS Code
-    {"servers": [{"id": "fs", "command": "npx", …}]}   ours: every field of the protocol's models
-    {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native`; alone or beside servers
-
-A row that cannot be used is kept with its reason beside the others; only a file of which nothing can be used is an
-error.  Where files are found, and who trusts them, is not decided here.
+A row that cannot be used is kept with its reasons beside the others; only a file of which nothing can be used is an
+error.  Where files are found is not decided here; what a file may not say because a project brought it, is.
 """
 
-import difflib
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.config.candidates import home_of
 from quarterdeck.config.document import DocumentError, JsonObject, parse_document
-from quarterdeck.config.native import NATIVE_KEY, NativeSettings, build_native
-from quarterdeck.config.reasons import RowError, at
-from quarterdeck.config.rows import build_row, is_disabled
+from quarterdeck.config.loaded import BrokenRow, ConfigFileError, LoadedConfig
+from quarterdeck.config.native import NATIVE_KEY, examine_native
+from quarterdeck.config.origin import Origin, Standing
+from quarterdeck.config.project import ALLOW_KEY, ProjectBounds, excesses, strictest
+from quarterdeck.config.reasons import Problems, RowError
+from quarterdeck.config.rows import BuiltRow, examine_row, is_disabled
+from quarterdeck.config.secret_store import SecretStore
+from quarterdeck.config.sections import (
+    TRUST_KEY,
+    Row,
+    claimed_id,
+    name_of,
+    read_allowed_env,
+    read_trust,
+    rows_of,
+    strangers,
+)
 from quarterdeck.config.textfile import TextFileError, read_text
 from quarterdeck.config.variables import Variables
-from quarterdeck_protocol.configs import ServerConfig
-from quarterdeck_protocol.faults import REMEDIES
+from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.refs import to_server_id
+
+__all__ = ["MAX_CONFIG_BYTES", "BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"]
 
 MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
 """Some clients keep their whole state in the file that names servers; those reach a megabyte."""
 
-SERVER_KEYS: Final = ("mcpServers", "servers")
-"""Where the rows are; a file may have both."""
 
-OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY)
-"""Each may be there once."""
-
-
-class ConfigFileError(Exception):
-    """Nothing of a file can be used.
-
-    Attributes:
-        path: the file, as it was named.
-        message: what is wrong with it, one line.
-    """
-
-    def __init__(self, path: Path, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-        self.path = path
-        self.message = message
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenRow:
-    """A server that cannot be started as it is configured.
-
-    Attributes:
-        id: the server's id; where the row has none of its own, its place in the file (which is no legal id).
-        message: file, place and reason, one line.
-        code: `config_invalid` or `unset_variable`.
-    """
-
-    id: str
-    message: str
-    code: str
-
-    @property
-    def remedy(self) -> str:
-        """What a person can do about it."""
-        return REMEDIES[self.code]
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
-    """What a file says: servers and broken rows, each in its order, and one line for each thing that was set aside.
-
-    Attributes:
-        native: what it says of native tools; None when it says nothing, or nothing that can be used.
-        native_problem: why that cannot be used, place and reason in one line; empty when it can.
-    """
-
-    servers: tuple[ServerConfig, ...] = ()
-    broken: tuple[BrokenRow, ...] = ()
-    warnings: tuple[str, ...] = ()
-    native: NativeSettings | None = None
-    native_problem: str = ""
-
-
-def load_config_file(path: Path, environ: Mapping[str, str], *, workspace: Path | None = None) -> LoadedConfig:
-    """The servers of the file at `path`.
+def load_config_file(
+    path: Path,
+    environ: Mapping[str, str],
+    *,
+    workspace: Path | None = None,
+    standing: Standing = Standing.NAMED,
+    bounds: ProjectBounds | None = None,
+    keyring: Callable[[str], str] | None = None,
+) -> LoadedConfig:
+    """What the file at `path` says.
 
     Args:
         path: as the user named it; messages repeat it.
         environ: what its variables are looked up in.
         workspace: `${workspaceFolder}`; by default the file's directory, or the one above when that is a hidden one
             (`.vscode`, `.cursor`).
+        standing: whose word it is.
+        bounds: how far it reaches, if it is a project's.
+        keyring: finds `${keyring:NAME}`; by default the store of the state directory.
 
     Raises:
-        ConfigFileError: the file cannot be read or parsed, or names neither servers nor native tools.
+        ConfigFileError: the file cannot be read or parsed, or says nothing of ours.
     """
     try:
         base = path.absolute().parent
         document = parse_document(read_text(path, MAX_CONFIG_BYTES))
+        if not isinstance(document, JsonObject):
+            raise DocumentError('expected an object, as in {"mcpServers": {…}}')
+        variables = Variables(
+            environ=environ,
+            base=base,
+            workspace=workspace or (base.parent if base.name.startswith(".") else base),
+            home=home_of(environ),
+            bounds=bounds,
+            keyring=keyring or SecretStore().get,
+        )
+        return _Loading(path, document, variables, standing).load()
     except (OSError, TextFileError, DocumentError) as error:
         raise ConfigFileError(path, str(error)) from error
-    if not isinstance(document, JsonObject):
-        raise ConfigFileError(path, 'expected an object, as in {"mcpServers": {…}}')
-    variables = Variables(
-        environ=environ,
-        base=base,
-        workspace=workspace or (base.parent if base.name.startswith(".") else base),
-        home=Path(environ.get("HOME") or os.path.expanduser("~")),
-    )
-    return _Loading(path, document, variables).load()
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    location: str
-    name: str | None
-    """The key of a row in an object; a row in an array names itself."""
-    value: object
-    is_repeated: bool = False
 
 
 class _Loading:
     """One pass over a document, row by row."""
 
-    def __init__(self, path: Path, document: JsonObject, variables: Variables) -> None:
+    def __init__(self, path: Path, document: JsonObject, variables: Variables, standing: Standing) -> None:
         self._path = path
         self._document = document
         self._variables = variables
+        self._standing = standing
         self._places: dict[str, str] = {}
         self._servers: list[ServerConfig] = []
         self._broken: list[BrokenRow] = []
         self._warnings: list[str] = []
+        self._origins: dict[str, Origin] = {}
+        self._claimed: set[str] = set()
+        self._trust: TrustMode | None = None
+        self._top = Problems()
 
     def load(self) -> LoadedConfig:
-        self._survey_keys()
-        for row in self._rows():
+        if others := strangers(self._document):
+            self._warn(others)
+        with self._top.kept():
+            self._trust = read_trust(self._document)
+        allowed_env: frozenset[str] = frozenset()
+        with self._top.kept():
+            allowed_env = read_allowed_env(self._document)
+        for row in rows_of(self._document):
             self._load_row(row)
-        native, problem = self._load_native()
-        return LoadedConfig(tuple(self._servers), tuple(self._broken), tuple(self._warnings), native, problem)
+        loaded = LoadedConfig(
+            tuple(self._servers),
+            tuple(self._broken),
+            trust=self._trust,
+            top_problems=tuple(self._top),
+            origins=self._origins,
+            claimed=frozenset(self._claimed),
+        )
+        loaded = self._withhold(loaded) if self._variables.bounds else self._complete(loaded, allowed_env)
+        return replace(loaded, warnings=tuple(self._warnings), secrets=frozenset(self._variables.secrets))
 
-    def _load_native(self) -> tuple[NativeSettings | None, str]:
+    def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str]) -> LoadedConfig:
+        """With what only a file of the user's may say."""
         value = self._document.get(NATIVE_KEY)
-        if value is None:
-            return None, ""
-        try:
-            return build_native(value, self._variables), ""
-        except RowError as error:
-            return None, str(error)
+        native, problems = examine_native(value, self._variables) if value is not None else (None, ())
+        for problem in self._top:
+            self._warn(f"ignored: {problem}")
+        row = value if isinstance(value, JsonObject) else JsonObject()
+        return replace(loaded, native=native, native_problems=problems, native_row=row, allowed_env=allowed_env)
 
-    def _survey_keys(self) -> None:
-        for key, _ in self._document.repeated:
-            if key in OUR_KEYS:
-                raise ConfigFileError(self._path, f"the key {key!r} appears more than once")
-        strangers = [key for key in self._document if key not in OUR_KEYS and key != "$schema"]
-        if not any(key in self._document for key in OUR_KEYS):
-            near = [key for key in strangers[:100] if difflib.get_close_matches(key[:64], SERVER_KEYS, n=1)]
-            hint = f": is {near[0][:64]!r} meant?" if near else ""
-            raise ConfigFileError(self._path, f"has neither 'mcpServers' nor 'servers'{hint}")
-        if strangers:
-            self._warn(f"ignored: {', '.join(repr(key[:64]) for key in strangers[:8])}")
+    def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
+        """Without what only a file of the user's may say."""
+        for key in (NATIVE_KEY, ALLOW_KEY):
+            if self._document.get(key) is not None:
+                self._warn(f"{key}: ignored: a project's file may not say this")
+        if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):
+            self._warn(f"{TRUST_KEY}: ignored: a project's file may say only 'strict'")
+        return replace(loaded, trust=None, top_problems=())
 
-    def _rows(self) -> Iterator[_Row]:
-        for section in SERVER_KEYS:
-            rows = self._document.get(section, JsonObject())
-            if isinstance(rows, JsonObject):
-                yield from (_Row(at(section, name), name, value) for name, value in rows.items())
-                for count, (name, value) in enumerate(rows.repeated, start=2):
-                    yield _Row(f"{at(section, name)}#{count}", name, value, is_repeated=True)
-            elif isinstance(rows, list):
-                yield from (_Row(at(section, index), None, value) for index, value in enumerate(rows))
-            else:
-                raise ConfigFileError(self._path, f"{section}: expected an object or an array of servers")
-
-    def _load_row(self, row: _Row) -> None:
+    def _load_row(self, row: Row) -> None:
+        if (claimed := claimed_id(row)) is not None:
+            self._claimed.add(claimed)
         label = row.location
-        try:
+        problems = Problems()
+        built = None
+        with problems.kept():
             if not isinstance(row.value, JsonObject):
                 raise RowError(row.location, "expected an object")
             if is_disabled(row.value, row.location):
                 return
-            name = _name_of(row, row.value)
-            label = self._claim_id(name, row)
-            built = build_row(row.value, label, row.location, self._variables)
-        except RowError as error:
-            self._broken.append(BrokenRow(label, f"{self._path}: {error}", error.code))
+            label = self._claim_id(name_of(row), row)
+            built = self._build(row, row.value, label, problems)
+        written = row.value if isinstance(row.value, JsonObject) else JsonObject()
+        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer)
+        if built is None or problems:
+            first = problems[0]
+            self._broken.append(BrokenRow(label, f"{self._path}: {first}", first.code, tuple(problems)))
             return
-        ignored = [key for key in built.ignored if key != "name" or row.name is not None or "id" in row.value]
+        ignored = [key for key in built.ignored if key != "name" or row.name is not None or "id" in written]
         if ignored:
             self._warn(f"{row.location}: ignored: {', '.join(map(repr, ignored))}")
         self._servers.append(built.config)
 
-    def _claim_id(self, name: str, row: _Row) -> str:
+    def _build(self, row: Row, value: JsonObject, server_id: str, problems: Problems) -> BuiltRow | None:
+        defaults = {TRUST_KEY: self._trust} if self._trust is not None else {}
+        built, found = examine_row(value, server_id, row.location, self._variables, defaults)
+        problems += found
+        bounds = self._variables.bounds
+        if bounds is None:
+            problems += [problem for problem in self._top if problem.location == TRUST_KEY and not value.get(TRUST_KEY)]
+            return built
+        return self._bounded(built, bounds, row, problems) if built is not None else None
+
+    def _bounded(self, built: BuiltRow, bounds: ProjectBounds, row: Row, problems: Problems) -> BuiltRow:
+        """The row as far as a project may say it."""
+        problems += excesses(built.config, bounds, row.location)
+        written = built.config.trust
+        trust = strictest(written, bounds)
+        if isinstance(row.value, JsonObject) and row.value.get(TRUST_KEY) not in (None, trust):
+            self._warn(f"{row.location}.{TRUST_KEY}: ignored: a project's file may say only 'strict'")
+        return replace(built, config=built.config.model_copy(update={TRUST_KEY: trust}))
+
+    def _claim_id(self, name: str, row: Row) -> str:
         if row.is_repeated:
             raise RowError(row.location, f"the key {name[:64]!r} appears more than once")
         try:
@@ -211,15 +197,3 @@ class _Loading:
 
     def _warn(self, message: str) -> None:
         self._warnings.append(f"{self._path}: {message}")
-
-
-def _name_of(row: _Row, value: JsonObject) -> str:
-    own = value.get("id")
-    if row.name is not None:
-        if own is not None and own != row.name:
-            raise RowError(at(row.location, "id"), "the key names the server already: remove it")
-        return row.name
-    name = own if own is not None else value.get("name")
-    if not isinstance(name, str):
-        raise RowError(row.location, "needs an 'id', which is a string")
-    return name

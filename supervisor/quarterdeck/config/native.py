@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
+from quarterdeck.config.judging import judge
 from quarterdeck.config.paths import native_fingerprint
-from quarterdeck.config.reasons import RowError, at, describe, from_validation
-from quarterdeck.config.rows import locate_sandbox, refuse_booleans, resolve
+from quarterdeck.config.reasons import Problem, Problems, RowError, at, describe
+from quarterdeck.config.rows import locate_sandbox, resolve
 from quarterdeck.config.variables import Variables
 from quarterdeck.deck.contract import Profile
 from quarterdeck.kernel.web.addresses import FetchPolicy
@@ -72,26 +71,27 @@ class NativeWish:
         return native_fingerprint(self.profile, self.workspace, self.allow_dirs, self.tools)
 
 
-def build_native(value: object, variables: Variables) -> NativeSettings:
-    """The settings that `value`, the key `native` of a file, describes, its variables resolved.
+def examine_native(value: object, variables: Variables) -> tuple[NativeSettings | None, tuple[Problem, ...]]:
+    """The settings that `value`, the key `native` of a file, describes, its variables resolved; or what is wrong.
 
     Null stands for an absent key.  The sandbox's relative paths start at the file's directory.
-
-    Raises:
-        RowError: a key, a value or a variable is wrong.
     """
-    fields = _object(resolve(value, NATIVE_KEY, variables), NATIVE_KEY)
+    problems = Problems()
+    fields = None
+    with problems.kept():
+        fields = _object(resolve(value, NATIVE_KEY, variables, problems), NATIVE_KEY)
+    if fields is None or problems:
+        return None, tuple(problems)
     for key, member in fields.items():
         if key == "sandbox" and isinstance(member, dict):
             fields[key] = locate_sandbox(member, variables)
         elif key == "webfetch":
-            fields[key] = _object(member, at(NATIVE_KEY, key))
-    try:
-        settings = NativeSettings.model_validate(fields)
-    except ValidationError as error:
-        raise from_validation(error, NATIVE_KEY) from None
-    refuse_booleans(fields, NATIVE_KEY)
-    return settings
+            with problems.kept():
+                fields[key] = _object(member, at(NATIVE_KEY, key))
+    settings, found = judge(NativeSettings, fields, NATIVE_KEY)
+    places = {problem.location for problem in problems}
+    problems += [problem for problem in found if problem.location not in places]
+    return (None, tuple(problems)) if problems else (settings, ())
 
 
 def merge_native(parts: Mapping[Path, NativeSettings]) -> tuple[NativeSettings, tuple[str, ...]]:

@@ -144,9 +144,13 @@ class WorkspacePaths:
         return SessionPaths(self.sessions / name)
 
 
+STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
+"""Overrides where what survives us is kept."""
+
+
 def state_dir() -> Path:
     """What survives us; not made yet."""
-    return _override("QUARTERDECK_STATE_DIR") or platformdirs.user_state_path(APP_NAME, appauthor=False)
+    return _override(STATE_DIR_VARIABLE) or platformdirs.user_state_path(APP_NAME, appauthor=False)
 
 
 def runtime_dir() -> Path:
@@ -161,6 +165,15 @@ def runtime_dir() -> Path:
     if len(os.fsencode(root)) <= MAX_RUNTIME_ROOT_BYTES:
         return root
     return short / hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+
+
+def runtime_roots() -> tuple[Path, ...]:
+    """Every root that a process of ours may have chosen, unless it was told another: environments differ."""
+    short, system = _short_root(), Path(f"/run/user/{os.geteuid()}") / APP_NAME
+    shorter: list[Path] = []
+    with suppress(OSError):
+        shorter = [short / name for name in os.listdir(short) if not name.startswith(("qd-", ".qd-"))]
+    return tuple(dict.fromkeys((runtime_dir(), system, short, *shorter)))
 
 
 def configuration_digest(paths: Iterable[Path]) -> str:

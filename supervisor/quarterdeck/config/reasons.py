@@ -1,11 +1,14 @@
-"""Why a row cannot be used: the place in the file, and one line about it.
+"""Why a row cannot be used: places in the file, and one line about each.
 
 No text of the file is shown, since it may be a secret; numbers and booleans are, outside `env` and `headers`.  Pure.
 """
 
+import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
@@ -36,12 +39,50 @@ _MAX_CHARS: Final = 500
 """One message; a hostile file could make it as long as itself."""
 
 
-class RowError(Exception):
-    """A row cannot be used; `code` is `config_invalid` or `unset_variable`."""
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
 
-    def __init__(self, location: str, message: str, code: str = "config_invalid") -> None:
-        super().__init__(f"{location}: {message}"[:_MAX_CHARS])
+    Attributes:
+        location: the place in the file.
+        reason: what is wrong there, and what to do.
+        code: `config_invalid` or `unset_variable`.
+        nearest: the known key that an unknown one resembles.
+    """
+
+    location: str
+    reason: str
+    code: str = "config_invalid"
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.reason}"[:_MAX_CHARS]
+
+
+class RowError(Exception):
+    """A row cannot be used; `problem` is the first thing that is wrong with it, and `code` its code."""
+
+    def __init__(self, location: str, message: str, code: str = "config_invalid", nearest: str | None = None) -> None:
+        self.problem = Problem(location, message, code, nearest)
         self.code = code
+        super().__init__(str(self.problem))
+
+    @classmethod
+    def of(cls, problem: Problem) -> "RowError":
+        """The error that says it."""
+        return cls(problem.location, problem.reason, problem.code, problem.nearest)
+
+
+class Problems(list[Problem]):
+    """All that is wrong with a row, in the order in which it was found."""
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what the block raises, and go on after it."""
+        try:
+            yield
+        except RowError as error:
+            self.append(error.problem)
 
 
 def at(location: str, *steps: str | int) -> str:
@@ -56,20 +97,31 @@ def at(location: str, *steps: str | int) -> str:
     return location
 
 
-def from_validation(error: ValidationError, location: str) -> RowError:
-    """The first of the model's complaints, in the words of JSON."""
-    first = error.errors(include_url=False)[0]
-    place = at(location, *first["loc"])
-    kind = first["type"]
-    if kind in _EXPECTED:
-        got = describe(first["input"], secret=not _SECRETIVE.isdisjoint(first["loc"]))
-        return RowError(place, f"expected {_EXPECTED[kind]}, got {got}")
-    if kind == "missing":
-        return RowError(place, "is required")
-    if kind == "string_too_short":
-        return RowError(place, "must not be empty")
-    message = first["msg"].removeprefix("Value error, ")
-    return RowError(place, message.replace("Input should be", "must be", 1))
+def unknown_key(location: str, key: str, known: Iterable[str], told: Iterable[str] = ()) -> Problem:
+    """A key that means nothing there, with the nearest one that does, else with those that are `told`."""
+    names = tuple(known)
+    near = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(told or names)}"
+    return Problem(location, f"unknown key {key!r}: {hint}", nearest=near[0] if near else None)
+
+
+def complaints(error: ValidationError, location: str) -> tuple[Problem, ...]:
+    """A model's complaints, in the words of JSON."""
+    found = []
+    for each in error.errors(include_url=False):
+        place = at(location, *each["loc"])
+        kind = each["type"]
+        if kind in _EXPECTED:
+            got = describe(each["input"], secret=not _SECRETIVE.isdisjoint(each["loc"]))
+            found.append(Problem(place, f"expected {_EXPECTED[kind]}, got {got}"))
+        elif kind == "missing":
+            found.append(Problem(place, "is required"))
+        elif kind == "string_too_short":
+            found.append(Problem(place, "must not be empty"))
+        else:
+            message = each["msg"].removeprefix("Value error, ")
+            found.append(Problem(place, message.replace("Input should be", "must be", 1)))
+    return tuple(found)
 
 
 def describe(value: object, *, secret: bool = False) -> str:

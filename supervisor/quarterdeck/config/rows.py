@@ -3,18 +3,16 @@
 Above: `files` finds the rows, gives them ids and keeps what fails.  Below: the protocol's models judge the values.
 """
 
-import difflib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import ValidationError
-
 from quarterdeck.config.document import JsonObject
-from quarterdeck.config.reasons import RowError, at, describe, from_validation
+from quarterdeck.config.judging import judge
+from quarterdeck.config.reasons import Problem, Problems, RowError, at, describe, unknown_key
 from quarterdeck.config.variables import VariableError, Variables
 from quarterdeck_protocol.configs import (
     ServerConfig,
@@ -32,7 +30,7 @@ _MODELS: Final[Mapping[str, _Model]] = {
     TransportKind.STREAMABLE_HTTP: StreamableHttpServerConfig,
 }
 
-_SPELLINGS: Final[Mapping[str, _Model]] = {
+SPELLINGS: Final[Mapping[str, _Model]] = {
     "stdio": StdioServerConfig,
     "sse": SseServerConfig,
     "http": StreamableHttpServerConfig,
@@ -52,10 +50,13 @@ _ALL_KEYS: Final = frozenset[str]().union(*_KEYS.values())
 _OURS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled"})
 """Keys that every row may have and no model knows."""
 
-_FOREIGN: Final = frozenset(
+FOREIGN_KEYS: Final = frozenset(
     {"alwaysAllow", "autoApprove", "description", "dev", "gallery", "icon", "inputs", "name", "timeout", "version"}
 )
 """Other clients' keys that change nothing about what a server may do: ignored, with a warning."""
+
+ROW_KEYS: Final = _ALL_KEYS | _OURS | {"name"}
+"""Keys that are known, of whatever kind of row."""
 
 _INSTEAD: Final[Mapping[str, str]] = {
     "disabledTools": "tools.deny",
@@ -84,29 +85,60 @@ class BuiltRow:
 def build_row(row: JsonObject, server_id: str, location: str, variables: Variables) -> BuiltRow:
     """The configuration that `row` describes, its variables resolved.
 
-    Null stands for an absent key, in `env` for an absent variable, in the sandbox's `limits` for no limit.  A relative
-    `cwd` and the sandbox's relative paths start at the file's directory.
-
     Raises:
         RowError: a key, a value or a variable is wrong.
     """
+    built, problems = examine_row(row, server_id, location, variables)
+    if built is None:
+        raise RowError.of(problems[0])
+    return built
+
+
+def examine_row(
+    row: JsonObject, server_id: str, location: str, variables: Variables, defaults: Mapping[str, object] | None = None
+) -> tuple[BuiltRow | None, tuple[Problem, ...]]:
+    """The configuration that `row` describes, its variables resolved, or all that is wrong with it.
+
+    Null stands for an absent key, in `env` for an absent variable, in the sandbox's `limits` for no limit.  A relative
+    `cwd` and the sandbox's relative paths start at the file's directory.
+
+    Args:
+        row: as the file has it.
+        server_id: its id.
+        location: its place in the file.
+        variables: what references resolve to.
+        defaults: fields that the row need not say itself.
+    """
+    problems = Problems()
     if row.repeated:
-        raise RowError(location, f"the key {row.repeated[0][0]!r} appears more than once")
+        problems.append(Problem(location, f"the key {row.repeated[0][0]!r} appears more than once"))
     given = {key: value for key, value in row.items() if value is not None}
-    model = _choose_model(given, location)
+    model = None
+    with problems.kept():
+        model = _choose_model(given, location)
+    problems += _strangers(given, model, location)
+    if model is None:
+        if not _says_its_kind(given):
+            problems.append(Problem(location, "has neither 'command' nor 'url'"))
+        return None, tuple(problems)
     known = _KEYS[model]
-    _refuse_unknown(given, model, location)
-    fields = {
-        key: resolve(value, at(location, key), variables)
+    unresolved = len(problems)
+    fields = dict(defaults or {}) | {
+        key: resolve(value, at(location, key), variables, problems)
         for key, value in given.items()
         if key in known and key not in {"id", "kind"}
     }
     if model is StdioServerConfig:
-        _complete_stdio(fields, given.get("envFile"), location, variables)
+        _complete_stdio(fields, given.get("envFile"), location, variables, problems)
     if _spelling(given, location) == "sse":
         fields.setdefault("legacy_only", True)
-    ignored = tuple(key for key in given if key not in known and key not in _OURS)
-    return BuiltRow(_validate(model, fields | {"id": server_id}, location), ignored)
+    config, found = judge(model, fields | {"id": server_id}, location)
+    # What could not be resolved is judged as it is written, which says nothing.
+    hollow = tuple(problem.location for problem in problems[unresolved:])
+    problems += [problem for problem in found if not _lies_in(problem.location, hollow)]
+    if config is None or problems:
+        return None, tuple(problems)
+    return BuiltRow(config, tuple(key for key in given if key not in known and key not in _OURS)), ()
 
 
 def is_disabled(row: JsonObject, location: str) -> bool:
@@ -122,25 +154,25 @@ def is_disabled(row: JsonObject, location: str) -> bool:
 
 
 def _spelling(given: Mapping[str, object], location: str) -> str | None:
-    """The one transport that `type` and `transport` name, in the letters of `_SPELLINGS`."""
+    """The one transport that `type` and `transport` name, in the letters of `SPELLINGS`."""
     found = None
     for key in ("type", "transport"):
         if key not in given:
             continue
         value = given[key]
         spelling = re.sub("[-_]", "", value.lower()) if isinstance(value, str) else ""
-        if spelling not in _SPELLINGS:
+        if spelling not in SPELLINGS:
             got = repr(value[:32]) if isinstance(value, str) else describe(value)
             raise RowError(at(location, key), f"expected 'stdio', 'http', 'streamable-http' or 'sse', got {got}")
-        if found is not None and _SPELLINGS[found] is not _SPELLINGS[spelling]:
+        if found is not None and SPELLINGS[found] is not SPELLINGS[spelling]:
             raise RowError(location, "'type' and 'transport' disagree: keep one")
         found = spelling
     return found
 
 
-def _choose_model(given: Mapping[str, object], location: str) -> _Model:
+def _choose_model(given: Mapping[str, object], location: str) -> _Model | None:
     spelling = _spelling(given, location)
-    named = _SPELLINGS[spelling] if spelling else None
+    named = SPELLINGS[spelling] if spelling else None
     if "kind" in given:
         kind = given["kind"]
         if not isinstance(kind, str) or kind not in _MODELS:
@@ -154,54 +186,67 @@ def _choose_model(given: Mapping[str, object], location: str) -> _Model:
         raise RowError(location, "has both 'command' and 'url': keep one")
     if "command" in given:
         return StdioServerConfig
-    if "url" in given:
-        return SseServerConfig
-    _refuse_unknown(given, None, location)
-    raise RowError(location, "has neither 'command' nor 'url'")
+    return SseServerConfig if "url" in given else None
 
 
-def _refuse_unknown(given: Mapping[str, object], model: _Model | None, location: str) -> None:
+def _says_its_kind(given: Mapping[str, object]) -> bool:
+    return not given.keys().isdisjoint({"command", "url", "type", "transport", "kind"})
+
+
+def _strangers(given: Mapping[str, object], model: _Model | None, location: str) -> Iterator[Problem]:
+    """The keys that a row of this kind, or of any, may not have."""
     known = _KEYS[model] if model else _ALL_KEYS
     for key in given:
-        if key in known or key in _OURS or key in _FOREIGN:
+        if key in known or key in _OURS or key in FOREIGN_KEYS:
             continue
         if key in _INSTEAD:
-            raise RowError(at(location, key), f"is another client's key: use {_INSTEAD[key]}")
-        if model and key == "sandbox":
-            raise RowError(at(location, key), "a remote server has no process to confine: remove it")
-        if model and key in _ALL_KEYS:
-            raise RowError(at(location, key), f"means nothing to a {model.transport} server: remove it")
-        near = difflib.get_close_matches(key[:64], sorted(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(known - {'id', 'kind'}))}"
-        raise RowError(location, f"unknown key {key[:64]!r}: {hint}")
+            yield Problem(at(location, key), f"is another client's key: use {_INSTEAD[key]}", nearest=_INSTEAD[key])
+        elif model and key == "sandbox":
+            yield Problem(at(location, key), "a remote server has no process to confine: remove it")
+        elif model and key in _ALL_KEYS:
+            yield Problem(at(location, key), f"means nothing to a {model.transport} server: remove it")
+        else:
+            yield unknown_key(location, key[:64], sorted(known), sorted(known - {"id", "kind"}))
 
 
-def resolve(value: object, location: str, variables: Variables) -> object:
+def _lies_in(location: str, places: tuple[str, ...]) -> bool:
+    return any(location == place or location.startswith((f"{place}.", f"{place}[")) for place in places)
+
+
+def resolve(value: object, location: str, variables: Variables, problems: Problems) -> object:
     """`value` with variables resolved, as plain values that can be given to a process.
 
-    Raises:
-        RowError: one cannot be, a key is there twice, or a text is none.
+    Where a variable cannot be resolved, a key is there twice or a text is none, it is added to `problems`, and the
+    value stays as it is written.
     """
     match value:
         case str():
-            try:
-                text = variables.expand(value)
-            except VariableError as error:
-                raise RowError(location, str(error), error.code) from error
-            _refuse_odd_text(text, location)
-            return text
+            with problems.kept():
+                return _expand(value, location, variables)
+            return value
         case JsonObject():
-            if value.repeated:
-                raise RowError(location, f"the key {value.repeated[0][0]!r} appears more than once")
-            for key in value:
-                _refuse_odd_text(key, location)
-            return {key: resolve(member, at(location, key), variables) for key, member in value.items()}
+            with problems.kept():
+                if value.repeated:
+                    raise RowError(location, f"the key {value.repeated[0][0]!r} appears more than once")
+                for key in value:
+                    _refuse_odd_text(key, location)
+            return {key: resolve(member, at(location, key), variables, problems) for key, member in value.items()}
         case list():
-            return [resolve(member, at(location, index), variables) for index, member in enumerate(value)]
+            return [resolve(member, at(location, index), variables, problems) for index, member in enumerate(value)]
         case float() if not math.isfinite(value):
-            raise RowError(location, "the number is out of range")
+            problems.append(Problem(location, "the number is out of range"))
+            return value
         case _:
             return value
+
+
+def _expand(text: str, location: str, variables: Variables) -> str:
+    try:
+        text = variables.expand(text)
+    except VariableError as error:
+        raise RowError(location, str(error), error.code) from error
+    _refuse_odd_text(text, location)
+    return text
 
 
 def _refuse_odd_text(text: str, location: str) -> None:
@@ -211,16 +256,21 @@ def _refuse_odd_text(text: str, location: str) -> None:
         raise RowError(location, "holds half of a surrogate pair: it is no Unicode text")
 
 
-def _complete_stdio(fields: dict[str, object], env_file: object, location: str, variables: Variables) -> None:
+def _complete_stdio(
+    fields: dict[str, object], env_file: object, location: str, variables: Variables, problems: Problems
+) -> None:
     """Make strings of `env`, put `envFile` under it, and let paths start at the file's directory."""
     env = fields.get("env", {})
     if isinstance(env, dict):
         values = {name: _env_value(value) for name, value in env.items() if value is not None}
-        if "envFile" in fields:
-            values = _read_env_file(fields, str(env_file), location, variables) | values
-        for name in values:
-            if not name or "=" in name:
-                raise RowError(at(location, "env"), f"{name[:64]!r} cannot be a variable's name")
+        if "envFile" in fields and not any(problem.location == at(location, "envFile") for problem in problems):
+            with problems.kept():
+                values = _read_env_file(fields, str(env_file), location, variables) | values
+        problems += [
+            Problem(at(location, "env"), f"{name[:64]!r} cannot be a variable's name")
+            for name in values
+            if not name or "=" in name
+        ]
         fields["env"] = values
     fields.pop("envFile", None)
     if isinstance(cwd := fields.get("cwd"), str):
@@ -256,25 +306,3 @@ def _read_env_file(fields: Mapping[str, object], shown: str, location: str, vari
     for name, value in values.items():
         _refuse_odd_text(name + value, at(here, name))
     return dict(values)
-
-
-def _validate(model: _Model, fields: Mapping[str, object], location: str) -> ServerConfig:
-    try:
-        config = model.model_validate(fields)
-    except ValidationError as error:
-        raise from_validation(error, location) from None
-    refuse_booleans(fields, location)
-    return config
-
-
-def refuse_booleans(fields: Mapping[str, object], location: str) -> None:
-    """See that no number is written as true or false: to the models they are 1 and 0, in a file a mistake.
-
-    Raises:
-        RowError: one is.
-    """
-    for key, value in fields.items():
-        if isinstance(value, dict):
-            refuse_booleans(value, at(location, key))
-        elif isinstance(value, bool) and key != "legacy_only":
-            raise RowError(at(location, key), f"expected a number, got {describe(value)}")

@@ -182,6 +182,16 @@ def find_serving(digest: str, root: Path | None = None, *, native: str | None = 
     return max(found, key=lambda path: found[path], default=None)
 
 
+def find_live(root: Path | None = None) -> frozenset[str]:
+    """The digests of all configurations that a live process uses, whether it serves or not."""
+    found = set()
+    for path, match in _entries(root or runtime_dir()):
+        with _probe(path, fcntl.LOCK_SH) as is_free:
+            if not is_free:
+                found.add(match["digest"])
+    return frozenset(found)
+
+
 def read_serving(path: Path) -> Serving | None:
     """What the process of the runtime directory `path` says about itself; None when it does not serve (yet)."""
     try:

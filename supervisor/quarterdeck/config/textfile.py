@@ -5,6 +5,7 @@ Below every reader of this package; knows nothing of what the text means.
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +17,16 @@ class TextFileError(Exception):
     """A file cannot be used; the text says why, names no path and shows nothing of the content."""
 
 
-def read_text(path: Path, limit_bytes: int, *, private: bool = False) -> str:
+def read_text(
+    path: Path, limit_bytes: int, *, private: bool = False, within: Callable[[str], bool] | None = None
+) -> str:
     """The text of a regular file, without its byte order mark.
 
     Args:
         path: a symbolic link is followed.
         limit_bytes: a larger file is refused.
         private: refuse a file that is not ours, or that others may read or write.
+        within: whether a file at this place, which is absolute and without links, may be read; None for anywhere.
 
     Raises:
         TextFileError: the file is missing, unreadable, no regular file, too large, not private, or not UTF-8.
@@ -31,6 +35,8 @@ def read_text(path: Path, limit_bytes: int, *, private: bool = False) -> str:
         # Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
+            if within is not None and not within(_whereabouts(descriptor)):
+                raise TextFileError("lies outside of the project, whose files may use only what is in it")
             _check(os.fstat(descriptor), private=private)
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read(limit_bytes + 1)
@@ -43,6 +49,13 @@ def read_text(path: Path, limit_bytes: int, *, private: bool = False) -> str:
     if len(data) > limit_bytes:
         raise TextFileError(f"is larger than {limit_bytes} bytes")
     return _decode(data.removeprefix(_BOM))
+
+
+def _whereabouts(descriptor: int) -> str:
+    """What is open decides, not the path: a link on it may be swapped at any time."""
+    from quarterdeck.kernel.files.walking import whereabouts
+
+    return whereabouts(descriptor)
 
 
 def _check(status: os.stat_result, *, private: bool) -> None:

@@ -3,6 +3,7 @@
     ${NAME}  ${env:NAME}            a variable of our environment; an unset one is an error
     ${NAME:-text}                   the same, `text` when it is unset or empty
     ${file:PATH}                    the content of a file that only we may read, without its last newline
+    ${keyring:NAME}                 a secret that `quarterdeck secret set` keeps
     ${workspaceFolder} ${userHome}  places
     $${                             a plain `${`
 
@@ -11,13 +12,16 @@ Values are put in as they are and never expanded again; no message shows one.
 
 import io
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dotenv.parser import parse_stream
 
+from quarterdeck.config.masking import is_secretive
+from quarterdeck.config.project import ALLOW_KEY, ProjectBounds
+from quarterdeck.config.secret_store import MissingSecretError, SecretError, SecretStore
 from quarterdeck.config.textfile import TextFileError, read_text
 
 MAX_VALUE_FILE_BYTES: Final = 64 * 1024
@@ -44,12 +48,18 @@ class Variables:
         base: the configuration file's directory; relative paths start there.
         workspace: `${workspaceFolder}`.
         home: `${userHome}`, and `~` in a path.
+        bounds: what a project's file may not reach beyond; None for a file of the user's.
+        keyring: finds `${keyring:NAME}`, or raises `SecretError`.
+        secrets: gets every value that was put in and is a secret, or is called like one.
     """
 
     environ: Mapping[str, str]
     base: Path
     workspace: Path
     home: Path
+    bounds: ProjectBounds | None = None
+    keyring: Callable[[str], str] = field(default_factory=lambda: SecretStore().get, compare=False)
+    secrets: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def expand(self, text: str) -> str:
         """`text` with every reference resolved.
@@ -76,7 +86,7 @@ class Variables:
             VariableError: the file cannot be read, or a line of it is no `NAME=value`.
         """
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES)
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, within=self._within())
         except TextFileError as error:
             raise VariableError(f"{shown!r} {error}") from error
         values: dict[str, str] = {}
@@ -103,7 +113,9 @@ class Variables:
         if not colon and scope == "userHome":
             return str(self.home)
         if colon and scope == "file":
-            return self._read_secret(rest)
+            return self._read_file(rest)
+        if colon and scope == "keyring":
+            return self._read_keyring(rest)
         if colon and scope == "input":
             raise VariableError(f"{match[0][:64]!r} asks a person, and nobody is there: use ${{env:NAME}}")
         return self._look_up(rest if colon and scope == "env" else body, any_name=scope == "env")
@@ -112,16 +124,42 @@ class Variables:
         name, has_default, default = body.partition(":-")
         if not name or not (any_name or _NAME.fullmatch(name)):
             raise VariableError(f"{name[:64]!r} is no variable's name: write $${{ for a plain ${{")
-        value = self.environ.get(name)
+        is_closed = self.bounds is not None and name not in self.bounds.allowed_env
+        value = None if is_closed else self.environ.get(name)
+        if value and is_secretive(name):
+            self.secrets.add(value)
         if has_default:
             return value or default
+        if is_closed:
+            raise VariableError(
+                f"the variable {name[:64]!r} is not open to a project's file: "
+                f"list it in '{ALLOW_KEY}' of a configuration of your own",
+                "unset_variable",
+            )
         if value is None:
             raise VariableError(f"the variable {name[:64]!r} is not set", "unset_variable")
         return value
 
-    def _read_secret(self, path: str) -> str:
+    def _read_file(self, path: str) -> str:
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True)
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True, within=self._within())
         except TextFileError as error:
             raise VariableError(f"the file {path!r} {error}") from error
-        return text.removesuffix("\n").removesuffix("\r")
+        value = text.removesuffix("\n").removesuffix("\r")
+        self.secrets.add(value)
+        return value
+
+    def _read_keyring(self, name: str) -> str:
+        if self.bounds is not None:
+            raise VariableError("a project's file may not use a secret of yours: move the row into a file of your own")
+        try:
+            value = self.keyring(name)
+        except MissingSecretError as error:
+            raise VariableError(str(error), "unset_variable") from error
+        except SecretError as error:
+            raise VariableError(str(error)) from error
+        self.secrets.add(value)
+        return value
+
+    def _within(self) -> Callable[[str], bool] | None:
+        return self.bounds.holds if self.bounds is not None else None

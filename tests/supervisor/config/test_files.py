@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.config.files import MAX_CONFIG_BYTES, ConfigFileError, LoadedConfig, load_config_file
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck.config.origin import Origin, Standing
+from quarterdeck.config.project import ProjectBounds
+from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.refs import is_server_id
 
 ENVIRON = {"HOME": "/home/u", "TOKEN": "s3cret"}
@@ -258,6 +260,98 @@ def test_any_names_give_legal_and_different_ids_every_time(folder: Path, names: 
     assert len(set(ids(loaded))) == len(loaded.servers)
     assert len(loaded.servers) + len(loaded.broken) == len(names)
     assert load(folder, document) == loaded
+
+
+def test_each_server_has_the_place_where_it_is_written_as_it_is_written(folder: Path) -> None:
+    """An approval would be for the value of the moment, and would show a secret."""
+    row = {"command": "c", "args": ["${TOKEN}"]}
+    loaded = load(folder, {"mcpServers": {"my fs": row, "half": {"command": "${GONE}"}, "off": {"disabled": True}}})
+    path = folder / "mcp.json"
+    place = "mcpServers['my fs']"
+    assert loaded.origins == {
+        "my-fs": Origin(path, place, Standing.NAMED, row, "/mcpServers/my fs"),
+        "half": Origin(path, "mcpServers.half", Standing.NAMED, {"command": "${GONE}"}, "/mcpServers/half"),
+    }
+    assert loaded.claimed == {"my-fs", "half", "off"}
+    assert loaded.secrets == {"s3cret"}
+    assert "s3cret" not in repr(loaded.origins)
+
+
+def test_the_file_says_the_trust_of_rows_that_do_not_say_it(folder: Path) -> None:
+    """A user would have to repeat it in each row, and miss one."""
+    rows = {"a": {"command": "c"}, "b": {"command": "c", "trust": "open"}}
+    assert [server.trust for server in load(folder, {"servers": rows}).servers] == [TrustMode.BASELINE, TrustMode.OPEN]
+    loaded = load(folder, {"servers": rows, "trust": "strict"})
+    assert [server.trust for server in loaded.servers] == [TrustMode.STRICT, TrustMode.OPEN]
+
+
+def test_a_misspelt_trust_stops_the_rows_that_it_was_for(folder: Path) -> None:
+    """Servers that a user wanted strict would run as ever."""
+    rows = {"a": {"command": "c"}, "b": {"command": "c", "trust": "open"}}
+    loaded = load(folder, {"servers": rows, "trust": "strct", "allow_project_env": "TZ"})
+    assert ids(loaded) == ["b"]
+    assert reasons(folder, loaded) == ["trust: must be 'baseline', 'strict', 'open'"]
+    assert [problem.location for problem in loaded.top_problems] == ["trust", "allow_project_env"]
+    assert loaded.allowed_env == frozenset()
+
+
+def test_a_broken_row_tells_everything_that_is_wrong_with_it(folder: Path) -> None:
+    """A user would correct one mistake after the other."""
+    row = {"command": "c", "args": [5], "evn": {}, "cwd": "${GONE}", "envFile": "gone", "sandbox": {"raed": []}}
+    [broken] = load(folder, {"mcpServers": {"a": row}}).broken
+    assert [str(problem).removeprefix("mcpServers.a") for problem in broken.problems] == [
+        ": unknown key 'evn': did you mean 'env'?",
+        ".cwd: the variable 'GONE' is not set",
+        ".envFile: 'gone' cannot be read: No such file or directory",
+        ".args[0]: expected a string, got 5",
+        ".sandbox: unknown key 'raed': did you mean 'read'?",
+    ]
+    assert broken.message.endswith(str(broken.problems[0]))
+
+
+def load_project(folder: Path, document: object, **bounds: object) -> LoadedConfig:
+    path = folder / "mcp.json"
+    path.write_text(json.dumps(document))
+    limits = ProjectBounds(str(folder.resolve()), **bounds)
+    return load_config_file(path, ENVIRON, standing=Standing.PROJECT, bounds=limits)
+
+
+def test_a_projects_file_says_nothing_of_native_tools_of_variables_or_against_caution(folder: Path) -> None:
+    """A repository would open the sandbox of our own shell, or approve itself."""
+    document = {
+        "mcpServers": {"a": {"command": "c", "trust": "open"}, "b": {"command": "c", "trust": "strict"}},
+        "native": {"sandbox": {"network": "full"}},
+        "allow_project_env": ["TOKEN"],
+        "trust": "open",
+    }
+    loaded = load_project(folder, document)
+    assert [server.trust for server in loaded.servers] == [TrustMode.BASELINE, TrustMode.STRICT]
+    assert (loaded.native, loaded.allowed_env, loaded.trust) == (None, frozenset(), None)
+    assert warnings(folder, loaded) == [
+        "mcpServers.a.trust: ignored: a project's file may say only 'strict'",
+        "native: ignored: a project's file may not say this",
+        "allow_project_env: ignored: a project's file may not say this",
+        "trust: ignored: a project's file may say only 'strict'",
+    ]
+    assert load_project(folder, {"servers": {"a": A}, "trust": "strict"}).servers[0].trust == TrustMode.STRICT
+    assert load_project(folder, {"servers": {"a": A}}, trust=TrustMode.STRICT).servers[0].trust == TrustMode.STRICT
+
+
+def test_a_projects_row_that_wants_too_much_is_broken_with_the_reason(folder: Path) -> None:
+    """It would start with less than it says, and fail in a way that nobody understands."""
+    rows = {
+        "a": {"command": "c", "sandbox": {"read": ["~/.ssh", "src"]}},
+        "b": {"command": "c", "env": {"T": "${TOKEN}"}},
+        "c": {"command": "c", "sandbox": {"read": ["src"]}},
+    }
+    loaded = load_project(folder, {"mcpServers": rows})
+    assert ids(loaded) == ["c"]
+    assert [reason.split(": ")[0] for reason in reasons(folder, loaded)] == [
+        "mcpServers.a.sandbox.read[0]",
+        "mcpServers.b.env.T",
+    ]
+    assert all(origin.standing is Standing.PROJECT for origin in loaded.origins.values())
+    assert ids(load_project(folder, {"mcpServers": rows}, allowed_env=frozenset({"TOKEN"}))) == ["b", "c"]
 
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=10)

@@ -153,3 +153,18 @@ def test_a_session_keeps_everything_below_its_directory(tmp_path: Path) -> None:
     below = (session.outputs, session.captures, session.checkpoints, session.plans, session.memory, session.lock)
     assert len(set(below)) == len(below)
     assert all(path.parent == session.directory for path in below)
+
+
+def test_every_root_that_a_process_may_have_chosen_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A serve that a desktop started would look dead to a terminal, and lose its servers' homes to a purge."""
+    short = tmp_path / "tmp"
+    (short / f"quarterdeck-{os.geteuid()}" / "0a1b2c3d").mkdir(parents=True)
+    (short / f"quarterdeck-{os.geteuid()}" / "qd-0123456789ab-1-00000000").mkdir()
+    monkeypatch.setattr(paths, "_SHORT_ROOT", short)
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", "/nowhere/r")
+    assert paths.runtime_roots() == (
+        Path("/nowhere/r"),
+        Path(f"/run/user/{os.geteuid()}/quarterdeck"),
+        short / f"quarterdeck-{os.geteuid()}",
+        short / f"quarterdeck-{os.geteuid()}" / "0a1b2c3d",
+    )

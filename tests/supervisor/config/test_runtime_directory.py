@@ -11,6 +11,7 @@ import pytest
 from quarterdeck.config import paths
 from quarterdeck.config.runtime_directory import (
     RuntimeDirectory,
+    find_live,
     find_serving,
     read_serving,
     sweep_stale,
@@ -199,3 +200,11 @@ def test_a_serve_is_found_by_the_native_tools_that_it_offers(root: Path) -> None
         assert find_serving(DIGEST, root, native="0123456789ab") == native.path
         assert find_serving(DIGEST, root, native="ba9876543210") is None
         assert find_serving(DIGEST, root) in (plain.path, native.path)
+
+
+def test_the_live_are_found_whether_they_serve_or_not(root: Path) -> None:
+    """The home of a server would be removed while a command uses it."""
+    abandon(RuntimeDirectory.create("ba9876543210", root))
+    with RuntimeDirectory.create(DIGEST, root):
+        assert find_live(root) == {DIGEST}
+    assert find_live(root) == frozenset()

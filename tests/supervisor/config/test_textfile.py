@@ -74,3 +74,19 @@ def test_a_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "geteuid", lambda: other)
     with pytest.raises(TextFileError, match=r"^belongs to another user$"):
         read_text(tmp_path / "f", 100, private=True)
+
+
+def test_a_file_counts_by_where_it_really_is(tmp_path: Path) -> None:
+    """A link would lead out of the directory that a file has to be in."""
+    (tmp_path / "f").write_text("abc")
+    (tmp_path / "link").symlink_to("f")
+    seen: list[str] = []
+
+    def note(place: str) -> bool:
+        seen.append(place)
+        return False
+
+    with pytest.raises(TextFileError, match="lies outside of the project"):
+        read_text(tmp_path / "link", 10, within=note)
+    assert seen == [str((tmp_path / "f").resolve())]
+    assert read_text(tmp_path / "link", 10, within=lambda _: True) == "abc"

@@ -1,12 +1,15 @@
 """References in a configuration resolve, or say which one does not."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quarterdeck.config.project import ProjectBounds
+from quarterdeck.config.secret_store import MissingSecretError, SecretError
 from quarterdeck.config.variables import VariableError, Variables
 
 ENVIRON = {"NAME": "value", "EMPTY": "", "ODD(x86)": "odd", "TRICK": "${NAME} $${NAME}"}
@@ -129,3 +132,66 @@ def test_text_without_references_stays_as_it_is(text: str) -> None:
     """An argument that merely holds a dollar would be changed."""
     if "${" not in text:
         assert variables().expand(text) == text
+
+
+def keyring(name: str) -> str:
+    if name == "locked":
+        raise SecretError("the keyring is locked")
+    if name != "GH":
+        raise MissingSecretError(f"there is no secret {name!r}")
+    return "s3cret"
+
+
+def test_a_secret_is_taken_from_where_it_is_kept() -> None:
+    """A password would have to be written into a file that is shared."""
+    places = replace(variables(), keyring=keyring)
+    assert places.expand("Bearer ${keyring:GH}") == "Bearer s3cret"
+    for name, code in (("GONE", "unset_variable"), ("locked", "config_invalid")):
+        with pytest.raises(VariableError) as caught:
+            places.expand(f"${{keyring:{name}}}")
+        assert caught.value.code == code
+
+
+def test_what_was_put_in_and_is_secret_is_known(tmp_path: Path) -> None:
+    """A token that stands in the middle of an argument or a header would be readable in the log."""
+    (tmp_path / "token").write_text("from-file\n")
+    (tmp_path / "token").chmod(0o600)
+    environ = {"NAME": "plain", "API_TOKEN": "from-environment"}
+    places = Variables(environ, tmp_path, tmp_path, tmp_path, keyring=keyring)
+    places.expand("${NAME} ${API_TOKEN} ${file:token} ${keyring:GH} ${NO_TOKEN:-default}")
+    assert places.secrets == {"from-environment", "from-file", "s3cret"}
+    assert "from-file" not in repr(places)
+
+
+def test_a_projects_file_sees_only_the_variables_that_are_open_to_it() -> None:
+    """Opening a repository would hand its program every token of the environment."""
+    places = replace(variables(), bounds=ProjectBounds("/project", frozenset({"NAME"})))
+    assert (
+        places.expand("${NAME} ${env:NAME} ${EMPTY:-text} ${ODD:-text} ${userHome}") == "value value text text /home/u"
+    )
+    closed = replace(variables(), environ={"TOKEN": "s3cret"}, bounds=ProjectBounds("/project"))
+    assert closed.expand("${TOKEN:-default}") == "default"
+    with pytest.raises(VariableError, match=r"'TOKEN' is not open .*: list it in 'allow_project_env'") as caught:
+        closed.expand("${TOKEN}")
+    assert caught.value.code == "unset_variable"
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_projects_file_reads_only_what_is_in_the_project(tmp_path: Path) -> None:
+    """A repository would send the user's own keys to whomever it names."""
+    project = (tmp_path / "project").resolve()
+    project.mkdir()
+    for path in (project / "mine", tmp_path / "theirs"):
+        path.write_text("A=value")
+        path.chmod(0o600)
+    (project / "link").symlink_to(tmp_path / "theirs")
+    places = replace(variables(project), keyring=keyring, bounds=ProjectBounds(str(project)))
+    assert places.expand("${file:mine}") == "A=value"
+    assert places.read_env_file("mine", "mine") == {"A": "value"}
+    for path in ("link", "../theirs", str(tmp_path / "theirs")):
+        with pytest.raises(VariableError, match="lies outside of the project"):
+            places.expand(f"${{file:{path}}}")
+        with pytest.raises(VariableError, match="lies outside of the project"):
+            places.read_env_file(path, path)
+    with pytest.raises(VariableError, match="may not use a secret of yours"):
+        places.expand("${keyring:GH}")

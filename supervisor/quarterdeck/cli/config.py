@@ -1,0 +1,181 @@
+"""`quarterdeck config`: where configuration comes from, what it says, and everything that is wrong with it."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
+from json import dumps as json_text
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.importing import import_config
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.text import printable
+
+if TYPE_CHECKING:
+    from quarterdeck.config.gathering import FileFound
+    from quarterdeck.config.tour import Value
+
+NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
+
+group: Final = typer.Typer(help="See where configuration comes from, and what is wrong with it.", no_args_is_help=True)
+
+
+@group.callback()
+def _group() -> None:
+    """See where configuration comes from, and what is wrong with it."""
+
+
+@group.command("path")
+def path(config: options.Config = None, json: options.Json = False) -> None:
+    """Show every file that is looked for, in order: the earlier one wins for the same server."""
+    files = _files(config)
+    if json:
+        print_json(_plain([_place(found) for found in files]))
+        return
+    rows = [
+        [Cell(_shown(found.candidate.path)), Cell(*_state(found)), Cell(found.candidate.what, "dim")] for found in files
+    ]
+    print_table(("FILE", "STATE", "WHOSE"), rows)
+
+
+@group.command("show")
+def show(config: options.Config = None, json: options.Json = False) -> None:
+    """Show every value and where it comes from, secrets masked; variables are shown as they are written."""
+    from quarterdeck.config.gathering import gather
+    from quarterdeck.config.tour import tour
+
+    files = _files(config)
+    gathered = gather(files)
+    whole = tour(files, gathered)
+    if json:
+        print_json(_plain({**dataclasses.asdict(whole), "set_aside": gathered.warnings}))
+        return
+    print_line("settings", "bold")
+    _print_values(whole.settings)
+    for server in whole.servers:
+        print_line()
+        print_line(f"{printable(server.id)} ({server.standing}, {_source(server.file, server.pointer)})", "bold")
+        if server.problem:
+            print_line(f"  cannot be started: {printable(server.problem)}", "red")
+        _print_values(server.values, server.file)
+    for line in gathered.warnings:
+        print_line(printable(line), "yellow", stderr=True)
+    if not any(found.exists for found in files):
+        print_line(NOTHING, stderr=True)
+
+
+@group.command("check")
+def check(config: options.Config = None, json: options.Json = False) -> None:
+    """Find everything that is wrong.  Exit codes: 0 all can be used, 2 something cannot."""
+    from quarterdeck.config.checking import check_files
+
+    files = _files(config)
+    findings = check_files(files)
+    is_broken = any(finding.is_error for finding in findings)
+    if json:
+        said = [dataclasses.asdict(finding) for finding in findings]
+        print_json(_plain({"ok": not is_broken, "files": [_place(found) for found in files], "findings": said}))
+    else:
+        for finding in findings:
+            word, style = ("error", "red") if finding.is_error else ("warning", "yellow")
+            print_line(f"{word}: {printable(str(finding))}", style)
+        if not any(found.exists for found in files):
+            print_line(NOTHING, stderr=True)
+        elif not findings:
+            print_line("nothing is wrong", "green", stderr=True)
+    if is_broken:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+@group.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of a configuration file, for an editor to complete and check by."""
+    from quarterdeck.config.schema import config_schema
+
+    print_json(config_schema())
+
+
+group.command("import")(import_config)
+
+
+def _files(config: list[Path] | None) -> "tuple[FileFound, ...]":
+    """The files that are named, or else every place where some are looked for."""
+    from quarterdeck.config.gathering import load_found, load_named
+
+    if config:
+        return load_named(config, os.environ)
+    try:
+        cwd = Path.cwd()
+    except OSError as error:
+        raise CommandError(
+            ExitCode.USAGE, f"the working directory cannot be used: {error.strerror}", "name a file with --config"
+        ) from error
+    return load_found(cwd, os.environ)
+
+
+def _place(found: "FileFound") -> dict[str, object]:
+    return {
+        "path": found.candidate.path,
+        "exists": found.exists and not _is_missing(found),
+        "standing": found.candidate.standing,
+        "what": found.candidate.what,
+        "error": found.error.message if found.error is not None else None,
+    }
+
+
+def _state(found: "FileFound") -> tuple[str, str]:
+    if not found.exists or _is_missing(found):
+        return "not there", "dim"
+    return ("cannot be used", "red") if found.error is not None else ("used", "green")
+
+
+def _is_missing(found: "FileFound") -> bool:
+    return found.error is not None and not os.path.lexists(found.candidate.path)
+
+
+def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
+    """A table of values; those of `file`, which was named above it, have their place alone."""
+
+    def text(value: object) -> str:
+        shown = value if isinstance(value, str) else json_text(_plain(value), ensure_ascii=False)
+        return printable(shown).replace("\n", "\\n")
+
+    rows = [
+        [
+            Cell(printable(each.key)),
+            Cell(text(each.value)),
+            Cell(
+                printable(each.pointer) if file and each.source == file else _source(each.source, each.pointer), "dim"
+            ),
+        ]
+        for each in values
+    ]
+    print_table(("KEY", "VALUE", "FROM"), rows, indent="  ")
+
+
+def _plain(value: object) -> object:
+    """The same as JSON can hold it: texts as Unicode, numbers finite."""
+    match value:
+        case str() | Path():
+            return str(value).encode("utf-8", "backslashreplace").decode()
+        case Mapping():
+            return {_plain(key): _plain(member) for key, member in value.items()}
+        case list() | tuple():
+            return [_plain(member) for member in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case _:
+            return value
+
+
+def _source(file: str, pointer: str) -> str:
+    return _shown(Path(file)) + (f" {printable(pointer)}" if pointer else "")
+
+
+def _shown(path: Path) -> str:
+    return printable(str(path)).replace("\n", "\\n")

@@ -1,0 +1,158 @@
+"""A row of another client's file, as a row of ours: keys renamed, references that we know otherwise, our own left out.
+
+Pure.  Whether the row can be started is judged by whoever loads our file, not here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from typing import Final
+
+from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
+
+PROGRAM: Final = "quarterdeck"
+
+MODULE: Final = "quarterdeck.cli"
+
+_ANY: Final = frozenset({"type", "transport", "disabled", "enabled"})
+
+_LOCAL: Final = _ANY | set(StdioServerConfig.model_fields) - {"id"} | {"envFile"}
+"""Keys that mean something here for a server that is started."""
+
+_REMOTE: Final = _ANY | set(SseServerConfig.model_fields) | set(StreamableHttpServerConfig.model_fields) - {"id"}
+"""The same for one that is dialled."""
+
+_RENAMED: Final = {"serverUrl": "url", "environment": "env", "transportType": "type"}
+
+_TOOL_LISTS: Final = {
+    "enabledTools": "allow",
+    "includeTools": "allow",
+    "disabledTools": "deny",
+    "excludeTools": "deny",
+}
+
+_WORDLESS: Final = frozenset({"description", "httpUrl", "name"})
+"""Keys that go without a word: they are taken otherwise, or change nothing."""
+
+_INPUT: Final = re.compile(r"\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
+
+_REFERENCE: Final = re.compile(r"\$\{([^}]*)\}")
+
+_RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
+
+
+class NotOursToTakeError(ValueError):
+    """The row is not imported; the message says why, and shows no value of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A row for our file, and what a person should know about it.
+
+    Attributes:
+        inputs: names that the client asks a person for; here they are stored secrets.
+    """
+
+    row: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, is_across: bool = False) -> Adopted:
+    """The row as it would be written for us.
+
+    Args:
+        row: as it was parsed.
+        folder: of the project that it belongs to; None for the user's own.
+        expands: its client resolves `${…}`.
+        is_across: its client is a Windows program, and we are not.
+
+    Raises:
+        NotOursToTakeError: it describes no server, or ourselves.
+    """
+    if not isinstance(row, Mapping):
+        raise NotOursToTakeError("it is no object")
+    if is_own(row):
+        raise NotOursToTakeError("it is quarterdeck itself")
+    if "httpUrl" in row and "url" not in row:
+        row = {**row, "url": row["httpUrl"], "type": "http"}
+    renamed = {_RENAMED.get(key, key): value for key, value in row.items()}
+    if not ({"command", "url"} & set(renamed)):
+        raise NotOursToTakeError("it has neither a command nor a URL")
+    known = _LOCAL if "command" in renamed else _REMOTE
+    kept = {key: value for key, value in renamed.items() if key in known and value is not None}
+    _take_tool_lists(row, kept)
+    left = [str(key) for key, value in renamed.items() if key not in {*known, *_TOOL_LISTS, *_WORDLESS} and value]
+    taken = _Taking(folder, expands=expands)
+    adopted = {key: taken.take(value) for key, value in kept.items()}
+    if folder is not None:
+        _locate(adopted, folder)
+    notes = [f"left out, as it means nothing here: {', '.join(left)}"] if left else []
+    notes += [f"{reference} is not known here: replace it" for reference in taken.unknown]
+    if taken.names_workspace:
+        notes.append("${workspaceFolder} is the folder of our file here: replace it")
+    if is_across:
+        notes.append("it was started on Windows: see that its command can be started here")
+    return Adopted(adopted, tuple(notes), tuple(taken.inputs))
+
+
+def is_own(row: Mapping[str, object]) -> bool:
+    """Whether the row starts `quarterdeck serve`, directly, as a module, or through WSL."""
+    command, args = row.get("command"), row.get("args")
+    words = [command, *(args if isinstance(args, list) else [])]
+    texts = [word for word in words if isinstance(word, str)]
+    return "serve" in texts and any(_is_program(text) or text == MODULE for text in texts[: texts.index("serve")])
+
+
+def _is_program(text: str) -> bool:
+    return PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem}
+
+
+def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None:
+    lists = {ours: row[theirs] for theirs, ours in _TOOL_LISTS.items() if isinstance(row.get(theirs), list)}
+    lists = {ours: names for ours, names in lists.items() if names or ours == "deny"}
+    if lists and "tools" not in kept:
+        kept["tools"] = lists
+
+
+class _Taking:
+    """Texts of one row, on their way to our file."""
+
+    def __init__(self, folder: PurePath | None, *, expands: bool) -> None:
+        self._folder = folder
+        self._expands = expands
+        self.inputs: list[str] = []
+        self.unknown: list[str] = []
+        self.names_workspace = False
+
+    def take(self, value: object) -> object:
+        match value:
+            case str():
+                return self._take_text(value)
+            case Mapping():
+                return {key: self.take(member) for key, member in value.items()}
+            case list():
+                return [self.take(member) for member in value]
+            case _:
+                return value
+
+    def _take_text(self, text: str) -> str:
+        if not self._expands:
+            return text.replace("${", "$${")
+        self.inputs += [name for name in _INPUT.findall(text) if name not in self.inputs]
+        text = _INPUT.sub(r"${keyring:\1}", text)
+        if self._folder is not None:
+            text = text.replace("${workspaceFolder}", str(self._folder))
+        self.names_workspace |= "${workspaceFolder}" in text
+        found = (reference[0] for reference in _REFERENCE.finditer(text) if not _RESOLVED.fullmatch(reference[1]))
+        self.unknown += [reference for reference in found if reference not in self.unknown]
+        return text
+
+
+def _locate(row: dict[str, object], folder: PurePath) -> None:
+    """Let relative paths start at the project, as they did for its client."""
+    for key in ("cwd", "envFile"):
+        value = row.get(key)
+        if isinstance(value, str) and not value.startswith(("/", "~", "${")):
+            row[key] = str(folder / value)

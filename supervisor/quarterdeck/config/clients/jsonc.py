@@ -1,0 +1,261 @@
+"""Change one member of a JSON text and leave every other character where it is, comments included.
+
+No maintained library does this for Python: those that keep comments rewrite the layout, need Node, or are not for us by
+their licence.  Positions are found in a copy of the text in which comments and trailing commas are blanks; what comes
+out is parsed again and compared before anybody gets it.  Pure.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck.config.document import DocumentError, JsonObject, parse_document
+
+STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)'
+
+COMMENT: Final = r"//[^\r\n]*|/\*.*?(?:\*/|\Z)"
+
+_COMMENTS: Final = re.compile(f"({STRING})|{COMMENT}", re.DOTALL)
+
+_TRAILING: Final = re.compile(f"({STRING})|,(?=[ \\t\\r\\n]*[}}\\]])", re.DOTALL)
+
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+
+_DEFAULT_INDENT: Final = "  "
+
+_decoder: Final = json.JSONDecoder(strict=False)
+
+
+class EditError(ValueError):
+    """The text cannot be changed as wished; the message says why, and shows nothing of it."""
+
+
+def parse(text: str, *, has_comments: bool) -> JsonObject:
+    """The object that `text` is, an empty one for an empty text.
+
+    Raises:
+        DocumentError: it is none.
+    """
+    if not text.strip():
+        return JsonObject()
+    value = parse_document(to_plain(text) if has_comments else text)
+    if not isinstance(value, JsonObject):
+        raise DocumentError("expected an object, as in {…}")
+    return value
+
+
+def set_member(text: str, path: Sequence[str], value: object, *, has_comments: bool) -> str:
+    """`text` with `value` at `path`: replaced where it is, else put last into its object, which is made if missing.
+
+    Raises:
+        DocumentError: `text` is no JSON object.
+        EditError: something on the way is no object, or is there twice.
+    """
+    old = parse(text, has_comments=has_comments)
+    base = text if text.strip() else "{}\n"
+    edit = _Edit(base, has_comments=has_comments)
+    wanted = value
+    for depth, key in enumerate(path):
+        found = edit.enter(key)
+        if found is None:
+            for missing in reversed(path[depth + 1 :]):
+                wanted = {missing: wanted}
+            return _verified(edit.insert(key, wanted), _changed(old, path, value), has_comments=has_comments)
+        if depth == len(path) - 1:
+            return _verified(edit.replace(found, value), _changed(old, path, value), has_comments=has_comments)
+        edit.descend(found)
+    raise EditError("the whole text cannot be replaced")
+
+
+def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
+    """`text` without the member at `path`, which is there.
+
+    Raises:
+        DocumentError: `text` is no JSON object.
+        EditError: there is none, or something on the way is no object, or is there twice.
+    """
+    old = parse(text, has_comments=has_comments)
+    edit = _Edit(text, has_comments=has_comments)
+    for depth, key in enumerate(path):
+        found = edit.enter(key)
+        if found is None:
+            raise EditError(f"there is no {key!r}")
+        if depth == len(path) - 1:
+            expected = _changed(old, path, None, is_removed=True)
+            return _verified(edit.remove(found), expected, has_comments=has_comments)
+        edit.descend(found)
+    raise EditError("the whole text cannot be removed")
+
+
+def to_plain(text: str) -> str:
+    """`text`, character for character, with comments and trailing commas as blanks."""
+    return _TRAILING.sub(_blank_comma, _blank_comments(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """Where a member begins and ends; `value` is where its value begins."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+class _Edit:
+    """A text, and the object in it that is to be changed."""
+
+    def __init__(self, text: str, *, has_comments: bool) -> None:
+        self._text = text
+        self._commas = _blank_comments(text) if has_comments else text
+        self._plain = to_plain(text) if has_comments else text
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        first = re.search(r'\n([ \t]+)["{\[]', self._plain)
+        self._unit = first[1] if first else _DEFAULT_INDENT
+        self._open_at(_skip(self._plain, 0))
+        self._is_one_line = "\n" not in text[self._open : self._close] and bool(self._members)
+
+    def enter(self, key: str) -> _Member | None:
+        """The member of that name."""
+        found = [member for member in self._members if member.key == key]
+        if len(found) > 1:
+            raise EditError(f"the key {key!r} appears more than once: remove one")
+        return found[0] if found else None
+
+    def descend(self, member: _Member) -> None:
+        """Go on inside its value."""
+        if self._plain[member.value] != "{":
+            raise EditError(f"{member.key!r} is no object")
+        self._open_at(member.value)
+
+    def replace(self, member: _Member, value: object) -> str:
+        dumped = self._dump(value, self._indent_of(member.start), is_inline=self._is_inline())
+        return self._text[: member.value] + dumped + self._text[member.end :]
+
+    def insert(self, key: str, value: object) -> str:
+        """The text with a member after the last one, and after the comments behind that."""
+        end = self._members[-1].end if self._members else self._open + 1
+        tail = self._text[end : self._close]
+        kept = tail.rstrip(" \t\r\n")
+        ends_in_comma = "," in self._commas[end : self._close]
+        comma = "," if self._members and not ends_in_comma else ""
+        after = "," if ends_in_comma else ""
+        is_inline = self._is_inline()
+        base = self._indent_of(self._open)
+        indent = self._indent_of(self._members[0].start) if self._members and not is_inline else base + self._unit
+        if self._members and not is_inline and indent == base:
+            indent = base + self._unit
+        member = f"{json.dumps(key, ensure_ascii=False)}: {self._dump(value, indent, is_inline=is_inline)}"
+        blanks = tail[len(kept) :]
+        if is_inline:
+            before = " " if self._members else ""
+        else:
+            before = self._newline + indent
+            blanks = blanks if "\n" in blanks else self._newline + base
+        return f"{self._text[:end]}{comma}{kept}{before}{member}{after}{blanks}{self._text[self._close :]}"
+
+    def remove(self, member: _Member) -> str:
+        """The text without it, its comma, and the line that it began."""
+        at = self._members.index(member)
+        limit = self._members[at + 1].start if at + 1 < len(self._members) else self._close
+        comma = self._commas.find(",", member.end, limit)
+        end = comma + 1 if comma >= 0 else member.end
+        start = len(self._text[: member.start].rstrip(" \t"))
+        # A line end may only go with all of its line: it may be the end of a comment too.
+        if self._text[start - 1] == "\n" and self._text[end:].lstrip(" \t")[:1] in {"\r", "\n"}:
+            start -= 2 if self._text[start - 2] == "\r" else 1
+        else:
+            start = member.start
+            end += len(self._text[end:]) - len(self._text[end:].lstrip(" \t")) if comma >= 0 else 0
+        head, tail = self._text[:start], self._text[end:]
+        if comma < 0 and at > 0:
+            previous = self._members[at - 1].end
+            comma = self._commas.index(",", previous)
+            between = self._text[comma + 1 : start]
+            head = self._text[:comma] + (between.rstrip(" \t") if start == member.start else between)
+        if len(self._members) == 1 and not self._text[self._open + 1 : start].strip():
+            inside = self._text[end : self._close]
+            if not inside.strip():
+                head, tail = self._text[: self._open + 1], self._text[self._close :]
+        return head + tail
+
+    def _open_at(self, open_: int) -> None:
+        self._open = open_
+        self._members: list[_Member] = []
+        at = _skip(self._plain, open_ + 1)
+        while self._plain[at] != "}":
+            if self._plain[at] == ",":
+                at = _skip(self._plain, at + 1)
+            key, end = _decoder.raw_decode(self._plain, at)
+            value = _skip(self._plain, _skip(self._plain, end) + 1)
+            _, end = _decoder.raw_decode(self._plain, value)
+            self._members.append(_Member(key, at, value, end))
+            at = _skip(self._plain, end)
+        self._close = at
+
+    def _is_inline(self) -> bool:
+        """Whether the object is written on one line, or all of the text is."""
+        return self._is_one_line or (bool(self._members) and "\n" not in self._text[self._open : self._close])
+
+    def _indent_of(self, at: int) -> str:
+        line = self._text[self._text.rfind("\n", 0, at) + 1 : at]
+        return line[: len(line) - len(line.lstrip(" \t"))]
+
+    def _dump(self, value: object, indent: str, *, is_inline: bool) -> str:
+        if is_inline:
+            return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, indent=self._unit).replace("\n", self._newline + indent)
+
+
+def _verified(text: str, expected: object, *, has_comments: bool) -> str:
+    """`text`, once it is sure that it means what is expected."""
+    try:
+        value = parse(text, has_comments=has_comments)
+        text.encode()
+    except DocumentError as error:
+        raise EditError(f"it could not be changed safely ({error}): edit it by hand") from error
+    except UnicodeEncodeError as error:
+        raise EditError("a path or a name in it is no Unicode text: rename it") from error
+    if value != expected:
+        raise EditError("it could not be changed safely: edit it by hand")
+    return text
+
+
+def _changed(value: object, path: Sequence[str], wanted: object, *, is_removed: bool = False) -> dict[str, object]:
+    """A copy of an object with the change."""
+    copy = dict(value) if isinstance(value, dict) else {}
+    key, *rest = path
+    if rest:
+        copy[key] = _changed(copy.get(key), rest, wanted, is_removed=is_removed)
+    elif is_removed:
+        del copy[key]
+    else:
+        copy[key] = wanted
+    return copy
+
+
+def _skip(plain: str, at: int) -> int:
+    found = _BLANKS.match(plain, at)
+    assert found is not None
+    return found.end()
+
+
+def _blank_comments(text: str) -> str:
+    return _COMMENTS.sub(_blank_comment, text)
+
+
+def _blank_comment(found: re.Match[str]) -> str:
+    if found[1] is not None or (found[0].startswith("/*") and not (len(found[0]) >= 4 and found[0].endswith("*/"))):
+        return found[0]  # a string; or a comment without an end, which the parser shall refuse
+    return re.sub(r"[^\r\n]", " ", found[0])
+
+
+def _blank_comma(found: re.Match[str]) -> str:
+    if found[1] is not None:
+        return found[0]
+    at = found.start() - 1
+    while at >= 0 and found.string[at] in " \t\r\n":
+        at -= 1
+    return found[0] if at < 0 or found.string[at] in "{[,:" else " "

@@ -1,0 +1,170 @@
+"""What we keep in the state directory, what of it is in use, and its removal.
+
+    servers/<configuration>/<server>/    a server's private home, temporary files, log
+    workspaces/<workspace>/              the home of native commands, and sessions
+    ledger, token, secrets               records: removed only when they are named
+
+Servers have written what is in there: nothing in it is trusted, no link is followed, and what is not below the state
+directory is not touched.  A directory is taken away under another name first, so that a server that starts at that
+moment gets a new one.  Blocking.
+"""
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from quarterdeck.config.measuring import Measure, measure
+from quarterdeck.config.paths import SessionPaths
+from quarterdeck.config.runtime_directory import find_live
+from quarterdeck_sandbox.temporary import remove
+
+RECORDS: Final = re.compile(r"ledger.*|token|secrets")
+"""Names in the state directory of what cannot be made again."""
+
+_TAKEN_AWAY: Final = re.compile(r"\.purged-[0-9a-f]{16}")
+"""What a removal that was interrupted has left."""
+
+
+class Kind(StrEnum):
+    """What a leftover is."""
+
+    SERVER = "server"
+    WORKSPACE = "workspace"
+    RECORD = "record"
+    REST = "rest"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One thing that can be removed as a whole.
+
+    Attributes:
+        name: a server's id, else the name on disk.
+        digest: of the configuration that a server belongs to; empty for others.
+        used_by: why it must stay now; empty when it need not.
+    """
+
+    kind: Kind
+    path: Path
+    name: str
+    digest: str = ""
+    used_by: str = ""
+
+    def measured(self) -> Measure:
+        """The room that it takes."""
+        return measure(self.path)
+
+
+class RemovalError(Exception):
+    """A leftover is still there; the text says why, and what to do."""
+
+
+def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
+    """All there is below the state directory, without its links and what we do not know.
+
+    Args:
+        state: the state directory; it need not exist.
+        live: digests of configurations that a process uses, see `live_digests`.
+    """
+    state = Path(os.path.realpath(state))
+    found: list[Leftover] = []
+    for folder in _folders(state / "servers"):
+        if _TAKEN_AWAY.fullmatch(folder.name):
+            found.append(Leftover(Kind.REST, folder, folder.name))
+            continue
+        used = "it is running" if folder.name in live else ""
+        for server in _folders(folder):
+            is_rest = _TAKEN_AWAY.fullmatch(server.name) is not None
+            kind = Kind.REST if is_rest else Kind.SERVER
+            found.append(Leftover(kind, server, server.name, folder.name, "" if is_rest else used))
+    for folder in _folders(state / "workspaces"):
+        is_rest = _TAKEN_AWAY.fullmatch(folder.name) is not None
+        used = "a session is open" if not is_rest and _has_session(folder) else ""
+        found.append(Leftover(Kind.REST if is_rest else Kind.WORKSPACE, folder, folder.name, "", used))
+    used = "something is running" if live else ""
+    return found + [Leftover(Kind.RECORD, path, path.name, "", used) for path in _records(state)]
+
+
+def live_digests(roots: Iterable[Path]) -> frozenset[str]:
+    """The configurations that a process uses whose runtime directory is in one of `roots`."""
+    return frozenset().union(*(find_live(root) for root in roots))
+
+
+def remove_leftover(leftover: Leftover, state: Path) -> None:
+    """Remove it whole; its directory too, once that is empty.
+
+    Raises:
+        RemovalError: it is in use, is not below `state`, or cannot be removed.
+    """
+    state, path = Path(os.path.realpath(state)), leftover.path
+    if leftover.used_by:
+        raise RemovalError(f"{path} is left, since {leftover.used_by}: stop it first")
+    if Path(os.path.realpath(path)) != path or state not in path.parents:
+        raise RemovalError(f"{path} is left, since it is not really below {state}: remove the link to it")
+    if mounted := _mounted_in(path):
+        raise RemovalError(f"{path} is left, since {mounted} is mounted in it: unmount that first")
+    taken = path if _TAKEN_AWAY.fullmatch(path.name) else path.with_name(f".purged-{secrets.token_hex(8)}")
+    try:
+        path.rename(taken)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RemovalError(f"{path} cannot be removed: {error.strerror or error}") from error
+    remove(str(taken))
+    if os.path.lexists(taken):
+        owner = "; part of it belongs to another user: run this as root" if os.geteuid() != 0 else ""
+        raise RemovalError(f"{taken}, which was {path}, cannot be removed whole{owner}")
+    with suppress(OSError):  # it holds others
+        if path.parent != state:
+            path.parent.rmdir()
+
+
+def _folders(path: Path) -> Iterator[Path]:
+    """Its directories, no links; none when it is itself a link, or not there."""
+    if path.is_symlink():
+        return
+    with suppress(OSError):
+        for name in sorted(os.listdir(path)):
+            folder = path / name
+            if folder.is_dir() and not folder.is_symlink():
+                yield folder
+
+
+def _records(state: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from (state / name for name in sorted(os.listdir(state)) if RECORDS.fullmatch(name))
+
+
+def _has_session(workspace: Path) -> bool:
+    """Whether a process holds the lock of one of its sessions."""
+    return any(_is_locked(SessionPaths(folder).lock) for folder in _folders(workspace / "sessions"))
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(lock)
+
+
+def _mounted_in(path: Path) -> str | None:
+    """A file system that is mounted at `path` or below: what it shows is somebody else's."""
+    points = (Path(part.mountpoint) for part in psutil.disk_partitions(all=True))
+    return next((str(point) for point in points if point == path or path in point.parents), None)

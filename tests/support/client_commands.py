@@ -1,0 +1,56 @@
+"""A home directory with MCP clients in it, and the commands that change their files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from quarterdeck.cli import program
+from quarterdeck.cli.importing import import_config
+from quarterdeck.cli.link import link, unlink
+from quarterdeck.cli.purge import purge
+
+Run = Callable[..., int]
+"""Runs a command line; its exit code."""
+
+
+def commands(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the whole command line, these commands in it however it is put together."""
+    make_program = program.make_program
+
+    def make() -> typer.Typer:
+        made = make_program()
+        group = typer.Typer()
+        group.callback()(lambda: None)
+        group.command("import")(import_config)
+        made.add_typer(group, name="config")
+        for name, command in (("link", link), ("unlink", unlink), ("purge", purge)):
+            made.command(name)(command)
+        return made
+
+    monkeypatch.setattr(program, "make_program", make)
+    return lambda *arguments: program.run([str(argument) for argument in arguments])
+
+
+def home_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory of our own, with nothing in it; the working directory is beside it."""
+    home, work = tmp_path.resolve() / "home", tmp_path.resolve() / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "WSL_DISTRO_NAME", "USERPROFILE", "QUARTERDECK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.chdir(work)
+    return home
+
+
+def write(path: Path, content: object) -> Path:
+    """A file with a text, or with a value as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+    return path

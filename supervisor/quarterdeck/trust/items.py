@@ -91,12 +91,18 @@ def value_of(body: bytes) -> object:
 
 _PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
 
-_SECRET_FLAG: Final = re.compile(r"(?i)^--?[\w-]*(?:api-?_?key|token|secret|password|passwd|credential)[\w-]*(=|$)")
+_SECRET_WORD: Final = re.compile(r"(?i)api-?_?key|token|secret|passw|credential")
+_SECRET_NAME: Final = re.compile(
+    r"(?i)(?:--?[\w-]{1,64}=)?[\w-]{0,64}?(?:api-?_?key|token|secret|passw|credential|authorization)[\w-]{0,64}(?:=|:\s*)"
+)
+"""`--token=`, `API_KEY=`, `--env=API_KEY=`, `Authorization: `.  Repetitions are bounded: a stranger's file is searched.
+"""
+
 _SECRET_TEXT: Final = re.compile(
     r"^(?:sk-|ghp_|gho_|github_pat_|xox[abpr]-|glpat-|AKIA|eyJ|ya29\.|Bearer )\S{8,}|^[A-Za-z0-9_\-]{40,}$"
 )
-_QUERY_SECRET: Final = re.compile(r"(?i)([?&][\w-]*(?:key|token|secret|password|sig|auth)[\w-]*=)([^&#]+)")
-_USERINFO: Final = re.compile(r"(?<=://)([^/@\s]+:)([^/@\s]+)(?=@)")
+_QUERY_SECRET: Final = re.compile(r"(?i)([?&][\w-]{0,64}?(?:key|token|secret|password|sig|auth)[\w-]{0,64}=)([^&#]+)")
+_USERINFO: Final = re.compile(r"(?<=://)([^/@:\s]*:)([^/@\s]+)(?=@)")
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 
 
@@ -108,15 +114,16 @@ def _of_value(subject: Subject, value: object) -> Document:
 def _arguments(value: object) -> list[str]:
     arguments = [_text(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
     hidden: list[str] = []
-    for position, argument in enumerate(arguments):
-        flag = _SECRET_FLAG.match(argument)
-        before = _SECRET_FLAG.match(arguments[position - 1]) if position else None
-        if flag is not None and flag[1] == "=":
-            hidden.append(flag[0] + _hidden(argument[flag.end() :]))
-        elif before is not None and not before[1] and not argument.startswith("-"):
+    is_secret = False
+    for argument in arguments:
+        name = _SECRET_NAME.match(argument)
+        if is_secret and not argument.startswith("-"):
             hidden.append(_hidden(argument))
+        elif name is not None:
+            hidden.append(name[0] + _hidden(argument[name.end() :]))
         else:
             hidden.append(_hidden(argument) if _SECRET_TEXT.match(argument) else _url(argument))
+        is_secret = argument.startswith("-") and "=" not in argument and _SECRET_WORD.search(argument) is not None
     return hidden
 
 

@@ -116,7 +116,7 @@ def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Doc
     is_first = not entry.has_listed
     for document in documents:
         item = entry.items.get(document.key, Item())
-        voice = _voice(document, rules, is_first=is_first)
+        voice = _voice(rules, is_first=is_first and not item.approved)
         if item.is_blocked:
             verdict = Verdict.BLOCKED
         elif rules.lock is not None and not rules.lock.admits(document):
@@ -146,7 +146,7 @@ def _launch_voice(item: Item, rules: Rules, *, was_open: bool) -> Voice | None:
     return Voice.NAMED
 
 
-def _voice(document: Document, rules: Rules, *, is_first: bool) -> Voice | None:
+def _voice(rules: Rules, *, is_first: bool) -> Voice | None:
     """Who approves a form that is not approved yet; None when a person has to."""
     if rules.lock is not None:
         return Voice.LOCK

@@ -1,0 +1,167 @@
+"""What changed of a server, between the form that was approved and the one that it offers now.
+
+Every change has a severity, a place and a sentence, so that a person can judge it.  Pure, total and bounded: whatever
+a server writes, a difference has at most `MAX_CHANGES` lines, the rest is counted; beside the order of keys, and that
+of arrays whose order means nothing, no difference of two JSON values goes unsaid.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from quarterdeck.ledger.book import ItemKey
+from quarterdeck.ledger.events import Subject
+
+from .differences import ABSENT, Difference, Severity, is_same
+from .excerpt import cut_pair, quoted, shown, spelled
+from .tool_differences import tool_differences, value_differences
+
+MAX_CHANGES: Final = 200
+"""More than anybody reads; the most severe are kept."""
+
+MAX_VALUE_CHARS: Final = 2_000
+"""Of what stood before and stands after: around the place where they part."""
+
+_MAX_SPELLED_CHARS: Final = 65_536
+"""Of a value that is no text: so much is written out to find where two part."""
+
+_MAX_SENTENCE_CHARS: Final = 300
+
+
+class What(StrEnum):
+    """What became of it."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change.
+
+    Attributes:
+        kind: of what the change is.
+        name: the tool's own name; empty for the others.
+        what: what became of it.
+        severity: what it may do to a client.
+        place: JSON pointer into the document; empty for all of it.  Escaped.
+        before: what stood there, a text as it is, all else as JSON, cut; None for nothing.  Not escaped.
+        after: what stands there now.
+        sentence: the change in one line.  Escaped.
+    """
+
+    kind: Subject
+    name: str
+    what: What
+    severity: Severity
+    place: str
+    before: str | None
+    after: str | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDiff:
+    """All changes of one server: its launch first, then its instructions, then its tools by name.
+
+    Attributes:
+        changes: at most `MAX_CHANGES`, the most severe.
+        totals: how many there are of each severity, with those that are left out.
+    """
+
+    changes: tuple[Change, ...]
+    totals: Mapping[Severity, int]
+
+    @property
+    def left_out(self) -> int:
+        """How many changes are counted, but not among `changes`."""
+        return sum(self.totals.values()) - len(self.changes)
+
+    @property
+    def severity(self) -> Severity | None:
+        """The worst of all; None when nothing changed."""
+        return next((severity for severity in _WORST_FIRST if self.totals[severity]), None)
+
+
+def diff_server(old: Mapping[ItemKey, object], new: Mapping[ItemKey, object]) -> ServerDiff:
+    """What changed from `old` to `new`: documents by what they are of, plain JSON values."""
+    kept: dict[Severity, list[tuple[int, ItemKey, Difference]]] = {severity: [] for severity in _WORST_FIRST}
+    totals = Counter(dict.fromkeys(Severity, 0))
+    keys = sorted(old.keys() | new.keys(), key=lambda key: (_ORDER.get(key[0], len(_ORDER)), key[0], key[1]))
+    for key in keys:
+        before, after = old.get(key, ABSENT), new.get(key, ABSENT)
+        for difference in () if is_same(before, after) else _differences(key, before, after):
+            severity = difference.severity
+            totals[severity] += 1
+            if len(kept[severity]) < MAX_CHANGES:
+                kept[severity].append((totals.total(), key, difference))
+    chosen = [found for severity in _WORST_FIRST for found in kept[severity]][:MAX_CHANGES]
+    changes = tuple(_change(key, difference) for _, key, difference in sorted(chosen, key=lambda found: found[0]))
+    return ServerDiff(changes, MappingProxyType(totals))
+
+
+_WORST_FIRST: Final = (Severity.BREAKING, Severity.ADDITIVE, Severity.TEXT)
+_ORDER: Final = {Subject.LAUNCH: 0, Subject.INSTRUCTIONS: 1, Subject.TOOL: 2}
+
+
+def _differences(key: ItemKey, old: object, new: object) -> Iterator[Difference]:
+    match key[0]:
+        case Subject.INSTRUCTIONS:
+            yield from value_differences(old, new, Severity.TEXT)
+        case Subject.TOOL if old is ABSENT:
+            yield Difference((), Severity.ADDITIVE, old, new, "")
+        case Subject.TOOL if new is not ABSENT:
+            yield from tool_differences(old, new)
+        case _:
+            if old is ABSENT or new is ABSENT:
+                yield Difference((), Severity.BREAKING, old, new, "")
+            else:
+                yield from value_differences(old, new, Severity.BREAKING)
+
+
+def _change(key: ItemKey, difference: Difference) -> Change:
+    kind, name = key
+    before, after = _cut(difference.before, difference.after)
+    what = What.ADDED if before is None else What.REMOVED if after is None else What.CHANGED
+    sentence = f"{_subject(kind, name, difference.noun)} {difference.verb or _VERBS[what]}."
+    return Change(
+        Subject(kind) if kind in _ORDER else kind,
+        name,
+        what,
+        difference.severity,
+        difference.place,
+        before,
+        after,
+        shown(sentence, _MAX_SENTENCE_CHARS),
+    )
+
+
+_VERBS: Final = {What.ADDED: "is new", What.REMOVED: "was removed", What.CHANGED: "changed"}
+
+
+def _subject(kind: str, name: str, noun: str) -> str:
+    match kind:
+        case Subject.TOOL:
+            return f"Tool {quoted(name)}: {noun}" if noun else f"Tool {quoted(name)}"
+        case Subject.INSTRUCTIONS:
+            return "What the server tells models about itself"
+        case Subject.LAUNCH:
+            return f"How the server is started: {noun}" if noun else "How the server is started"
+        case _:
+            return f"{shown(kind, 64)} {quoted(name)}: {noun}"
+
+
+def _cut(before: object, after: object) -> tuple[str | None, str | None]:
+    if before is ABSENT:
+        return None, _text(after)[:MAX_VALUE_CHARS]
+    if after is ABSENT:
+        return _text(before)[:MAX_VALUE_CHARS], None
+    return cut_pair(_text(before), _text(after), MAX_VALUE_CHARS)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else spelled(value, _MAX_SPELLED_CHARS)

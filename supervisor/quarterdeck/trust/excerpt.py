@@ -1,0 +1,160 @@
+"""What a server wrote, as it may be quoted in one line: escaped, and cut.  Pure.
+
+Nothing that a terminal does not show as it is survives: no controls, nothing invisible, no text that runs backwards.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from json.encoder import encode_basestring
+from typing import Final
+
+ELLIPSIS: Final = "…"
+
+MAX_PLACE_CHARS: Final = 500
+"""A pointer is as long as the names in it, and a server chooses those."""
+
+_BLANK: Final = frozenset(
+    {
+        *map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)),
+        *map(chr, range(0x180B, 0x1810)),
+        *map(chr, range(0xFE00, 0xFE10)),
+        *map(chr, range(0xE0100, 0xE01F0)),
+    }
+)
+"""Printable to Python, and yet nothing is seen."""
+
+
+def shown(text: str, limit: int) -> str:
+    """`text` in one line of at most `limit` characters; what does not show itself is written as an escape."""
+    pieces: list[str] = []
+    length = 0
+    for character in text:
+        piece = character if character.isprintable() and character not in _BLANK else _escape(character)
+        if length + len(piece) > limit:
+            while pieces and length > limit - len(ELLIPSIS):
+                length -= len(pieces.pop())
+            return "".join(pieces) + ELLIPSIS
+        pieces.append(piece)
+        length += len(piece)
+    return "".join(pieces)
+
+
+def quoted(name: str, limit: int = 64) -> str:
+    """A name in a sentence: `"add"`."""
+    return f'"{shown(name, limit)}"'
+
+
+def place_of(path: Sequence[str | int]) -> str:
+    """A path as a JSON pointer (RFC 6901), escaped like every text of a server, and cut."""
+    pieces: list[str] = []
+    length = 0
+    for step in path:
+        piece = f"/{str(step)[:MAX_PLACE_CHARS].replace('~', '~0').replace('/', '~1')}"
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_PLACE_CHARS:
+            break
+    return shown("".join(pieces), MAX_PLACE_CHARS)
+
+
+def spelled(value: object, limit: int) -> str:
+    """A JSON value as compact JSON, keys sorted; no more than about `limit` characters of it are made."""
+    pieces: list[str] = []
+    length = 0
+    for piece in _spell(value):
+        pieces.append(piece)
+        length += len(piece)
+        if length > limit:
+            break
+    return "".join(pieces)[:limit]
+
+
+def cut_pair(before: str, after: str, limit: int) -> tuple[str, str]:
+    """Two texts, each cut to `limit` characters around the place where they part: no change hides at the end."""
+    if len(before) <= limit and len(after) <= limit:
+        return before, after
+    start = max(0, _parting(before, after) - limit // 4)
+    return _window(before, start, limit), _window(after, start, limit)
+
+
+def _window(text: str, start: int, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    start = min(start, len(text) - limit)
+    head = ELLIPSIS if start else ""
+    tail = ELLIPSIS if len(text) > start + limit else ""
+    return head + text[start + len(head) : start + limit - len(tail)] + tail
+
+
+def _parting(one: str, other: str) -> int:
+    """How many characters the two share from the start."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _spell(value: object) -> Iterator[str]:
+    opened: list[Iterator[object]] = [iter((value,))]
+    while opened:
+        item = next(opened[-1], opened)
+        if item is opened:
+            opened.pop()
+        elif isinstance(item, _Literal):
+            yield item
+        elif isinstance(item, Mapping):
+            opened.append(_members(item))
+        elif isinstance(item, list | tuple):
+            opened.append(_elements(item))
+        else:
+            yield _scalar(item)
+
+
+class _Literal(str):
+    """Punctuation, not a value."""
+
+    __slots__ = ()
+
+
+def _members(value: Mapping[object, object]) -> Iterator[object]:
+    yield _Literal("{")
+    for index, key in enumerate(sorted(map(str, value))):
+        yield _Literal(f"{',' if index else ''}{encode_basestring(key)}:")
+        yield value[key]
+    yield _Literal("}")
+
+
+def _elements(value: Sequence[object]) -> Iterator[object]:
+    yield _Literal("[")
+    for index, item in enumerate(value):
+        if index:
+            yield _Literal(",")
+        yield item
+    yield _Literal("]")
+
+
+def _scalar(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return encode_basestring(value)
+        case _:
+            return str(value)
+
+
+def _escape(character: str) -> str:
+    match character:
+        case "\n":
+            return "\\n"
+        case "\t":
+            return "\\t"
+        case "\r":
+            return "\\r"
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -1,0 +1,40 @@
+"""Leave word of what is held, for the next start: a client is greeted before the ledger can be read."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.host.greeter import NOTICE_PLACE
+
+_log = logging.getLogger("quarterdeck.trust")
+
+
+class NoticeBoard:
+    """A file that says what `compose` last said; there is none while that is nothing.
+
+    Args:
+        state: the state directory.
+        compose: what there is to say now.
+    """
+
+    def __init__(self, state: Path, compose: Callable[[], str]) -> None:
+        self._path: Final = state.joinpath(*NOTICE_PLACE)
+        self._compose = compose
+        self._said: str | None = None
+
+    def update(self) -> None:
+        """Say what there is to say, when that changed."""
+        text = self._compose()
+        if text == self._said:
+            return
+        self._said = text
+        try:
+            if text:
+                draft = self._path.with_name(f".{self._path.name}.new")
+                draft.write_bytes(text.encode())
+                draft.replace(self._path)
+            else:
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("clients are not told what is held when they come early: %s", error)

@@ -1,0 +1,176 @@
+"""What a server may offer at one moment, and what of it is held and why.  Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from quarterdeck.fleet.toolset import read_tool
+from quarterdeck.ledger.book import Entry, Item, ItemKey
+from quarterdeck.ledger.events import Enrolled, LedgerEvent, Retired, Subject
+from quarterdeck.ledger.keys import key_of_qualified
+from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+
+from .items import Document
+from .judging import Verdict
+from .rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What of a server's tools is there for clients.
+
+    Attributes:
+        tools: what is admitted, in the server's order.
+        names: their own names, for a quick look.
+        held: why the others are not offered.
+    """
+
+    tools: tuple[RemoteTool, ...] = ()
+    names: frozenset[str] = frozenset()
+    held: Mapping[ItemKey, Verdict] = field(default_factory=dict)
+
+    @property
+    def held_tools(self) -> int:
+        """How many tools are held."""
+        return sum(key.subject is Subject.TOOL for key in self.held)
+
+
+NOTHING: Final = Offer()
+
+
+def offer_of(tools: Iterable[RemoteTool], verdicts: Mapping[ItemKey, Verdict]) -> Offer:
+    """What is left of `tools` by the verdicts; a tool without one is held as new."""
+    admitted = tuple(tool for tool in tools if verdicts.get(_key_of(tool)) is Verdict.ADMITTED)
+    held = {key: verdict for key, verdict in verdicts.items() if verdict is not Verdict.ADMITTED}
+    return Offer(admitted, frozenset(tool.ref.name for tool in admitted), MappingProxyType(held))
+
+
+def snapshot_hashes(row: Row, entry: Entry) -> dict[str, str]:
+    """The documents of the tools that a server may offer before it is asked again, by tool: what it had live last, then
+    what it had on offer and was approved since.
+    """
+    live = {
+        each.tool: each.definition for each in entry.live.values() if _is_approved(entry, each.tool, each.definition)
+    }
+    approved = {
+        key.name: item.approved
+        for key, item in entry.items.items()
+        if key.subject is Subject.TOOL and item.is_admitted and _has_approved_instructions(entry)
+    }
+    return {tool: hash_ for tool, hash_ in (live | approved).items() if row.config.tools.admits(tool)}
+
+
+def snapshot_offer(row: Row, documents: Iterable[tuple[str, str, bytes]]) -> Offer:
+    """The offer of the tools in `documents`: their name, hash and body; what a lock does not name is left out."""
+    tools: list[RemoteTool] = []
+    for name, hash_, body in documents:
+        lock = row.rules.lock
+        if lock is not None and not lock.admits(Document(ItemKey(Subject.TOOL, name), hash_, body)):
+            continue
+        _, tool = read_tool(row.id, body)
+        if tool is not None and tool.ref.name == name:
+            tools.append(tool)
+    return Offer(tuple(tools), frozenset(tool.ref.name for tool in tools))
+
+
+def enrolments(row: Row, entry: Entry, offer: Offer, hashes: Mapping[str, str]) -> list[LedgerEvent]:
+    """The events after which the live set of this server is what it offers.
+
+    Args:
+        row: the server.
+        entry: what is known of it.
+        offer: what it offers.
+        hashes: of each tool's document, by the tool's own name.
+    """
+    wanted = {
+        str(key_of_qualified(tool.descriptor.name, tool.descriptor.parameters)): tool.ref.name for tool in offer.tools
+    }
+    events: list[LedgerEvent] = [
+        Retired(scope=row.scope, server=row.id, key=key) for key in entry.live if key not in wanted
+    ]
+    for key, name in wanted.items():
+        live = entry.live.get(key)
+        if live is None or live.definition != hashes[name]:
+            events.append(Enrolled(scope=row.scope, server=row.id, key=key, tool=name, definition=hashes[name]))
+    return events
+
+
+def withdrawal(scope: str, server: str, entry: Entry) -> list[LedgerEvent]:
+    """The events after which nothing of this server is live."""
+    return [Retired(scope=scope, server=server, key=key) for key in entry.live]
+
+
+def describe_held(server: str, held: Mapping[ItemKey, Verdict]) -> str:
+    """One line for people: how many tools are held, why, and what to do."""
+    kinds = Counter(verdict for key, verdict in held.items() if key.subject is Subject.TOOL)
+    why = ", ".join(f"{count} {_WHY[verdict]}" for verdict, count in kinds.items())
+    total = sum(kinds.values())
+    tools = "1 tool is" if total == 1 else f"{total} tools are"
+    return f"{server}: {tools} held ({why}): see quarterdeck trust diff {server}"
+
+
+def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
+    """What a call of a held tool gets: why, and the command that approves it."""
+    name = f"{row.id}__{tool}"
+    if verdict is Verdict.DRIFTED:
+        message = f"{name} is held: deck.lock names another form of it, or none; write the lock anew if that is right"
+    else:
+        target = "--all" if verdict is Verdict.UNDER_INSTRUCTIONS else tool
+        message = (
+            f"{name} is held: {_REASONS[verdict]}; a person can look at it with `quarterdeck trust diff {row.id}` "
+            f"and approve it with `quarterdeck trust approve {row.id} {target}`"
+        )
+    return ProtocolFault(FaultKind.TOOL_ERROR, message, code="tool_held", delivery=Delivery.NOT_SENT)
+
+
+def launch_held(row: Row, verdict: Verdict) -> ProtocolFault:
+    """Why a server is not started: its launch is held."""
+    message = (
+        f"{row.id} is not started: {_LAUNCH_REASONS[verdict]}; look at it with `quarterdeck trust diff {row.id}`, "
+        f"approve it with `quarterdeck trust approve {row.id} --all`"
+    )
+    return ProtocolFault(FaultKind.SPAWN_FAILED, message, code="launch_held", delivery=Delivery.NOT_SENT)
+
+
+_WHY: Final = MappingProxyType(
+    {
+        Verdict.NEW: "new",
+        Verdict.CHANGED: "changed",
+        Verdict.BLOCKED: "blocked",
+        Verdict.UNDER_INSTRUCTIONS: "under changed instructions",
+        Verdict.DRIFTED: "not in deck.lock",
+    }
+)
+
+_REASONS: Final = MappingProxyType(
+    {
+        Verdict.NEW: "it was never approved",
+        Verdict.CHANGED: "its definition is not the one that was approved",
+        Verdict.BLOCKED: "it was blocked",
+        Verdict.UNDER_INSTRUCTIONS: "its server's instructions are not the ones that were approved",
+    }
+)
+
+_LAUNCH_REASONS: Final = MappingProxyType(
+    {
+        Verdict.NEW: "its command line was never approved",
+        Verdict.CHANGED: "its command line, environment names, URL or policy are not the ones that were approved",
+        Verdict.BLOCKED: "it was blocked",
+    }
+)
+
+
+def _key_of(tool: RemoteTool) -> ItemKey:
+    return ItemKey(Subject.TOOL, tool.ref.name)
+
+
+def _has_approved_instructions(entry: Entry) -> bool:
+    return entry.items.get(ItemKey(Subject.INSTRUCTIONS), Item()).is_admitted
+
+
+def _is_approved(entry: Entry, tool: str, definition: str) -> bool:
+    item = entry.items.get(ItemKey(Subject.TOOL, tool), Item())
+    return item.approved == definition and not item.is_blocked

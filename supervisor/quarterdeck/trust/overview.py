@@ -1,0 +1,155 @@
+"""What a ledger says of every server, for people who decide: what is approved, what waits, and why.  Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from quarterdeck.ledger.book import Book, Entry, Item, ItemKey
+from quarterdeck.ledger.events import Subject, Voice
+
+from .changes import ServerDiff, diff_server
+from .items import Document, value_of
+from .renames import Rename, suspect_renames
+from .rows import Row
+
+Read = Callable[[str], bytes | None]
+"""The document of a hash."""
+
+
+class State(StrEnum):
+    """Where a thing stands."""
+
+    APPROVED = "approved"
+    NEW = "new"
+    """Offered, and never approved."""
+    CHANGED = "changed"
+    """Offered in another form than the approved one."""
+    BLOCKED = "blocked"
+    GONE = "gone"
+    """Approved, and not offered now."""
+
+
+WAITING = frozenset({State.NEW, State.CHANGED})
+"""What a person can approve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """One thing of a server.
+
+    Attributes:
+        seen: the hash of what is offered; empty for nothing.
+        approved: the hash of what was approved last; empty for nothing.
+        at: when that was, or when it was blocked.
+        findings: rule and place of what the scan found in what is offered.
+        body: of a launch that no process has recorded yet, the document.
+    """
+
+    key: ItemKey
+    state: State
+    seen: str = ""
+    approved: str = ""
+    by: Voice | None = None
+    at: str = ""
+    findings: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMatters:
+    """All that can be approved of one server: its launch, its instructions, its tools.
+
+    Attributes:
+        package: what a package runner resolved when it last started; empty when that is not known.
+        is_configured: whether the present configuration names it, when one was looked at.
+    """
+
+    scope: str
+    server: str
+    matters: tuple[Matter, ...]
+    package: str = ""
+    is_configured: bool = True
+
+    def of(self, *states: State) -> tuple[Matter, ...]:
+        """Those in these states."""
+        return tuple(matter for matter in self.matters if matter.state in states)
+
+    @property
+    def waiting(self) -> tuple[Matter, ...]:
+        """What a person can approve."""
+        return self.of(*WAITING)
+
+
+def survey(book: Book, rows: Iterable[Row] = ()) -> tuple[ServerMatters, ...]:
+    """Every server of the book, and those of `rows`, with the launch that they are configured with now."""
+    configured = {(row.scope, row.id): row for row in rows}
+    keys = [*configured, *(tuple(key) for key in book.entries if tuple(key) not in configured)]
+    found = []
+    for scope, server in keys:
+        entry, row = book.entry(scope, server), configured.get((scope, server))
+        if row is None and not any(item.seen or item.approved or item.is_blocked for item in entry.items.values()):
+            continue
+        found.append(_survey_one(book, scope, server, entry, row.launch if row is not None else None))
+    return tuple(found)
+
+
+def difference(server: ServerMatters, read: Read) -> ServerDiff:
+    """What would change by approving all that waits."""
+    old: dict[ItemKey, object] = {}
+    new: dict[ItemKey, object] = {}
+    for matter in server.waiting:
+        if matter.approved:
+            old[matter.key] = value_of(read(matter.approved) or b"null")
+        new[matter.key] = value_of(matter.body or read(matter.seen) or b"null")
+    return diff_server(old, new)
+
+
+def renames(server: ServerMatters, read: Read) -> tuple[Rename, ...]:
+    """New tools that look like approved ones which are gone."""
+    return suspect_renames(_documents(server.of(State.GONE), read, "approved"), _documents(server.of(State.NEW), read))
+
+
+def _survey_one(book: Book, scope: str, server: str, entry: Entry, launch: Document | None) -> ServerMatters:
+    matters = []
+    items = dict(entry.items)
+    if launch is not None:
+        items.setdefault(launch.key, Item())
+    order = {Subject.LAUNCH: 0, Subject.INSTRUCTIONS: 1, Subject.TOOL: 2}
+    for key, item in sorted(items.items(), key=lambda pair: order[pair[0].subject]):
+        is_present = launch is not None and key == launch.key
+        seen = launch.hash if launch is not None and is_present else item.seen
+        scanned = book.findings.get(seen)
+        matters.append(
+            Matter(
+                key=key,
+                state=_state(item, seen),
+                seen=seen,
+                approved=item.approved,
+                by=item.by,
+                at=item.at,
+                findings=scanned.findings if scanned is not None else (),
+                body=launch.body if launch is not None and is_present and item.seen != seen else b"",
+            )
+        )
+    life = entry.last_life
+    return ServerMatters(
+        scope, server, tuple(matters), (life.package or life.program) if life is not None else "", launch is not None
+    )
+
+
+def _state(item: Item, seen: str) -> State:
+    if item.is_blocked:
+        return State.BLOCKED
+    if not seen:
+        return State.GONE
+    if item.approved == seen:
+        return State.APPROVED
+    return State.CHANGED if item.approved else State.NEW
+
+
+def _documents(matters: Iterable[Matter], read: Read, which: str = "seen") -> Mapping[str, object]:
+    return {
+        matter.key.name: value_of(read(getattr(matter, which)) or b"null")
+        for matter in matters
+        if matter.key.subject is Subject.TOOL
+    }

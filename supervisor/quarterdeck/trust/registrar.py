@@ -1,0 +1,369 @@
+"""Record what servers offer, and say what of it may be shown: the edge between fleet, ledger and whoever offers tools.
+
+Nothing is offered before what admits it is recorded.  Where it cannot be (a full disk), what was approved before is
+offered all the same, the rest is held, and recording is tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.ledger.book import Book, Entry, Item, ItemKey
+from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events import LedgerEvent, Subject
+from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+
+from .decisions import Decision, decide
+from .items import Document, instructions_document, tool_document, value_of
+from .judging import Judgement, Verdict, judge_launch, judge_listing
+from .lives import Lives
+from .offers import (
+    NOTHING,
+    Offer,
+    describe_held,
+    enrolments,
+    launch_held,
+    offer_of,
+    snapshot_hashes,
+    snapshot_offer,
+    tool_held,
+    withdrawal,
+)
+from .recorder import LookedAfter, Recorder
+from .review import Review, review_documents
+from .rows import Row
+
+RETRY_S: Final = 5.0
+"""Between two attempts to record what could not be recorded."""
+
+_log = logging.getLogger("quarterdeck.trust")
+
+
+@dataclass(slots=True)
+class _Desk:
+    """One row's state here.
+
+    Attributes:
+        verdict: of its launch.
+        offer: what it may offer.
+        judged: the endpoint whose list the offer is of, and that list, or None when it is to be judged again; None
+            before the first of this process.
+        retry_at: loop time before which it is not judged again.
+    """
+
+    row: Row
+    verdict: Verdict
+    offer: Offer = NOTHING
+    judged: tuple[ServerEndpointImpl, tuple[RemoteTool, ...] | None] | None = None
+    retry_at: float = 0.0
+    work: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+class Registrar:
+    """Watches a fleet from `start` to `close`."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        fleet: LookedAfter,
+        *,
+        home_of: Callable[[str], Path],
+        native_names: frozenset[str] = frozenset(),
+    ) -> None:
+        """Watch nothing yet.
+
+        Args:
+            recorder: where events go.
+            fleet: whose servers they are about.
+            home_of: the private home of a server, where package runners keep what they resolved.
+            native_names: names that no server's tool may look like.
+        """
+        self._recorder = recorder
+        self._fleet = fleet
+        self._native_names = native_names
+        self._desks: dict[str, _Desk] = {}
+        self._rows: tuple[Row, ...] = ()
+        self._lives = Lives(home_of)
+        self._watchers: list[Callable[[], None]] = []
+        self._unwatch: Callable[[], None] = lambda: None
+        self._is_closed = False
+
+    @property
+    def book(self) -> Book:
+        """What is recorded."""
+        return self._recorder.book
+
+    # Rows
+
+    async def enlist(self, rows: Iterable[Row]) -> None:
+        """Judge how these servers would be launched, in place of the rows before; `startable` says the outcome.
+
+        What is unchanged keeps its offer.  A server that was not looked at yet offers its last approved tools.
+        """
+        desks: dict[str, _Desk] = {}
+        events: list[LedgerEvent] = []
+        documents: dict[str, bytes] = {}
+        for row in rows:
+            judgement = await self._judge_launch(row)
+            verdict = judgement.verdicts[row.launch.key]
+            events += judgement.events
+            documents[row.launch.hash] = row.launch.body
+            old = self._desks.get(row.id)
+            is_same = old is not None and (old.row, old.verdict) == (row, verdict)
+            desks[row.id] = old if old is not None and is_same else _Desk(row, verdict)
+        try:
+            await self._recorder.record(events, documents)
+        except LedgerWriteError as error:
+            # A launch that nobody could record is as if never seen; the next start judges it again.
+            _log.error("how servers are launched is not recorded: %s", error)
+        gone = [desk for server, desk in self._desks.items() if server not in desks]
+        self._desks = desks
+        self._rows = tuple(desk.row for desk in desks.values())
+        for desk in desks.values():
+            if desk.judged is None and desk.verdict is Verdict.ADMITTED and desk.offer is NOTHING:
+                desk.offer = await self._snapshot(desk.row)
+            if desk.verdict is not Verdict.ADMITTED:
+                _log.warning("%s", launch_held(desk.row, desk.verdict))
+        await self._withdraw(gone)
+        self._review()
+        self._tell()
+
+    @property
+    def startable(self) -> tuple[ServerConfig, ...]:
+        """The servers that may be started, in configuration order."""
+        return tuple(desk.row.config for desk in self._desks.values() if desk.verdict is Verdict.ADMITTED)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, in configuration order; the same tuple until they are enlisted anew."""
+        return self._rows
+
+    def launch_fault(self, server: str) -> ProtocolFault | None:
+        """Why a server is not started; None when it may be, or there is no such row."""
+        desk = self._desks.get(server)
+        return launch_held(desk.row, desk.verdict) if desk is not None and not _is_admitted(desk) else None
+
+    # Offers
+
+    def offer(self, server: str) -> Offer:
+        """What a server may offer now, whatever its phase."""
+        desk = self._desks.get(server)
+        return desk.offer if desk is not None else NOTHING
+
+    def is_provisional(self, server: str) -> bool:
+        """Whether the offer is what was approved last time, before the server itself was asked."""
+        desk = self._desks.get(server)
+        return desk is not None and desk.judged is None and bool(desk.offer.tools)
+
+    def admits(self, server: str, tool: str, endpoint: ServerEndpointImpl) -> bool:
+        """Whether a call of this tool on this endpoint may be made: the offer is of this endpoint, and has it."""
+        desk = self._desks.get(server)
+        return desk is not None and desk.judged is not None and desk.judged[0] is endpoint and tool in desk.offer.names
+
+    def refusal(self, server: str, tool: str) -> ProtocolFault | None:
+        """Why a call of this tool is not made by what is trusted; None when that does not forbid it."""
+        desk = self._desks.get(server)
+        if desk is None:
+            return None
+        if not _is_admitted(desk):
+            return launch_held(desk.row, desk.verdict)
+        verdict = desk.offer.held.get(ItemKey(Subject.TOOL, tool))
+        return tool_held(desk.row, tool, verdict) if verdict is not None else None
+
+    def is_judged(self, server: str) -> bool:
+        """Whether nothing that a server listed waits to be judged."""
+        desk = self._desks.get(server)
+        return desk is None or (desk.work is None and not self._is_due(desk))
+
+    @property
+    def held(self) -> Mapping[str, Offer]:
+        """The offers of which something is held, by server; a server whose launch is held offers nothing."""
+        return MappingProxyType({server: desk.offer for server, desk in self._desks.items() if desk.offer.held})
+
+    @property
+    def held_counts(self) -> Mapping[str, int]:
+        """How many tools of each server are held; of one that was not asked yet, how many were at last."""
+        counts = {}
+        for server, desk in self._desks.items():
+            if desk.judged is not None:
+                counts[server] = desk.offer.held_tools
+            elif _is_admitted(desk):
+                items = self.book.entry(desk.row.scope, server).items
+                waiting = [key for key, item in items.items() if item.seen and not item.is_admitted]
+                counts[server] = sum(key.subject is Subject.TOOL for key in waiting)
+        return MappingProxyType(counts)
+
+    @property
+    def held_launches(self) -> tuple[str, ...]:
+        """The servers that are not started because their launch is held."""
+        return tuple(server for server, desk in self._desks.items() if not _is_admitted(desk))
+
+    # Decisions
+
+    async def decide(self, decisions: Sequence[Decision]) -> None:
+        """Record what a person decided, on the disk before it counts; what it concerns is judged anew.
+
+        Raises:
+            StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.
+            LedgerWriteError: it cannot be kept: nothing was recorded.
+        """
+        record = decide(self.book, decisions)
+        await self._recorder.record(record.events, record.documents)
+        touched = {(decision.scope, decision.server) for decision in decisions}
+        for desk in self._desks.values():
+            if (desk.row.scope, desk.row.id) in touched and desk.judged is not None:
+                desk.judged = (desk.judged[0], None)
+        self._review()
+
+    # Watching
+
+    def start(self) -> None:
+        """Begin to watch the fleet."""
+        self._unwatch = self._fleet.watch(self._on_fleet)
+        self._review()
+
+    async def close(self) -> None:
+        """Stop watching; what is being judged is recorded before."""
+        self._is_closed = True
+        self._unwatch()
+        while running := [desk.work for desk in self._desks.values() if desk.work is not None]:
+            await asyncio.wait(running)
+        await self._record_quietly(self._lives.end_all())
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each change of the fleet or of an offer; returns what unregisters it."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+
+    def _on_fleet(self) -> None:
+        self._review()
+        self._tell()
+
+    def _tell(self) -> None:
+        for callback in tuple(self._watchers):
+            try:
+                callback()
+            except Exception:
+                _log.exception("a watcher of what is offered failed")
+
+    def _review(self) -> None:
+        """Have every server looked at that has something new, each in a task of its own."""
+        for desk in self._desks.values():
+            if not self._is_closed and desk.work is None and self._is_due(desk):
+                desk.work = asyncio.get_running_loop().create_task(self._work(desk))
+
+    def _is_due(self, desk: _Desk) -> bool:
+        if asyncio.get_running_loop().time() < desk.retry_at:
+            return False
+        endpoint = self._fleet.endpoint(desk.row.id)
+        if endpoint is None:
+            return False
+        return self._lives.has_news(endpoint) or _has_list(desk, endpoint)
+
+    async def _work(self, desk: _Desk) -> None:
+        try:
+            endpoint = self._fleet.endpoint(desk.row.id)
+            if endpoint is not None:
+                await self._look(desk, endpoint)
+        except Exception:
+            _log.exception("what %s offers could not be judged", desk.row.id)
+            desk.retry_at = asyncio.get_running_loop().time() + RETRY_S
+            asyncio.get_running_loop().call_later(RETRY_S, self._review)
+        finally:
+            desk.work = None
+        self._tell()
+        self._review()
+
+    async def _look(self, desk: _Desk, endpoint: ServerEndpointImpl) -> None:
+        await self._record_quietly(await self._lives.news(desk.row, endpoint))
+        if not _has_list(desk, endpoint):
+            return
+        listed, card = endpoint.tools(), endpoint.card
+        entry = self.book.entry(desk.row.scope, desk.row.id)
+        review = await asyncio.to_thread(
+            self._review_list, desk.row, listed, card.instructions if card is not None else "", entry
+        )
+        judgement = judge_listing(desk.row.scope, desk.row.id, entry, review.documents, desk.row.rules)
+        offer = offer_of(listed, judgement.verdicts)
+        events = [*judgement.events, *review.scans, *enrolments(desk.row, entry, offer, review.hashes)]
+        try:
+            await self._recorder.record(events, review.bodies_of(events))
+        except LedgerWriteError as error:
+            _log.error("what %s offers is not recorded, and held as far as it is new: %s", desk.row.id, error)
+            offer = offer_of(listed, _without_news(judgement, entry, review.documents))
+            desk.retry_at = asyncio.get_running_loop().time() + RETRY_S
+            asyncio.get_running_loop().call_later(RETRY_S + 0.01, self._review)
+            desk.judged = (endpoint, None)
+        else:
+            desk.judged = (endpoint, listed)
+        if offer.held != desk.offer.held and offer.held_tools:
+            _log.warning("%s", describe_held(desk.row.id, offer.held))
+        for warning in review.warnings:
+            _log.warning("%s", warning)
+        desk.offer = offer
+
+    def _review_list(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, entry: Entry) -> Review:
+        """Hash and scan; in a thread, for both take time of a server's choosing."""
+        documents = [instructions_document(instructions), *map(tool_document, listed)]
+        others = {tool.ref.name for desk in self._desks.values() if desk.row is not row for tool in desk.offer.tools}
+        return review_documents(row, entry, documents, frozenset(others) | self._native_names)
+
+    # Helpers
+
+    async def _judge_launch(self, row: Row) -> Judgement:
+        entry = self.book.entry(row.scope, row.id)
+        approved = entry.items.get(row.launch.key, Item()).approved
+        before = value_of(await self._recorder.document(approved) or b"null") if approved else None
+        was_open = isinstance(before, dict) and before.get("trust") == TrustMode.OPEN
+        return judge_launch(row.scope, row.id, entry, row.launch, row.rules, was_open=was_open)
+
+    async def _snapshot(self, row: Row) -> Offer:
+        wanted = snapshot_hashes(row, self.book.entry(row.scope, row.id))
+        documents = [
+            (name, hash_, body)
+            for name, hash_ in wanted.items()
+            if (body := await self._recorder.document(hash_)) is not None
+        ]
+        return await asyncio.to_thread(snapshot_offer, row, documents) if documents else NOTHING
+
+    async def _withdraw(self, gone: Sequence[_Desk]) -> None:
+        """Nothing of a server that is configured no more stays live."""
+        for desk in gone:
+            entry = self.book.entry(desk.row.scope, desk.row.id)
+            await self._record_quietly(withdrawal(desk.row.scope, desk.row.id, entry))
+
+    async def _record_quietly(self, events: Sequence[LedgerEvent]) -> None:
+        """Record what nobody's safety depends on."""
+        try:
+            await self._recorder.record(events, {})
+        except LedgerWriteError as error:
+            _log.error("not recorded: %s", error)
+
+
+def _is_admitted(desk: _Desk) -> bool:
+    return desk.verdict is Verdict.ADMITTED
+
+
+def _has_list(desk: _Desk, endpoint: ServerEndpointImpl) -> bool:
+    """Whether a ready server has listed what was not judged yet."""
+    if endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
+        return False
+    return desk.judged is None or desk.judged[0] is not endpoint or desk.judged[1] is not endpoint.tools()
+
+
+def _without_news(judgement: Judgement, entry: Entry, documents: Iterable[Document]) -> Mapping[ItemKey, Verdict]:
+    """The verdicts without approvals that could not be recorded."""
+    verdicts = dict(judgement.verdicts)
+    for document in documents:
+        is_recorded = entry.items.get(document.key, Item()).approved == document.hash
+        if verdicts[document.key] is Verdict.ADMITTED and not is_recorded:
+            verdicts[document.key] = Verdict.NEW
+    return verdicts

@@ -1,0 +1,157 @@
+"""The names around a server: what its tools may be taken for, and what tools of others it should not name.  Pure."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, NamedTuple, Self
+
+from quarterdeck_protocol.refs import QUALIFIER
+
+from .plain import INVISIBLE, is_mixed, unmasked
+
+MIN_MENTION_CHARS: Final = 6
+"""Shorter names are words that any description may use, as `search` or `add`."""
+
+_INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
+_IDENTIFIER: Final = re.compile(r"[\w.-]{3,200}")
+_CLIENT_PREFIX: Final = re.compile(r"^mcp(?:_tool)?[_.-]{1,4}")
+"""What clients put before the names of tools."""
+
+_JOINTS: Final = ("_", ".")
+"""What clients put between a server and its tool."""
+
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_SHAPES: Final = str.maketrans({"I": "l", "1": "l", "|": "l", "!": "l", "0": "o"})
+
+
+class Bearer(NamedTuple):
+    """Who has a name."""
+
+    name: str
+    what: str
+    """For a sentence: `the native tool`, `a tool of another server`, `a server`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """Names that a definition is held against; make it with `of`, once for all tools of a server.
+
+    Attributes:
+        own: names of the server's own tools.
+        native: names of native tools.
+        bearers: all other names that may be mistaken, by what they look like.
+        qualified: the qualified names of other servers' tools, and the forms that clients make of them.
+        plain: other servers' own names for their tools, those that are no common words, lower case.
+    """
+
+    own: frozenset[str] = frozenset()
+    native: frozenset[str] = frozenset()
+    bearers: Mapping[str, tuple[Bearer, ...]] = field(default_factory=dict)
+    qualified: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        own: Collection[str] = (),
+        native: Collection[str] = (),
+        others: Mapping[str, Collection[str]] | None = None,
+    ) -> Self:
+        """The names around a server.
+
+        Args:
+            own: its own tools, by its own names.
+            native: native tools that are served beside it.
+            others: the tools of each other server by its id, by that server's own names.
+        """
+        bearers: dict[str, list[Bearer]] = {}
+        for name in own:
+            bearers.setdefault(skeleton(name), []).append(Bearer(name, "another tool of the same server"))
+        for name in native:
+            bearers.setdefault(skeleton(name), []).append(Bearer(name, "the native tool"))
+        qualified: set[str] = set()
+        plain: set[str] = set()
+        for server, tools in (others or {}).items():
+            bearers.setdefault(skeleton(server), []).append(Bearer(server, "the server"))
+            for name in tools:
+                bearers.setdefault(skeleton(name), []).append(Bearer(name, f"a tool of the server {server}"))
+                qualified.add(f"{server}{QUALIFIER}{name}".lower())
+                if is_telling(name):
+                    qualified |= {f"{server}{joint}{name}".lower() for joint in _JOINTS}
+                    plain.add(name.lower())
+        return cls(
+            frozenset(own),
+            frozenset(native),
+            {shape: tuple(sorted(found)) for shape, found in bearers.items()},
+            frozenset(qualified),
+            frozenset(plain - {name.lower() for name in own}),
+        )
+
+    def mistaken_for(self, name: str) -> Bearer | None:
+        """Whose name `name` looks like without being it."""
+        for bearer in self.bearers.get(skeleton(name), ()):
+            # `Read` is taken for a native `read`; among servers everyone has a case and a joint of their own.
+            is_alike = _loosely(name) == _loosely(bearer.name) and bearer.name not in self.native
+            if bearer.name != name and not is_alike:
+                return bearer
+        return None
+
+    def mentions(self, text: str) -> Iterator[tuple[str, int, int, bool]]:
+        """Other servers' tools that `text` names: the name, where from and to, and whether it is the qualified one."""
+        if not (self.qualified or self.plain):
+            return
+        for found in _IDENTIFIER.finditer(text):
+            name = found[0].lower().strip(".-")
+            if name.startswith("mcp"):
+                name = _CLIENT_PREFIX.sub("", name)
+            if name in self.qualified:
+                yield found[0].rstrip(".-"), *found.span(), True
+            elif name in self.plain:
+                yield found[0].rstrip(".-"), *found.span(), False
+
+
+NOBODY: Final = Siblings()
+"""A server that is alone."""
+
+
+def skeleton(name: str) -> str:
+    """What `name` looks like: names with one skeleton cannot be told apart at a glance.
+
+    Source: Unicode Technical Standard 39, section 4, with the shapes of ASCII added and case left out of account.
+    """
+    seen = unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)) if not name.isascii() else name
+    letters = "".join(unmasked(character) for character in seen) if not seen.isascii() else seen
+    return letters.translate(_SHAPES).lower().replace("rn", "m").replace("vv", "w").replace("-", "_")
+
+
+def mixes_scripts(text: str) -> re.Match[str] | None:
+    """The first word that passes for an ASCII one and is none."""
+    if text.isascii():
+        return None
+    return next((found for found in _WORD.finditer(text) if len(found[0]) > 2 and is_mixed(found[0])), None)
+
+
+def _loosely(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def is_telling(name: str) -> bool:
+    """Whether a name is its bearer's alone, and no word of everyday speech."""
+    return len(name) >= MIN_MENTION_CHARS and (not name.isalpha() or any(letter.isupper() for letter in name[1:]))
+
+
+@lru_cache(maxsize=8)
+def siblings_of_names(names: frozenset[str]) -> Siblings:
+    """Siblings of a flat set: a qualified name is another server's tool's, any other a native one."""
+    others: dict[str, list[str]] = {}
+    native: list[str] = []
+    for name in sorted(names):
+        server, joint, tool = name.partition(QUALIFIER)
+        if joint and server and tool:
+            others.setdefault(server, []).append(tool)
+        else:
+            native.append(name)
+    return Siblings.of(native=native, others=others)

@@ -1,0 +1,111 @@
+"""Every text of a definition that a model may read: all strings and all names of members, wherever they are.  Pure."""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+MAX_TEXTS: Final = 2_000
+"""Of one definition; the largest honest tools have a few hundred."""
+
+MAX_TEXT_CHARS: Final = 65_536
+"""Of one text; the longest honest descriptions have a few thousand."""
+
+MAX_TOTAL_CHARS: Final = 1_048_576
+"""Of all texts of one definition: bounds a scan's time."""
+
+_PLAIN_NAMES: Final = frozenset(
+    """
+    $anchor $comment $defs $id $ref $schema additionalItems additionalProperties allOf annotations anyOf const contains
+    contentEncoding contentMediaType default definitions dependencies dependentRequired dependentSchemas deprecated
+    description destructiveHint else enum examples exclusiveMaximum exclusiveMinimum execution format icons
+    idempotentHint if inputSchema items maxContains maxItems maxLength maxProperties maximum mimeType minContains
+    minItems minLength minProperties minimum multipleOf name not oneOf openWorldHint outputSchema pattern
+    patternProperties prefixItems properties propertyNames readOnly readOnlyHint required sizes src taskSupport then
+    title type unevaluatedItems unevaluatedProperties uniqueItems writeOnly _meta
+    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
+)
+"""Names of members that say nothing of their own."""
+
+
+_IMAGE: Final = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/]*={0,2}")
+"""An image in place: no words, as long as nothing else is."""
+
+
+class Step(NamedTuple):
+    """A step into a document, and those before it: paths are only built for what is told."""
+
+    before: "Step | None"
+    step: str | int
+
+
+class Text(NamedTuple):
+    """One text.
+
+    Attributes:
+        step: where it stands; for the name of a member, that member.
+        text: the text.
+        is_name: whether it is the name of a member.
+    """
+
+    step: Step | None
+    text: str
+    is_name: bool = False
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """The steps from the document's root."""
+        path: list[str | int] = []
+        step = self.step
+        while step is not None:
+            path.append(step.step)
+            step = step.before
+        return tuple(reversed(path))
+
+
+class Texts(NamedTuple):
+    """What there is to read; `beyond` is the first text that is too much, None when all is there."""
+
+    texts: tuple[Text, ...]
+    beyond: Text | None
+
+
+def texts_of(document: object) -> Texts:
+    """The texts of a JSON value, the outer ones first, each once; what is beyond the bounds is left out."""
+    texts: list[Text] = []
+    told: set[tuple[str, bool]] = set()
+    beyond: Text | None = None
+    total = 0
+    for text in _walk(document):
+        if (text.text, text.is_name) in told:
+            continue
+        room = min(MAX_TEXT_CHARS, MAX_TOTAL_CHARS - total)
+        if len(texts) >= MAX_TEXTS or room <= 0:
+            return Texts(tuple(texts), beyond or text)
+        told.add((text.text, text.is_name))
+        if len(text.text) > room:
+            beyond = beyond or text
+        texts.append(text._replace(text=text.text[:room]))
+        total += len(texts[-1].text)
+    return Texts(tuple(texts), beyond)
+
+
+def _walk(document: object) -> Iterator[Text]:
+    pending: deque[tuple[object, Step | None]] = deque([(document, None)])
+    while pending:
+        value, step = pending.popleft()
+        if isinstance(value, str):
+            if value and not _is_picture(value):
+                yield Text(step, value)
+        elif isinstance(value, dict):
+            for name, member in value.items():
+                inner = Step(step, name)
+                if name and name not in _PLAIN_NAMES:
+                    yield Text(inner, name, is_name=True)
+                pending.append((member, inner))
+        elif isinstance(value, list):
+            pending.extend((member, Step(step, index)) for index, member in enumerate(value))
+
+
+def _is_picture(text: str) -> bool:
+    return text.startswith("data:image/") and _IMAGE.fullmatch(text) is not None

@@ -1,0 +1,88 @@
+"""Names that are taken for others, and names that a description has no business with."""
+
+import pytest
+
+from quarterdeck.trust.scan.siblings import Siblings, is_telling, mixes_scripts, siblings_of_names, skeleton
+
+AROUND = Siblings.of(
+    own=["add", "list_items"],
+    native=["read", "bash"],
+    others={"github": ["create_issue", "search"], "mail": ["send_email"]},
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "bearer"),
+    [
+        ("rеad", "read"),  # Cyrillic е
+        ("Read", "read"),
+        ("ｂａｓｈ", "bash"),
+        ("github", None),
+        ("glthub", None),
+        ("gіthub", "github"),  # Cyrillic і
+        ("create_lssue", None),
+        ("create_іssue", "create_issue"),
+        ("send_emai1", "send_email"),
+        ("send_emaiI", "send_email"),
+        ("1ist_items", "list_items"),
+        ("create-issue", None),
+        ("Create_Issue", None),
+        ("create_issue", None),
+        ("write", None),
+        ("r\u200bead", "read"),
+    ],
+)
+def test_a_name_that_looks_like_another_is_told(name: str, bearer: str | None) -> None:
+    """A person who reads `rеad` approves `read`."""
+    found = AROUND.mistaken_for(name)
+    assert (found.name if found else None) == bearer
+
+
+def test_look_alikes_share_a_skeleton_and_others_do_not() -> None:
+    """l, I and 1, O and 0, rn and m: what fonts do not tell apart."""
+    assert len({skeleton(name) for name in ("list0", "1istO", "Iist0")}) == 1
+    assert skeleton("modern") == skeleton("modem")
+    assert len({skeleton(name) for name in ("read", "write", "lead", "读")}) == 4
+
+
+def test_tools_of_others_are_found_by_their_qualified_names_and_those_of_clients() -> None:
+    """Attackers write down the name that the model sees."""
+    text = "Call mcp__github__create_issue, mcp_tool_send_email, github__search or github_create_issue; search, add."
+    assert [(name, is_qualified) for name, _, _, is_qualified in AROUND.mentions(text)] == [
+        ("mcp__github__create_issue", True),
+        ("mcp_tool_send_email", False),
+        ("github__search", True),
+        ("github_create_issue", True),
+    ]
+
+
+def test_the_own_tools_of_a_server_are_its_own_business() -> None:
+    """Two file servers both have `read_file`, and both speak of it."""
+    around = Siblings.of(own=["read_file"], others={"other": ["read_file"]})
+    assert list(around.mentions("Use read_file before edit_file.")) == []
+
+
+def test_common_words_name_nobody() -> None:
+    """`search` is a tool of half of all servers."""
+    assert [is_telling(name) for name in ("search", "add", "send_email", "createIssue", "echo")] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_flat_set_of_names_is_enough() -> None:
+    """Qualified ones are other servers', the others native."""
+    around = siblings_of_names(frozenset({"read", "github__create_issue"}))
+    assert around.native == {"read"}
+    assert [name for name, *_ in around.mentions("Then call github__create_issue.")] == ["github__create_issue"]
+
+
+def test_a_word_of_mixed_scripts_is_told() -> None:
+    """In descriptions as in names."""
+    found = mixes_scripts("Sends the раsswоrd.")
+    assert found is not None
+    assert found[0] == "раsswоrd"
+    assert mixes_scripts("Пароль and password, Δt in μs") is None

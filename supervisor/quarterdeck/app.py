@@ -8,8 +8,9 @@ reads files, makes the parts, and hands them to one another.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,16 +18,26 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import msgspec
 
 from quarterdeck.bridge import LiveBox
 from quarterdeck.config.files import BrokenRow
-from quarterdeck.config.paths import server_paths
+from quarterdeck.config.paths import server_paths, state_dir
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck.ledger.enroll import audit_time
+from quarterdeck.ledger.lease import Holder
+from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder
 from quarterdeck.settings import Settings
+from quarterdeck.trust.decisions import Decision
+from quarterdeck.trust.gate import GatedFleet
+from quarterdeck.trust.notice import notice
+from quarterdeck.trust.notice_board import NoticeBoard
+from quarterdeck.trust.registrar import Registrar
+from quarterdeck.trust.rows import Locks, row_of
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -38,100 +49,224 @@ if TYPE_CHECKING:
     from quarterdeck.host.provider import ProviderHostImpl
 
 
+COMMAND_WAIT_S: Final = 10.0
+"""How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
+
+
 class Quarterdeck:
     """The running product; made by `open_quarterdeck`.
 
     Attributes:
-        settings: what it runs.
         directory: its runtime directory, gone at the end.
-        fleet: the servers.
+        fleet: the servers that run.
+        registrar: what is trusted of them.
+        gate: the servers as clients may see them.
         box: their tools, as they are at each moment.
         decks: the native tools, one deck for each client; None without any.
     """
 
-    def __init__(self, settings: Settings, directory: RuntimeDirectory, fleet: ServerFleetImpl) -> None:
-        self.settings: Final = settings
+    def __init__(
+        self,
+        settings: Settings,
+        directory: RuntimeDirectory,
+        fleet: ServerFleetImpl,
+        registrar: Registrar,
+        lock: Locks | None = None,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self._lock = lock
+        self._announce = announce
+        self._applying = asyncio.Lock()
         self.directory: Final = directory
         self.fleet: Final = fleet
-        self.box: Final = LiveBox(fleet)
-        self.decks: Final = _make_decks(settings, self.box)
-        self._broken: Final = {row.id: _broken_status(row) for row in settings.broken}
+        self.registrar: Final = registrar
+        self.gate: Final = GatedFleet(fleet, registrar)
+        self.box: Final = LiveBox(self.gate)
+        self.decks: Final = self._make_decks()
+
+    @property
+    def settings(self) -> Settings:
+        """What it runs; another value after `reload`."""
+        return self._settings
+
+    async def reload(self, settings: Settings) -> None:
+        """Run these settings from now on: only what changed is stopped or started.
+
+        Native tools follow with each client's next session; what else was wished on the command line stays.
+        """
+        self._settings = settings
+        await self._apply()
+
+    async def decide(self, decisions: Sequence[Decision]) -> None:
+        """Take what a person decided: it is recorded, and what it concerns is offered, held, started or stopped.
+
+        Raises:
+            StaleDecisionError: a form that is not offered any more is to be approved; nothing was recorded.
+            LedgerWriteError: it cannot be recorded, and does not count.
+        """
+        await self.registrar.decide(decisions)
+        await self._apply()
 
     async def settled(self) -> bool:
-        """Wait until every first connect has ended, for `settle_s` at most; whether they have."""
-        return await self.fleet.settled(self.settings.settle_s)
+        """Wait until every server has something to show or has failed, for `settle_s` at most; whether they have."""
+        return await self.until(
+            lambda: all(self.is_presentable(row.id) for row in self.registrar.rows), self._settings.settle_s
+        )
+
+    async def finished(self) -> None:
+        """Wait until every server has been asked and judged, or has failed: each has deadlines of its own."""
+        await self.until(lambda: all(self.is_final(row.id) for row in self.registrar.rows), None)
+
+    async def until(self, is_so: Callable[[], bool], within_s: float | None) -> bool:
+        """Wait until it is so, looking after each change of a server or of what is trusted; whether it is."""
+        changed = asyncio.Event()
+        unwatch = self.registrar.watch(changed.set)
+        try:
+            async with asyncio.timeout(within_s):
+                while not is_so():
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            return False
+        finally:
+            unwatch()
+        return True
 
     def status(self) -> FleetStatus:
-        """Every server in configuration order, then the rows that cannot be used, as faulted."""
-        return MappingProxyType({**self.fleet.status(), **self._broken})
+        """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""
+        running = self.fleet.status()
+        rows = {gate.config.id: running.get(gate.config.id) or gate.status() for gate in self.gate.endpoints()}
+        return MappingProxyType(rows | {row.id: _broken_status(row) for row in self._settings.broken})
 
     def config(self, server: str) -> ServerConfig | None:
         """The configuration of a server that can be started."""
-        return next((config for config in self.settings.servers if config.id == server), None)
+        return next((config for config in self._settings.servers if config.id == server), None)
 
     def log_path(self, server: str) -> Path:
         """The file that keeps this server's standard error; there is none before it writes."""
         return server_paths(self.directory.digest, server).log
 
+    def announce_url(self, url: str) -> None:
+        """Tell who wants to serve the same where this does."""
+        self._announce(url)
+
     def create_host(self, *, portable_schemas: bool = False) -> "ProviderHostImpl":
         """The product as an MCP server; its first list of tools waits for `settled`."""
         from quarterdeck.host.provider import ProviderHostInfo, create_provider_host  # the SDK: a second of imports
 
-        return create_provider_host(
+        host = create_provider_host(
             self.box,
             ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
             portable_schemas=portable_schemas,
             settled=self.settled,
+            instructions=self.instructions,
             decks=self.decks,
         )
+        return host.within(self._settings.names) if self._settings.names is not None else host
+
+    def instructions(self) -> str:
+        """What clients are told at their start: what is held; empty when nothing is."""
+        return notice(self.registrar.held_counts, self.registrar.held_launches)
+
+    async def _apply(self) -> None:
+        """Have the registrar judge the present settings, and the fleet run what it lets start."""
+        async with self._applying:
+            origins = self._settings.origins
+            rows = [row_of(config, origins.get(config.id), self._lock) for config in self._settings.servers]
+            await self.registrar.enlist(rows)
+            await self.fleet.reconfigure(BridgeConfig(servers=self.registrar.startable))
+
+    def is_presentable(self, server: str) -> bool:
+        """Whether nothing is gained by waiting for a server: something of it can be shown, or it is final."""
+        return self.registrar.is_provisional(server) or self.is_final(server)
+
+    def is_final(self, server: str) -> bool:
+        """Whether a server has been asked and judged, or has failed, or is not there or not started."""
+        if self.registrar.launch_fault(server) is not None or all(row.id != server for row in self.registrar.rows):
+            return True
+        return self.fleet.has_settled(server) and self.registrar.is_judged(server)
+
+    def _make_decks(self) -> "Decks | None":
+        if self._settings.native is None:
+            return None
+        from quarterdeck.host.decks import Decks
+
+        @asynccontextmanager
+        async def open_session() -> AsyncIterator["DeckSession"]:
+            # Every tool, for the first client that asks for one; the others are answered meanwhile.
+            await asyncio.to_thread(import_module, "quarterdeck.deck.session")
+            from quarterdeck.deck.session import open_deck_session
+
+            wish = self._settings.native
+            assert wish is not None
+            async with open_deck_session(wish, allow_unsandboxed=self._settings.allow_unsandboxed) as session:
+                yield session
+
+        return Decks(self.box, open_session)
 
 
 @asynccontextmanager
-async def open_quarterdeck(settings: Settings) -> AsyncIterator[Quarterdeck]:
+async def open_quarterdeck(
+    settings: Settings, *, serves: bool = False, lock: Locks | None = None
+) -> AsyncIterator[Quarterdeck]:
     """Start what the settings name, without waiting for it; at the end stop it all, and wait for that.
 
+    Args:
+        settings: what to run.
+        serves: whether it must be the one that writes the ledger of the state directory; else, beside one that does,
+            it keeps what it sees to itself.
+        lock: a `deck.lock`; beside what it names nothing is offered.
+
     Raises:
+        LeaseHeldError: another process writes the ledger, and we must.
+        LedgerError: the ledger cannot be used.
         UnsafePathError: a directory that must be ours alone is not.
         OSError: one cannot be made.
     """
-    runtime = await Runtime.acquire(settings.digest)
-    try:
-        make_endpoint = partial(create_server_endpoint, allow_unsandboxed=settings.allow_unsandboxed)
-        fleet = ServerFleetImpl(make_endpoint)
-        try:
-            await fleet.begin_start(BridgeConfig(servers=settings.servers))
-            deck = Quarterdeck(settings, runtime.directory, fleet)
-            try:
-                yield deck
-            finally:
-                if deck.decks is not None:
-                    with anyio.CancelScope(shield=True):
-                        await deck.decks.close()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await fleet.tear_down()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await runtime.release()
+    async with AsyncExitStack() as stack:
+        runtime = await Runtime.acquire(settings.digest)
+        stack.push_async_callback(_shielded, runtime.release)
+        if settings.servers:
+            runtime.warm_up()  # the zygote imports while the ledger is read
+        holder = _holder(settings, runtime.directory, serves=serves)
+        wait_s = COMMAND_WAIT_S if serves else 0.0
+        recorder = await stack.enter_async_context(open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s))
+        fleet = ServerFleetImpl(partial(create_server_endpoint, allow_unsandboxed=settings.allow_unsandboxed))
+        stack.push_async_callback(_shielded, fleet.tear_down)
+        registrar = Registrar(
+            recorder, fleet, home_of=lambda server: server_paths(runtime.directory.digest, server).home
+        )
+        stack.push_async_callback(_shielded, registrar.close)
+
+        def announce(url: str) -> None:
+            if isinstance(recorder, WritingRecorder):
+                recorder.lease.update(msgspec.structs.replace(holder, url=url))
+
+        deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce)
+        if deck.decks is not None:
+            stack.push_async_callback(_shielded, deck.decks.close)
+        if serves:
+            stack.callback(registrar.watch(NoticeBoard(state_dir(), deck.instructions).update))
+        registrar.start()
+        await deck._apply()  # noqa: SLF001 - its other half
+        yield deck
 
 
-def _make_decks(settings: Settings, box: LiveBox) -> "Decks | None":
-    if settings.native is None:
-        return None
-    from quarterdeck.host.decks import Decks
+async def _shielded(end: Callable[[], Awaitable[None]]) -> None:
+    with anyio.CancelScope(shield=True):
+        await end()
 
-    wish, allow_unsandboxed = settings.native, settings.allow_unsandboxed
 
-    @asynccontextmanager
-    async def open_session() -> AsyncIterator["DeckSession"]:
-        # Every tool, for the first client that asks for one; the others are answered meanwhile.
-        await asyncio.to_thread(import_module, "quarterdeck.deck.session")
-        from quarterdeck.deck.session import open_deck_session
-
-        async with open_deck_session(wish, allow_unsandboxed=allow_unsandboxed) as session:
-            yield session
-
-    return Decks(box, open_session)
+def _holder(settings: Settings, directory: RuntimeDirectory, *, serves: bool) -> Holder:
+    return Holder(
+        pid=os.getpid(),
+        digest=settings.digest,
+        config_paths=tuple(str(path.resolve()) for path in settings.config_paths),
+        command=SERVE if serves else "command",
+        runtime_directory=str(directory.path),
+        started_at=audit_time(),
+    )
 
 
 def _broken_status(row: BrokenRow) -> EndpointStatus:

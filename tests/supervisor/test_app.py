@@ -103,7 +103,7 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
         config_paths=(path,),
     )
     async with open_quarterdeck(settings) as deck:
-        assert await deck.fleet.settled(30)
+        await deck.finished()
         assert {server: status.phase for server, status in deck.status().items()} == {
             "echo": "ready",
             "half": "faulted",

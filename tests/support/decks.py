@@ -12,11 +12,13 @@ from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.fleet.custody import Custody
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.settings import Settings
+from quarterdeck.trust.registrar import Registrar
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 from .fakes import FakeEndpoint, FakeFleet
+from .trusting import TrustingRegistrar
 
 
 class DeckEndpoint(FakeEndpoint):
@@ -49,20 +51,9 @@ class DeckFleet(FakeFleet):
         """How the server last died."""
         return self.by_id[server].fault if server in self.by_id else None
 
-    async def settled(self, timeout_s: float | None) -> bool:
-        """Whether nobody connects any more; waits for `tell`s until then."""
-        changed = asyncio.Event()
-        unwatch = self.watch(changed.set)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while any(endpoint.phase == EndpointPhase.CONNECTING for endpoint in self.by_id.values()):
-                    await changed.wait()
-                    changed.clear()
-        except TimeoutError:
-            return False
-        finally:
-            unwatch()
-        return True
+    def has_settled(self, server: str) -> bool:
+        """Whether it connects no more."""
+        return self.by_id[server].phase not in (EndpointPhase.IDLE, EndpointPhase.CONNECTING)
 
     async def restart(self, server: str) -> None:
         """Have the server connect; a test says what comes of it."""
@@ -82,4 +73,6 @@ def deck_of(root: Path, *endpoints: DeckEndpoint, settings: Settings | None = No
     settings = settings or Settings()
     settings = replace(settings, servers=tuple(endpoint.config for endpoint in endpoints))
     with RuntimeDirectory.create(settings.digest, root) as directory:
-        yield Quarterdeck(settings, directory, cast("ServerFleetImpl", DeckFleet(*endpoints)))
+        fleet = DeckFleet(*endpoints)
+        registrar = TrustingRegistrar(fleet, settings.servers)
+        yield Quarterdeck(settings, directory, cast("ServerFleetImpl", fleet), cast("Registrar", registrar))

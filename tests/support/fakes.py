@@ -54,6 +54,8 @@ class FakeEndpoint:
         self.fault = fault
         self.list_fault: ProtocolFault | None = None
         self.answer = answer
+        self.card = None
+        self.has_listed = True
         self.begun: list[tuple[str, bytes, dict[str, object]]] = []
         self.offer(*names)
 

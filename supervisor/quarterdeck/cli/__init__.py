@@ -18,7 +18,7 @@ def main() -> NoReturn:
         # Before all other imports: a client waits for its first answer.
         from quarterdeck.host.greeter import start_early
 
-        start_early()
+        start_early(sys.argv)
     from .program import run
 
     sys.exit(run(sys.argv[1:]))

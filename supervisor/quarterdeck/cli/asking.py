@@ -1,10 +1,11 @@
 """Get an answer: from the `serve` of the same configuration when one runs, else from servers started for it.
 
-A configuration is its files; without any, the workspace of the native tools.  A command that wants native tools asks
-only a `serve` that offers just those; one that wants none asks any.
+A configuration is the files that are named; when none is, those that are found, or with native tools their workspace
+alone.  A command that wants native tools asks only a `serve` that offers just those; one that wants none asks any.
 """
 
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import NativeOptions
 from quarterdeck.cli.running import run
-from quarterdeck.config.paths import UnsafePathError, configuration_digest
+from quarterdeck.config.candidates import candidates, candidates_digest
+from quarterdeck.config.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.runtime_directory import find_serving
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
@@ -24,13 +26,18 @@ from quarterdeck_protocol.refs import QUALIFIER
 
 if TYPE_CHECKING:
     from quarterdeck.app import Quarterdeck
+    from quarterdeck.ledger.lease import LeaseHeldError
     from quarterdeck.settings import Settings
+    from quarterdeck.trust.rows import Locks
 
 _log = logging.getLogger("quarterdeck.config")
 
 
-NO_CONFIGURATION: Final = "add --config FILE, or set QUARTERDECK_CONFIG; or --profile, for native tools alone"
-"""What a command without either says."""
+NO_CONFIGURATION: Final = (
+    "write one of the files that `quarterdeck config path` lists, import one (`quarterdeck config import`), name one "
+    "with --config FILE; or add --profile, for native tools alone"
+)
+"""What a command says that finds nothing to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Source:
     """Whom a command asks.
 
     Attributes:
-        config: the files that name the configuration, at least one unless there are native tools.
+        config: the files that were named; none for those that are found.
         own: never a running `serve`.
         allow_unsandboxed: of servers that we have to start ourselves; see `Settings`.
         native: the native tools that are wanted; None for those of a `serve`, if any.
@@ -51,6 +58,15 @@ class Source:
     allow_unsandboxed: bool = False
     native: NativeOptions | None = None
 
+    @property
+    def digest(self) -> str:
+        """The name of the configuration; see `Settings.digest`."""
+        if self.config:
+            return configuration_digest(self.config)
+        if self.native is not None:
+            return configuration_digest((self.native.workspace,))
+        return candidates_digest(each.path for each in candidates(Path.cwd(), os.environ))
+
 
 def source(
     config: list[Path] | None,
@@ -61,13 +77,7 @@ def source(
     log_format: LogFormat = LogFormat.CONSOLE,
     allow_unsandboxed: bool = False,
 ) -> Source:
-    """Whom the options mean.
-
-    Raises:
-        CommandError: neither a configuration nor native tools are named.
-    """
-    if not config and native is None:
-        raise CommandError(ExitCode.USAGE, "no configuration is named", NO_CONFIGURATION)
+    """Whom the options mean."""
     return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native)
 
 
@@ -94,8 +104,7 @@ def ask(whom: Source, request: Request, *, only: str | None = None) -> Answer:
 def _ask_serving(whom: Source, request: Request) -> Answer | None:
     """What the running `serve` answers; None when there is none."""
     native = whom.native
-    named_by = whom.config or ((native.workspace,) if native is not None else ())
-    directory = find_serving(configuration_digest(named_by), native=native.fingerprint if native is not None else None)
+    directory = find_serving(whom.digest, native=native.fingerprint if native is not None else None)
     if directory is None:
         return None
     try:
@@ -123,7 +132,7 @@ def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
 
         async with open_deck(settings) as deck:
             # Each connect has a deadline of its own, and nobody else is kept waiting here.
-            await deck.fleet.settled(None)
+            await deck.finished()
             return await answer(deck, request)
 
     return run(answer_once)
@@ -141,36 +150,82 @@ def check_server(settings: "Settings", server: str) -> None:
 
 
 @asynccontextmanager
-async def open_deck(settings: "Settings") -> "AsyncIterator[Quarterdeck]":
-    """`open_quarterdeck`, with a directory that cannot be used as the user's error.
+async def open_deck(
+    settings: "Settings", *, serves: bool = False, lock: "Locks | None" = None
+) -> "AsyncIterator[Quarterdeck]":
+    """`open_quarterdeck`, with what cannot be used, or is used by another process, as the user's error.
 
     Raises:
         CommandError: so it is.
     """
     from quarterdeck.app import open_quarterdeck
+    from quarterdeck.ledger.errors import LedgerError
+    from quarterdeck.ledger.lease import LeaseHeldError
 
     async with AsyncExitStack() as stack:
         try:
-            deck = await stack.enter_async_context(open_quarterdeck(settings))
-        except (UnsafePathError, OSError) as error:
+            deck = await stack.enter_async_context(open_quarterdeck(settings, serves=serves, lock=lock))
+        except LeaseHeldError as error:
+            raise _held_by_another(settings, error) from error
+        except (UnsafePathError, LedgerError, OSError) as error:
             raise CommandError(ExitCode.USAGE, str(error)) from error
         yield deck
 
 
-def load(whom: Source) -> "Settings":
+def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandError:
+    """Whom to join, or how to run beside them."""
+    state, holder = state_dir(), error.holder
+    beside = f"{state.parent / state.name}-{settings.digest}"
+    if holder is None:
+        return CommandError(ExitCode.USAGE, str(error), f"or run beside it: quarterdeck --state-dir {beside} …")
+    who = f"process {holder.pid} (since {holder.started_at})"
+    if holder.digest != settings.digest:
+        files = ", ".join(holder.config_paths) or "native tools alone"
+        return CommandError(
+            ExitCode.USAGE,
+            f"{who} serves another configuration from the state directory {state}: {files}",
+            f"give this one a state directory of its own: quarterdeck serve --state-dir {beside} …",
+        )
+    join = f"point your client at {holder.url}" if holder.url else "end it and start one that serves many: serve --http"
+    return CommandError(
+        ExitCode.USAGE,
+        f"{who} serves this configuration already"
+        + (f", at {holder.url}" if holder.url else ", to the client that started it"),
+        f"join it: {join}; or run beside it: quarterdeck serve --state-dir {beside} …",
+    )
+
+
+def load(whom: Source, *, may_be_empty: bool = False) -> "Settings":
     """The configuration, and logging that keeps its secrets; what was set aside in it is logged.
 
     Raises:
-        CommandError: nothing of a file can be used.
+        CommandError: nothing of a named file can be used; or nothing is named or found.
     """
-    from quarterdeck.config.files import ConfigFileError
-    from quarterdeck.settings import Settings
+    from quarterdeck.config.loaded import ConfigFileError
 
     try:
-        settings = Settings.load(whom.config, native=whom.native.to_wish() if whom.native is not None else None)
+        settings = read_settings(whom)
     except ConfigFileError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from None
+    if not (may_be_empty or settings.config_paths or settings.native):
+        raise CommandError(ExitCode.USAGE, "no configuration is named, and none is found", NO_CONFIGURATION)
     set_up_logging(whom.log_level, whom.log_format, settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)
+    return settings
+
+
+def read_settings(whom: Source) -> "Settings":
+    """The configuration as its files are now.
+
+    Raises:
+        ConfigFileError: nothing of a named file can be used.
+    """
+    from quarterdeck.settings import Settings
+
+    native = whom.native.to_wish() if whom.native is not None else None
+    if whom.config or native is not None:
+        settings = Settings.load(whom.config, native=native)
+    else:
+        settings = Settings.discover(Path.cwd())
     return replace(settings, allow_unsandboxed=whom.allow_unsandboxed)

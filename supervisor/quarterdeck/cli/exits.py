@@ -14,6 +14,8 @@ class ExitCode(IntEnum):
     NOT_READY = 4
     FAULT = 5
     NO_ANSWER = 6
+    DRIFTED = 7
+    BROKEN = 8
     INTERNAL = 70
     INTERRUPTED = 130
     TERMINATED = 143
@@ -26,10 +28,12 @@ MEANINGS: Final = {
         "for checkpoint: a file could not be restored"
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
-    ExitCode.NOT_FOUND: "there is no such server, tool or checkpoint",
+    ExitCode.NOT_FOUND: "there is no such server, tool, checkpoint, event or ledger",
     ExitCode.NOT_READY: "the server is not ready, or could not be started",
     ExitCode.FAULT: "the call ended without a result: refused, lost or out of time",
     ExitCode.NO_ANSWER: "the running serve did not answer, or could not serve",
+    ExitCode.DRIFTED: "for lock --check: what servers offer is not what deck.lock names",
+    ExitCode.BROKEN: "the ledger is not what was written: its chain is broken, or events at its end are gone",
     ExitCode.INTERNAL: "a bug of ours",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
     ExitCode.TERMINATED: "terminated (SIGTERM), serve excepted",

@@ -19,7 +19,7 @@ from quarterdeck.cli.asking import Source, check_server, load, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.text import printable
-from quarterdeck.config.paths import configuration_digest, server_paths
+from quarterdeck.config.paths import server_paths
 from quarterdeck.config.runtime_directory import find_serving
 
 POLL_S: Final = 0.2
@@ -59,7 +59,7 @@ def _log_path(whom: Source, server: str) -> Path:
     from quarterdeck.control.client import NoAnswerError, NobodyThereError, ask
     from quarterdeck.control.protocol import LogFile, LogPath, Refused
 
-    digest = configuration_digest(whom.config)
+    digest = whom.digest
     directory = find_serving(digest)
     if directory is not None:
         try:

@@ -1,18 +1,42 @@
 """The command line as typer sees it, and the one place where errors become a line and an exit code."""
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from quarterdeck.cli import checkpoint, demo, doctor, inspect, logs, sandbox, serve, servers, token, tools
+from quarterdeck.cli import (
+    checkpoint,
+    config,
+    demo,
+    doctor,
+    inspect,
+    ledger,
+    link,
+    lock,
+    logs,
+    purge,
+    sandbox,
+    secret,
+    serve,
+    servers,
+    token,
+    tools,
+    trust,
+)
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.running import InterruptedBySignal
 from quarterdeck.cli.text import printable
+from quarterdeck.config.paths import STATE_DIR_VARIABLE
+
+STATE_DIR_OPTION: Final = "--state-dir"
 
 EPILOG: Final = "\n\n".join(["Exit codes:", *(f"{code:3d}  {meaning}" for code, meaning in MEANINGS.items())])
 
@@ -36,6 +60,14 @@ def make_program() -> typer.Typer:
     program.command("inspect")(inspect.inspect)
     program.command("logs")(logs.logs)
     program.command("restart")(servers.restart)
+    program.add_typer(trust.group, name="trust")
+    program.add_typer(ledger.group, name="ledger")
+    program.command("lock")(lock.lock)
+    program.add_typer(config.group, name="config")
+    program.add_typer(secret.group, name="secret")
+    program.command("link")(link.link)
+    program.command("unlink")(link.unlink)
+    program.command("purge")(purge.purge)
     program.add_typer(sandbox.group, name="sandbox")
     program.add_typer(token.group, name="token")
     program.add_typer(checkpoint.group, name="checkpoint")
@@ -51,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        make_program()(args=list(arguments), prog_name="quarterdeck")
+        make_program()(args=hoist_state_dir(arguments), prog_name="quarterdeck")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.INTERNAL
     except CommandError as error:
@@ -74,6 +106,23 @@ def run(arguments: Sequence[str]) -> int:
     return ExitCode.OK
 
 
+def hoist_state_dir(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--state-dir`, which any command may be given, before the command; not what follows `--`."""
+    hoisted: list[str] = []
+    rest: list[str] = []
+    pending = iter(arguments)
+    for argument in pending:
+        if argument == "--":
+            rest += [argument, *pending]
+        elif argument == STATE_DIR_OPTION:
+            hoisted += [argument, *islice(pending, 1)]
+        elif argument.startswith(f"{STATE_DIR_OPTION}="):
+            hoisted.append(argument)
+        else:
+            rest.append(argument)
+    return hoisted + rest
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from quarterdeck.identity import CLIENT_VERSION
@@ -83,12 +132,25 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_version),
     ] = False,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            STATE_DIR_OPTION,
+            metavar="DIR",
+            envvar=STATE_DIR_VARIABLE,
+            help="Where ledger, homes and logs are kept, for any command, before or after its name.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Nothing: the commands do the work."""
+    """Say where state is kept; the commands do the work."""
+    if state_dir is not None:
+        # Whoever asks for the directory looks here.
+        os.environ[STATE_DIR_VARIABLE] = str(state_dir)
 
 
 def _complain(message: str, remedy: str | None) -> None:

@@ -9,14 +9,16 @@ import logging
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from quarterdeck.cli import options
-from quarterdeck.cli.asking import load, open_deck, source
+from quarterdeck.cli import names, options
+from quarterdeck.cli.asking import Source, load, open_deck, source
 from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.lock import locked as read_lock
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import native_options
 from quarterdeck.cli.output import print_json
@@ -24,8 +26,10 @@ from quarterdeck.cli.running import InterruptedBySignal, run
 from quarterdeck.cli.token import read_token, token_path
 
 if TYPE_CHECKING:
+    from quarterdeck.app import Quarterdeck
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.settings import Settings
+    from quarterdeck.trust.lockfile import DeckLock
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:8808"
 """Where `--http` listens unless told otherwise; fixed, for clients are configured with it."""
@@ -45,6 +49,17 @@ class HttpWish:
     allow_remote: bool
     hosts: tuple[str, ...]
     announce: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that one `serve` is to do."""
+
+    whom: Source
+    settings: "Settings"
+    http: HttpWish | None
+    lock: "DeckLock | None"
+    portable_schemas: bool
 
 
 def serve(
@@ -75,6 +90,15 @@ def serve(
     portable_schemas: Annotated[
         bool, typer.Option("--portable-schemas", help="Publish plain input schemas in place of the servers' own.")
     ] = False,
+    name_budget: names.Budget = None,
+    client_prefix: names.Prefix = None,
+    locked: Annotated[
+        bool,
+        typer.Option("--locked", help="Offer only what deck.lock names, and end when a server offers anything else."),
+    ] = False,
+    lock_file: Annotated[Path, typer.Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
+        "deck.lock"
+    ),
     allow_unsandboxed: options.Unsandboxed = False,
     json: Annotated[bool, typer.Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
     log_level: options.Level = LogLevel.INFO,
@@ -85,7 +109,9 @@ def serve(
     whom = source(config, native, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     if not http and (address or no_token or allow_remote or allow_host or json):
         raise CommandError(ExitCode.USAGE, "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http")
-    settings = load(whom)
+    budget = names.name_budget(name_budget, client_prefix)
+    deck_lock = read_lock(lock_file) if locked else None
+    settings = replace(load(whom), names=budget)
     wish = None
     if http:
         bind, port = parse_address(address or DEFAULT_ADDRESS)
@@ -96,7 +122,8 @@ def serve(
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: an MCP client is meant to start this, not a person")
     try:
-        run(lambda: _serve(settings, wish, portable_schemas=portable_schemas))
+        plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
+        run(lambda: _serve(plan))
     except InterruptedBySignal as end:
         if end.number != signal.SIGTERM:
             raise
@@ -123,22 +150,33 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _serve(settings: "Settings", http: HttpWish | None, *, portable_schemas: bool) -> None:
+async def _serve(plan: Plan) -> None:
+    from quarterdeck.cli.following import following
     from quarterdeck.cli.watching import changes_logged
     from quarterdeck.control.server import open_control
     from quarterdeck_protocol.faults import ProtocolFault
 
     try:
-        async with open_deck(settings) as deck, open_control(deck):
+        async with (
+            open_deck(plan.settings, serves=True, lock=plan.lock) as deck,
+            open_control(deck),
+            following(deck, plan.whom),
+        ):
             _log.info("serving (servers: %d, pid %d)", len(deck.status()), os.getpid())
-            if settings.native is not None:
-                _log.info("native tools of the profile %s in %s", settings.native.profile, settings.native.workspace)
+            if (native := plan.settings.native) is not None:
+                _log.info("native tools of the profile %s in %s", native.profile, native.workspace)
             with changes_logged(deck):
                 # Beside the zygote, which imports the same: the first list of tools needs both.
-                face = "stdio" if http is None else "http"
+                face = "stdio" if plan.http is None else "http"
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}")
-                host = deck.create_host(portable_schemas=portable_schemas)
-                await (_serve_stdio(host) if http is None else _serve_http(host, http))
+                host = deck.create_host(portable_schemas=plan.portable_schemas)
+                serving = _serve_stdio(host) if plan.http is None else _serve_http(deck, host, plan.http)
+                if plan.lock is None:
+                    await serving
+                else:
+                    from quarterdeck.cli.locked import serve_locked
+
+                    await serve_locked(deck, plan.lock, serving)
     except ProtocolFault as fault:
         if fault.code == "config_invalid":
             remedy = "name a loopback HOST, or --allow-remote (which needs the token)"
@@ -154,13 +192,14 @@ async def _serve_stdio(host: "ProviderHostImpl") -> None:
     _log.info("the client has left")
 
 
-async def _serve_http(host: "ProviderHostImpl", wish: HttpWish) -> None:
+async def _serve_http(deck: "Quarterdeck", host: "ProviderHostImpl", wish: HttpWish) -> None:
     from quarterdeck.host.http import PATH, HttpOptions, serve_http
 
     def tell(address: str, port: int) -> None:
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
         if wish.announce:
             print_json({"url": url})
+        deck.announce_url(url)
         _log.info("listening on %s", url)
         if wish.token is None:
             _log.warning("no token is asked for: every process of this machine, of any user, can call every tool")

@@ -89,7 +89,7 @@ def server_row(server: ServerView) -> list[Cell]:
     return [
         Cell(printable(server.id)),
         Cell(server.phase, STYLES.get(server.phase, "")),
-        Cell(str(server.tools)),
+        Cell(describe_tools(server), "yellow" if server.held else ""),
         Cell(_or_dash(server.pid)),
         Cell(size(server.memory_bytes) if server.memory_bytes is not None else "-"),
         Cell(duration(server.uptime_s) if server.uptime_s is not None else "-"),
@@ -97,6 +97,11 @@ def server_row(server: ServerView) -> list[Cell]:
         Cell(_or_dash(server.era)),
         Cell(describe_sandbox(server.sandbox), "yellow" if server.sandbox and server.sandbox.gaps else ""),
     ]
+
+
+def describe_tools(server: ServerView) -> str:
+    """How many tools it offers, and how many wait for a person."""
+    return f"{server.tools}, {server.held} held" if server.held else str(server.tools)
 
 
 def describe_sandbox(sandbox: SandboxView | None) -> str:

@@ -37,6 +37,11 @@ def size(count: int) -> str:
     return f"{count / 1024**step:.1f} {UNITS[step - 1]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """How many there are: `1 event`, `2,000 events`."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """A time for people: `850 ms`, `4.2 s`, `42 s`, `3 m 12 s`, `5 h 04 m`, `2 d 3 h`."""
     if seconds < 1:

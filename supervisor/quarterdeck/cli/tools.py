@@ -41,10 +41,20 @@ def tools(
     answer = ask(whom, Tools())
     assert isinstance(answer, ToolList)
     if json:
-        print_json({"tools": answer.tools, "absent": answer.absent})
+        print_json({"tools": answer.tools, "absent": answer.absent, "held": answer.held})
         return
-    rows = [[Cell(printable(tool.name), "cyan"), Cell(one_line(tool.description))] for tool in answer.tools]
-    print_table(["TOOL", "DESCRIPTION"], rows)
+    has_aliases = any(tool.alias for tool in answer.tools)
+    rows = [
+        [
+            Cell(printable(tool.name), "cyan"),
+            *([Cell(printable(tool.alias), "dim")] if has_aliases else []),
+            Cell(one_line(tool.description)),
+        ]
+        for tool in answer.tools
+    ]
+    print_table(["TOOL", *(["CLIENTS SEE"] if has_aliases else []), "DESCRIPTION"], rows)
+    for line in answer.held:
+        print_line(printable(line), "yellow", stderr=True)
     for server in answer.absent:
         why = f": {printable(server.fault.message)}" if server.fault is not None else ""
         print_line(f"{printable(server.id)} is {server.phase} and offers nothing{why}", "yellow", stderr=True)

@@ -25,7 +25,7 @@ def changes_logged(deck: Quarterdeck) -> Iterator[None]:
                 _tell(status)
 
     look()
-    unwatch = deck.fleet.watch(look)
+    unwatch = deck.registrar.watch(look)
     try:
         yield
     finally:

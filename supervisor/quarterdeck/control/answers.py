@@ -1,8 +1,7 @@
 """Answer a request from a running product: for the control socket, and for commands that run one of their own."""
 
-import asyncio
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
@@ -12,8 +11,14 @@ from quarterdeck.control.inspection import inspect
 from quarterdeck.control.protocol import (
     Answer,
     Call,
+    Decide,
+    Decided,
+    DecisionView,
     Fault,
     Inspect,
+    ListingList,
+    Listings,
+    ListingView,
     LogFile,
     LogPath,
     Ps,
@@ -28,8 +33,14 @@ from quarterdeck.control.protocol import (
     ToolView,
 )
 from quarterdeck.control.views import view_fault, view_servers
-from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.host.names import may_be_alias, public_names
 from quarterdeck.host.native import native_form
+from quarterdeck.ledger.book import ItemKey
+from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events import Subject
+from quarterdeck.trust.decisions import Decision, StaleDecisionError
+from quarterdeck.trust.gate import GatedEndpoint
+from quarterdeck.trust.offers import describe_held
 from quarterdeck_protocol.configs import CLOSE_GRACE_S
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -64,6 +75,10 @@ async def answer(deck: Quarterdeck, request: Request) -> Answer:
             if server not in deck.status():
                 return _no_server(deck, server)
             return LogFile(str(deck.log_path(server)))
+        case Listings():
+            return await _list_all(deck)
+        case Decide(decisions):
+            return await _decide(deck, decisions)
         case Inspect(server):
             status = deck.status().get(server)
             if status is None:
@@ -75,19 +90,53 @@ async def answer(deck: Quarterdeck, request: Request) -> Answer:
 
 async def _list_tools(deck: Quarterdeck) -> ToolList:
     await deck.settled()
+    aliases = _aliases(deck)
     tools = await _native_tools(deck) + tuple(
         ToolView(
             tool.descriptor.name,
             tool.ref.server,
             tool.descriptor.description,
             msgspec.Raw(tool.descriptor.definition or b"null"),
+            aliases.get(tool.descriptor.name, ""),
         )
-        for endpoint in deck.fleet.endpoints()
-        if is_usable_phase(endpoint.phase)
-        for tool in endpoint.tools()
+        for endpoint in deck.gate.endpoints()
+        for tool in endpoint.offered()
     )
     absent = [status for status in deck.status().values() if not is_usable_phase(status.phase)]
-    return ToolList(tools, await view_servers(deck, absent))
+    held = tuple(describe_held(server, offer.held) for server, offer in deck.registrar.held.items() if offer.held_tools)
+    return ToolList(tools, await view_servers(deck, absent), held)
+
+
+async def _list_all(deck: Quarterdeck) -> ListingList:
+    await deck.settled()
+    listings = []
+    for server in deck.status():
+        endpoint = deck.fleet.endpoint(server)
+        card = endpoint.card if endpoint is not None else None
+        is_ready = endpoint is not None and is_usable_phase(endpoint.phase) and endpoint.has_listed
+        definitions = tuple(
+            msgspec.Raw(tool.descriptor.definition or b"null") for tool in (endpoint.tools() if endpoint else ())
+        )
+        instructions = card.instructions if card is not None else ""
+        listings.append(ListingView(server, is_ready, instructions, definitions if is_ready else ()))
+    return ListingList(tuple(listings))
+
+
+async def _decide(deck: Quarterdeck, views: Sequence[DecisionView]) -> Answer:
+    try:
+        decisions = [
+            Decision(view.scope, view.server, ItemKey(Subject(view.subject), view.name), view.hash, view.body.encode())
+            for view in views
+        ]
+    except ValueError as error:
+        return Refused("bad_request", str(error))
+    try:
+        await deck.decide(decisions)
+    except StaleDecisionError as error:
+        return Refused("stale", str(error))
+    except LedgerWriteError as error:
+        return Refused("not_recorded", str(error))
+    return Decided()
 
 
 async def _native_tools(deck: Quarterdeck) -> tuple[ToolView, ...]:
@@ -101,19 +150,37 @@ async def _native_tools(deck: Quarterdeck) -> tuple[ToolView, ...]:
         )
 
 
+def _aliases(deck: Quarterdeck) -> dict[str, str]:
+    """What clients are shown in place of a grafted tool's name, where that is another one."""
+    budget = deck.settings.names
+    if budget is None:
+        return {}
+    names = public_names((tool.name for tool in deck.box.descriptors()), budget)
+    return {name: alias for name, alias in names.items() if name != alias}
+
+
 async def _call(deck: Quarterdeck, name: str, arguments: bytes) -> Answer:
+    if may_be_alias(name):
+        await deck.settled()
+        name = next((own for own, alias in _aliases(deck).items() if alias == name), name)
     server, found, tool = name.partition(QUALIFIER)
     if not found and deck.decks is not None:
         return await _call_native(deck.decks, name, arguments)
     if not found or server not in deck.status():
         return _no_tool(name, deck.box.descriptors())
-    await _until(deck, lambda: deck.status()[server].phase not in BEFORE_READY, deck.settings.settle_s)
-    status, endpoint = deck.status()[server], deck.fleet.endpoint(server)
-    if endpoint is None or not is_usable_phase(endpoint.phase):
-        return Fault(view_fault(_not_ready(status)))
-    if tool not in {offered.ref.name for offered in endpoint.tools()}:
+
+    def is_known() -> bool:
+        return deck.is_final(server) or tool in deck.registrar.offer(server).names
+
+    await deck.until(is_known, deck.settings.settle_s)
+    gate = deck.gate.endpoint(server)
+    if gate is None or (not gate.offered() and not is_usable_phase(gate.phase)):
+        return Fault(view_fault(_not_ready(deck.status()[server])))
+    if (held := deck.registrar.refusal(server, tool)) is not None:
+        return Fault(view_fault(held))
+    if tool not in {offered.ref.name for offered in gate.offered()}:
         return _no_tool(name, deck.box.descriptors())
-    return await _invoke(endpoint, tool, arguments)
+    return await _invoke(gate, tool, arguments)
 
 
 async def _call_native(decks: "Decks", name: str, arguments: bytes) -> Answer:
@@ -127,7 +194,7 @@ async def _call_native(decks: "Decks", name: str, arguments: bytes) -> Answer:
     return Result(msgspec.Raw(msgspec.json.encode(result)), result.get("isError") is True)
 
 
-async def _invoke(endpoint: ServerEndpointImpl, tool: str, arguments: bytes) -> Answer:
+async def _invoke(endpoint: GatedEndpoint, tool: str, arguments: bytes) -> Answer:
     try:
         result = await endpoint.call(tool, arguments)
     except ProtocolFault as fault:
@@ -151,32 +218,17 @@ async def _restart(deck: Quarterdeck, server: str) -> Answer:
     config, before = deck.config(server), deck.status().get(server)
     if before is None:
         return _no_server(deck, server)
-    if config is None:
+    if config is None or deck.registrar.launch_fault(server) is not None:
         return Restarted((await view_servers(deck, [before]))[0])
     await deck.fleet.restart(server)
     within_s = config.connect_timeout_s + RESTART_SLACK_S
-    await _until(deck, lambda: _has_restarted(before, deck.status()[server]), within_s)
+    await deck.until(lambda: _has_restarted(before, deck.status()[server]), within_s)
     return Restarted((await view_servers(deck, [deck.status()[server]]))[0])
 
 
 def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
     is_another = now.restarts > before.restarts or before.phase is EndpointPhase.IDLE
     return is_another and now.phase not in BEFORE_READY
-
-
-async def _until(deck: Quarterdeck, is_so: Callable[[], bool], within_s: float) -> None:
-    """Wait until it is so, looking after each change of the fleet; the caller sees whether the time was enough."""
-    changed = asyncio.Event()
-    unwatch = deck.fleet.watch(changed.set)
-    try:
-        async with asyncio.timeout(within_s):
-            while not is_so():
-                await changed.wait()
-                changed.clear()
-    except TimeoutError:
-        pass
-    finally:
-        unwatch()
 
 
 def _no_server(deck: Quarterdeck, server: str) -> Refused:

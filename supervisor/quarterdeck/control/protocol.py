@@ -50,7 +50,28 @@ class Inspect(Message, frozen=True, tag="inspect"):
     server: str
 
 
-Request = Ps | Tools | Call | Restart | LogPath | Inspect
+class Listings(Message, frozen=True, tag="listings"):
+    """What do the servers list, held or not?  Waits for servers that still connect."""
+
+
+class DecisionView(msgspec.Struct, frozen=True):
+    """What a person wants of one thing; see `Decision`."""
+
+    scope: str
+    server: str
+    subject: str
+    name: str
+    hash: str
+    body: str = ""
+
+
+class Decide(Message, frozen=True, tag="decide"):
+    """Record these decisions, all or none, and act on them."""
+
+    decisions: tuple[DecisionView, ...]
+
+
+Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide
 
 
 class DossierView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,6 +113,7 @@ class ServerView(msgspec.Struct, frozen=True):
         transport: None for a row that cannot be used.
         memory_bytes: resident memory of the server's whole process tree, None when it has none here.
         sandbox: None when it has or had no process here.
+        held: how many of its tools wait for a person's approval; not counted among `tools`.
     """
 
     id: str
@@ -106,6 +128,7 @@ class ServerView(msgspec.Struct, frozen=True):
     era: str | None
     fault: FaultView | None
     sandbox: SandboxView | None = None
+    held: int = 0
 
 
 class ToolView(msgspec.Struct, frozen=True):
@@ -114,12 +137,14 @@ class ToolView(msgspec.Struct, frozen=True):
     Attributes:
         server: empty for a native tool.
         definition: the server's own, whole; of a native tool, what MCP clients are shown.
+        alias: what MCP clients are shown in place of a name that is too long for them; empty when they see the name.
     """
 
     name: str
     server: str
     description: str
     definition: msgspec.Raw
+    alias: str = ""
 
 
 class ServerList(Message, frozen=True, tag="servers"):
@@ -134,10 +159,37 @@ class ToolList(Message, frozen=True, tag="tools"):
     Attributes:
         tools: native ones first, then each server's.
         absent: the servers that offer nothing because they are not ready.
+        held: a line for each server that has tools which wait for a person's approval.
     """
 
     tools: tuple[ToolView, ...]
     absent: tuple[ServerView, ...]
+    held: tuple[str, ...] = ()
+
+
+class ListingView(msgspec.Struct, frozen=True):
+    """What one server lists.
+
+    Attributes:
+        is_ready: whether it could be asked.
+        instructions: what it tells models about itself.
+        definitions: its tool objects, whole.
+    """
+
+    server: str
+    is_ready: bool
+    instructions: str
+    definitions: tuple[msgspec.Raw, ...]
+
+
+class ListingList(Message, frozen=True, tag="listings"):
+    """The answer to `Listings`, in configuration order."""
+
+    listings: tuple[ListingView, ...]
+
+
+class Decided(Message, frozen=True, tag="decided"):
+    """The answer to `Decide`: recorded, and acted upon."""
 
 
 class Result(Message, frozen=True, tag="result"):
@@ -230,9 +282,11 @@ class Refused(Message, frozen=True, tag="refused"):
     message: str
 
 
-Answer = ServerList | ToolList | Result | Fault | Restarted | LogFile | Inspection | Refused
+Answer = ServerList | ToolList | ListingList | Result | Fault | Restarted | LogFile | Inspection | Decided | Refused
 
-REFUSALS: Final = frozenset({"bad_request", "busy", "internal", "no_such_server", "no_such_tool"})
+REFUSALS: Final = frozenset(
+    {"bad_request", "busy", "internal", "no_such_server", "no_such_tool", "not_recorded", "stale"}
+)
 
 
 class BadLineError(ValueError):

@@ -8,6 +8,7 @@ from quarterdeck.control.memory import tree_memory
 from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, ServerView
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
+from quarterdeck_protocol.phases import is_usable_phase
 
 
 async def view_servers(deck: Quarterdeck, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
@@ -44,11 +45,12 @@ def _view_dossier(dossier: Dossier) -> DossierView:
 
 def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
     config, sandbox = deck.config(status.server), status.sandbox
+    held = deck.registrar.offer(status.server).held_tools
     return ServerView(
         id=status.server,
         phase=status.phase,
         transport=config.transport if config is not None else None,
-        tools=status.tool_count,
+        tools=max(0, status.tool_count - held),
         pid=status.pid,
         worker_pid=status.worker_pid,
         memory_bytes=memory.get(status.pid) if status.pid is not None else None,
@@ -57,4 +59,5 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
         era=status.era,
         fault=view_fault(status.fault) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
+        held=held if is_usable_phase(status.phase) else 0,
     )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from quarterdeck.cli import asking
-from quarterdeck.cli.asking import Source, ask, check_server, source
+from quarterdeck.cli.asking import Source, ask, check_server, load, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.native import NativeOptions
 from quarterdeck.cli.options import ProfileName
@@ -203,8 +203,11 @@ def test_native_tools_need_no_configuration(config: Path) -> None:
     assert settings.digest == configuration_digest([config.parent])
 
 
-def test_no_configuration_is_a_usage_error() -> None:
-    """Something arbitrary would be started."""
-    with pytest.raises(CommandError, match="no configuration is named"):
-        source([])
+def test_no_configuration_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would be served, and nobody told."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    with pytest.raises(CommandError, match="no configuration is named, and none is found"):
+        load(source([]))
     assert source([Path("a"), Path("b")], own=True).config == (Path("a"), Path("b"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.cli.text import duration, one_line, printable, printable_json, size
+from quarterdeck.cli.text import counted, duration, one_line, printable, printable_json, size
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,13 @@ def test_sizes_are_readable(count: int, shown: str) -> None:
 def test_times_are_readable(seconds: float, shown: str) -> None:
     """People would divide by 86,400."""
     assert duration(seconds) == shown
+
+
+def test_one_is_one_and_many_are_many() -> None:
+    """A user would read `1 events`."""
+    assert [counted(number, "event") for number in (0, 1, 2, 2000)] == [
+        "0 events",
+        "1 event",
+        "2 events",
+        "2,000 events",
+    ]

@@ -1,0 +1,162 @@
+"""`quarterdeck ledger verify`, `export`, `import` and `compact`: keep the record whole, and keep it elsewhere."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.ledger_access import directory, leased, reading
+from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.text import counted, printable
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.chain import Head, Verification
+
+
+def verify(
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="FILE|COUNT:HASH",
+            help="Also see that the ledger once ended like this: a deck.lock, or what verify printed.",
+            show_default=False,
+        ),
+    ] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Take what is there for the whole ledger from now on, if it is unbroken.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """See that every event is as it was written, and none is missing at the end; print how many, and the last hash.
+
+    It is no proof against somebody who can rewrite ledger and head: keep what is printed elsewhere, and give it to
+    --against.
+    """
+    witness = _witness(against) if against is not None else None
+    if accept:
+        from quarterdeck.ledger.store import accept_head
+
+        with leased() as place:
+            accept_head(place)
+    with reading() as reader:
+        found = reader.verify()
+        problem = found.reason
+        if witness is not None and found.is_intact:
+            from quarterdeck.ledger.witness import contradiction
+
+            problem = contradiction(reader, witness)
+    is_whole = found.is_intact and not problem
+    if json:
+        print_json(_view_verification(found, problem, is_whole=is_whole))
+    else:
+        _print_verification(found, problem, is_whole=is_whole)
+    if not is_whole:
+        raise typer.Exit(ExitCode.BROKEN)
+
+
+def export(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A new file; stdout without it.", show_default=False)
+    ] = None,
+) -> None:
+    """Write the ledger as JSON lines, documents and hashes included: a backup, or something to look at elsewhere."""
+    from quarterdeck.ledger.archive import write_file
+    from quarterdeck.ledger.transfer import export_ledger
+
+    with reading() as reader:
+        try:
+            if file is None:
+                export_ledger(reader, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+                return
+            if file.exists() or file.is_symlink():
+                raise CommandError(ExitCode.USAGE, f"{file} is there already", "name a new file")
+            write_file(file, reader.export())
+        except OSError as error:
+            where = file if file is not None else "stdout"
+            raise CommandError(ExitCode.USAGE, f"{where} cannot be written: {error.strerror or error}") from None
+        print_line(f"{file}: head {reader.head}", stderr=True)
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)],
+    json: options.Json = False,
+) -> None:
+    """Fill an empty ledger with an export, once all of it is known to be as it was written."""
+    from quarterdeck.ledger.transfer import import_ledger
+
+    with leased() as place:
+        try:
+            head = import_ledger(file, place)
+        except OSError as error:
+            raise CommandError(ExitCode.USAGE, f"{file} cannot be read: {error.strerror or error}") from None
+    if json:
+        print_json({"count": head.count, "hash": head.hash})
+    else:
+        print_line(f"{counted(head.count, 'event')}: head {head}")
+
+
+def compact(json: options.Json = False) -> None:
+    """Move all events into an archive file beside the ledger, and go on from what they amount to."""
+    from quarterdeck.ledger.compaction import compact as compact_store
+    from quarterdeck.ledger.store import LedgerStore
+
+    with leased() as place, LedgerStore.open(place, writable=True) as store:
+        done = compact_store(store)
+    if json:
+        archived = {"archive": str(done.archive), "events": done.events} if done is not None else None
+        print_json({"compacted": archived})
+    elif done is None:
+        print_line("there is nothing to archive", stderr=True)
+    else:
+        print_line(
+            f"{counted(done.events, 'event')} archived in {done.archive}; keep it: older moments are looked up there"
+        )
+
+
+def _witness(text: str) -> "Head":
+    """The head that `--against` names."""
+    from quarterdeck.ledger.chain import Head
+    from quarterdeck.trust.lock_files import LockFileError, load_lock
+
+    try:
+        return Head.parse(text.replace(":", " ", 1))
+    except ValueError:
+        pass
+    try:
+        return load_lock(Path(text)).head
+    except LockFileError as error:
+        raise CommandError(ExitCode.USAGE, str(error), "name a deck.lock, or COUNT:HASH as verify prints it") from None
+
+
+def _print_verification(found: "Verification", problem: str, *, is_whole: bool) -> None:
+    tip = found.tip
+    if is_whole:
+        print_line(f"intact: {counted(tip.count, 'event')}, head {tip.count}:{tip.hash}", "green")
+    else:
+        at = f" at event {found.broken_seq}" if found.broken_seq is not None else ""
+        verdict = found.verdict.value if not found.is_intact else "contradicted"
+        print_line(f"{verdict}{at}: {printable(problem)}", "bold red")
+        print_line(f"as it was written up to event {tip.count}: head {tip.count}:{tip.hash}")
+        print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
+        if found.verdict in {"truncated", "unanchored"}:
+            print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")
+    if found.missing_archives:
+        print_line(f"the archives of the events up to {found.missing_archives} are not there, and were not looked at")
+
+
+def _view_verification(found: "Verification", problem: str, *, is_whole: bool) -> dict[str, object]:
+    return {
+        "intact": is_whole,
+        "verdict": found.verdict.value,
+        "count": found.tip.count,
+        "hash": found.tip.hash,
+        "broken_seq": found.broken_seq,
+        "reason": problem,
+        "archived": found.archived,
+        "missing_archives": found.missing_archives,
+    }

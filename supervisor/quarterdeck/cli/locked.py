@@ -1,0 +1,76 @@
+"""Serve only what a `deck.lock` names, and end when a server offers anything else."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
+
+from quarterdeck.app import Quarterdeck
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.text import printable
+from quarterdeck.trust.lockfile import Drift, What, drift
+from quarterdeck.trust.locking import listed_documents
+
+if TYPE_CHECKING:
+    from quarterdeck.trust.lockfile import DeckLock
+
+MAX_NAMED = 8
+"""Differences that the error names; `quarterdeck lock --check` lists them all."""
+
+
+async def serve_locked(deck: Quarterdeck, lock: "DeckLock", serving: Coroutine[None, None, None]) -> None:
+    """Carry `serving` through, unless a server offers what `lock` does not name, or lacks what it names.
+
+    Raises:
+        CommandError: one does; `serving` was cancelled.
+    """
+    task = asyncio.ensure_future(serving)
+    watcher = asyncio.ensure_future(_first_drift(deck, lock))
+    try:
+        await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise _drifted(await watcher)
+        await task
+    finally:
+        task.cancel()
+        watcher.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _first_drift(deck: Quarterdeck, lock: "DeckLock") -> tuple[Drift, ...]:
+    found: tuple[Drift, ...] = ()
+
+    def has_drifted() -> bool:
+        nonlocal found
+        found = _drifts(deck, lock)
+        return bool(found)
+
+    await deck.until(has_drifted, None)
+    return found
+
+
+def _drifts(deck: Quarterdeck, lock: "DeckLock") -> tuple[Drift, ...]:
+    """How the servers that have listed their tools differ from the lock."""
+    present = {}
+    for row in deck.registrar.rows:
+        endpoint = deck.fleet.endpoint(row.id)
+        if endpoint is not None and endpoint.offered() and deck.registrar.is_judged(row.id):
+            instructions = endpoint.card.instructions if endpoint.card is not None else ""
+            present[row.id] = listed_documents(
+                instructions, (tool.descriptor.definition or b"null" for tool in endpoint.offered())
+            )
+    return tuple(each for each in drift(lock, present) if each.what is not What.ABSENT)
+
+
+def _drifted(found: tuple[Drift, ...]) -> CommandError:
+    named = ", ".join(_in_words(each) for each in found[:MAX_NAMED])
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return CommandError(
+        ExitCode.DRIFTED,
+        f"what servers offer is not what deck.lock names: {named}{more}",
+        "look at it with `quarterdeck trust diff`; if it is right, approve it and run `quarterdeck lock`",
+    )
+
+
+def _in_words(each: Drift) -> str:
+    what = (each.key.name or each.key.subject.value) if each.key is not None else ""
+    return f"{printable(each.server)} {printable(what)} {each.what.value}"

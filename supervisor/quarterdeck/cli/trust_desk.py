@@ -1,0 +1,171 @@
+"""What the commands of `trust` stand on: the ledger as it is now, the present configuration, and a way to decide.
+
+The ledger is read where it lies, beside whoever writes it; a decision goes through the `serve` that does, else it is
+written by us.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.asking import Source, load
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.config.paths import state_dir
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.book import Book
+    from quarterdeck.ledger.events import Stored
+    from quarterdeck.ledger.store import LedgerStore
+    from quarterdeck.settings import Settings
+    from quarterdeck.trust.decisions import Decision
+    from quarterdeck.trust.overview import ServerMatters
+
+WRITE_WAIT_S: Final = 10.0
+"""How long a decision waits for a command that writes the ledger: commands end by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The ledger and the configuration at one moment.
+
+    Attributes:
+        servers: what can be decided, configured servers first.
+        settings: the configuration; None when there is none.
+    """
+
+    servers: "tuple[ServerMatters, ...]"
+    settings: "Settings | None"
+    _store: "LedgerStore | None"
+
+    @property
+    def book(self) -> "Book":
+        """What is recorded."""
+        from quarterdeck.ledger.book import Book
+
+        return self._store.book if self._store is not None else Book()
+
+    def read(self, hash_: str) -> bytes | None:
+        """A recorded document."""
+        return self._store.document(hash_, archived=True) if self._store is not None else None
+
+    def sightings(self) -> "Iterator[Stored]":
+        """Every record of something that was offered, the oldest first."""
+        return self._store.events(kinds=("seen",)) if self._store is not None else iter(())
+
+    def server(self, name: str) -> "ServerMatters":
+        """The one server of this id.
+
+        Raises:
+            CommandError: there is none, or several configuration files have one.
+        """
+        found = [each for each in self.servers if each.server == name]
+        configured = [each for each in found if each.is_configured]
+        if len(configured or found) == 1:
+            return (configured or found)[0]
+        if found:
+            files = ", ".join(each.scope for each in found)
+            raise CommandError(
+                ExitCode.USAGE, f"several files configure a server {name!r}: {files}", "name one: -c FILE"
+            )
+        known = ", ".join(each.server for each in self.servers)
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"there is no server {name!r}: " + (f"the servers are {known}" if known else "none was ever seen"),
+        )
+
+
+@contextmanager
+def open_desk(whom: Source) -> Iterator[Desk]:
+    """The desk of this configuration; without one, of all that the ledger knows.
+
+    Raises:
+        CommandError: the configuration or the ledger cannot be used.
+    """
+    from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
+    from quarterdeck.ledger.opening import ledger_dir
+    from quarterdeck.ledger.store import LedgerStore
+    from quarterdeck.trust.overview import survey
+    from quarterdeck.trust.rows import row_of
+    from quarterdeck.trust.scopes import scope_of
+
+    settings = load(whom, may_be_empty=True)
+    try:
+        store: LedgerStore | None = LedgerStore.open(ledger_dir(state_dir()), writable=False)
+    except MissingLedgerError:
+        store = None
+    except LedgerError as error:
+        raise CommandError(ExitCode.USAGE, str(error)) from None
+    try:
+        desk = Desk((), settings, store)
+        rows = [row_of(config, settings.origins.get(config.id)) for config in settings.servers]
+        servers = survey(desk.book, rows)
+        if whom.config:
+            scopes = {scope_of(path) for path in settings.config_paths}
+            servers = tuple(each for each in servers if each.scope in scopes)
+        yield Desk(servers, settings, store)
+    finally:
+        if store is not None:
+            store.close()
+
+
+def send(decisions: "Sequence[Decision]") -> None:
+    """Have these decisions recorded, all or none.
+
+    Raises:
+        CommandError: they are not.
+    """
+    from quarterdeck.control.client import NoAnswerError, NobodyThereError
+    from quarterdeck.ledger.lease import read_holder
+    from quarterdeck.ledger.opening import SERVE, ledger_dir
+
+    holder = read_holder(ledger_dir(state_dir()))
+    if holder is not None and holder.command == SERVE:
+        try:
+            _send_to(Path(holder.runtime_directory), decisions)
+            return
+        except NobodyThereError:
+            pass  # it has just ended
+        except NoAnswerError as error:
+            raise CommandError(ExitCode.NO_ANSWER, str(error)) from None
+    _write(decisions)
+
+
+def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
+    from quarterdeck.control.client import ask
+    from quarterdeck.control.protocol import Decide, DecisionView, Refused
+
+    views = tuple(
+        DecisionView(each.scope, each.server, each.key.subject, each.key.name, each.hash, each.body.decode())
+        for each in decisions
+    )
+    answer = ask(directory, Decide(views))
+    if isinstance(answer, Refused):
+        raise CommandError(ExitCode.NO_ANSWER, answer.message)
+
+
+def _write(decisions: "Sequence[Decision]") -> None:
+    import os
+
+    from quarterdeck.ledger.enroll import audit_time
+    from quarterdeck.ledger.errors import LedgerError
+    from quarterdeck.ledger.lease import Holder, take_lease
+    from quarterdeck.ledger.opening import ledger_dir
+    from quarterdeck.ledger.store import LedgerStore
+    from quarterdeck.trust.decisions import StaleDecisionError, decide
+
+    directory = ledger_dir(state_dir())
+    us = Holder(
+        pid=os.getpid(), digest="", config_paths=(), command="trust", runtime_directory="", started_at=audit_time()
+    )
+    try:
+        with take_lease(directory, us, wait_s=WRITE_WAIT_S):
+            store = LedgerStore.open(directory, writable=True)
+            try:
+                record = decide(store.book, decisions)
+                store.append(record.events, record.documents, durable=True)
+            finally:
+                store.close()
+    except (LedgerError, StaleDecisionError) as error:
+        raise CommandError(ExitCode.NO_ANSWER, str(error)) from None

@@ -1,0 +1,216 @@
+"""The chain: what the hash of an event covers, and whether the events are those that were written.  Pure.
+
+    hash = SHA-256( hash of the event before   32 bytes; zeros before the first
+                  | seq                         8 bytes, big-endian
+                  | length of `at`              4 bytes, big-endian
+                  | at                          UTF-8
+                  | body )                      to the end, as stored
+
+An edit shows inside the chain; a cut at its end shows against a head that is kept elsewhere.  It is no proof against
+who can rewrite both.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from struct import Struct
+from typing import Final, NamedTuple, Self
+
+import msgspec
+
+from .events import Checkpoint, LedgerEvent, decode_event
+
+GENESIS: Final = bytes(32)
+"""Stands before the first event."""
+
+HASH_DIGITS: Final = 64
+
+_FRAME: Final = Struct(">QI")
+
+
+class Row(NamedTuple):
+    """An event as it is stored."""
+
+    seq: int
+    at: str
+    body: bytes
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a chain ends: the number of its last event, and that one's hash as 64 hex digits."""
+
+    count: int = 0
+    hash: str = GENESIS.hex()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The head in `text`, as `str` writes it.
+
+        Raises:
+            ValueError: there is none.
+        """
+        count, _, digits = text.strip().partition(" ")
+        if not (count.isascii() and count.isdigit() and len(digits) == HASH_DIGITS):
+            raise ValueError("it is no head of a ledger")
+        return cls(int(count), bytes.fromhex(digits).hex())
+
+    @property
+    def digest(self) -> bytes:
+        """The hash's bytes."""
+        return bytes.fromhex(self.hash)
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.hash}"
+
+
+ORIGIN: Final = Head()
+"""Where every chain begins."""
+
+
+class Verdict(StrEnum):
+    """What became of a chain."""
+
+    INTACT = "intact"
+    BROKEN = "broken"
+    """An event is not what was written."""
+    TRUNCATED = "truncated"
+    """Events that the head names are gone."""
+    UNANCHORED = "unanchored"
+    """The chain holds, and there is no head to hold it against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found.
+
+    Attributes:
+        tip: the last event that is as it was written.
+        start: where the events that were looked at begin: the head of the segment before them.
+        anchor: the head that they were held against.
+        broken_seq: the first event that is not as it was written.
+        reason: why, for people; empty when intact.
+        archived: how many events of archives were looked at, too.
+        missing_archives: up to which event an archive that is needed for the whole story is not there; 0 for none.
+    """
+
+    verdict: Verdict
+    tip: Head
+    start: Head = ORIGIN
+    anchor: Head | None = None
+    broken_seq: int | None = None
+    reason: str = ""
+    archived: int = 0
+    missing_archives: int = 0
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether nothing is amiss; an archive that was put elsewhere is not."""
+        return self.verdict is Verdict.INTACT
+
+
+class BrokenRowError(ValueError):
+    """An event is not what was written, or not in its place."""
+
+    def __init__(self, seq: int, reason: str) -> None:
+        super().__init__(f"event {seq}: {reason}")
+        self.seq = seq
+        self.reason = reason
+
+
+def row_hash(previous: bytes, seq: int, at: str, body: bytes) -> bytes:
+    """The hash of an event whose predecessor has the hash `previous`."""
+    time = at.encode("utf-8", "surrogatepass")
+    return sha256(b"".join((previous, _FRAME.pack(seq, len(time)), time, body))).digest()
+
+
+def link(previous: Head, at: str, bodies: Iterable[bytes]) -> Iterator[Row]:
+    """New events in their places after `previous`, all at one time."""
+    digest = previous.digest
+    for seq, body in enumerate(bodies, previous.count + 1):
+        digest = row_hash(digest, seq, at, body)
+        yield Row(seq, at, body, digest)
+
+
+class Checker:
+    """Takes the events of a chain one by one, each only when it is what was written.
+
+    Attributes:
+        tip: the last one that was.
+    """
+
+    def __init__(self, start: Head) -> None:
+        self._count, self._digest, self._at = start.count, start.digest, ""
+
+    @property
+    def tip(self) -> Head:
+        """See the class."""
+        return Head(self._count, self._digest.hex())
+
+    def take(self, row: Row) -> LedgerEvent:
+        """The event of the row that comes next.
+
+        Raises:
+            BrokenRowError: it is not what was written; it was not taken.
+        """
+        expected = self._count + 1
+        if row.seq != expected:
+            raise BrokenRowError(expected, "it is missing" if row.seq > expected else "it is there twice")
+        digest = row_hash(self._digest, row.seq, row.at, row.body)
+        if digest != row.hash:
+            raise BrokenRowError(row.seq, "its hash is another")
+        if row.at < self._at:
+            raise BrokenRowError(row.seq, "it is older than the one before")
+        try:
+            event = decode_event(row.body)
+        except msgspec.MsgspecError:
+            raise BrokenRowError(row.seq, "it is no event that is known") from None
+        if isinstance(event, Checkpoint) and (event.count, event.head) != (self._count, self._digest.hex()):
+            raise BrokenRowError(row.seq, "it stands for other events than those before it")
+        self._count, self._digest, self._at = row.seq, digest, row.at
+        return event
+
+
+def check(rows: Iterable[Row], start: Head) -> Iterator[tuple[Row, LedgerEvent]]:
+    """Each row with its event, once it is known to be what was written after `start`.
+
+    Raises:
+        BrokenRowError: the next one is not.
+    """
+    checker = Checker(start)
+    for row in rows:
+        yield row, checker.take(row)
+
+
+def verify(rows: Iterable[Row], head: Head | None, start: Head = ORIGIN) -> Verification:
+    """Whether `rows` are the events after `start`, as they were written, and reach to `head`.
+
+    Events beyond `head` are no flaw: it is written after them.
+    """
+    checker = Checker(start)
+    anchor_hash = start.hash if head is not None and head.count == start.count else None
+    try:
+        for row in rows:
+            checker.take(row)
+            if head is not None and head.count == row.seq:
+                anchor_hash = row.hash.hex()
+    except BrokenRowError as error:
+        return Verification(Verdict.BROKEN, checker.tip, start, head, error.seq, error.reason)
+    return judge(checker.tip, start, head, anchor_hash)
+
+
+def judge(tip: Head, start: Head, head: Head | None, anchor_hash: str | None) -> Verification:
+    """How a chain without a flaw from `start` to `tip` stands to `head`; `anchor_hash` is the event's that it names."""
+    if head is None:
+        return Verification(Verdict.UNANCHORED, tip, start, reason="there is no head to hold it against")
+    if tip.count < head.count:
+        reason = f"it ends at event {tip.count}, and its head names event {head.count}"
+        return Verification(Verdict.TRUNCATED, tip, start, head, reason=reason)
+    if anchor_hash == head.hash:
+        return Verification(Verdict.INTACT, tip, start, head)
+    if anchor_hash is None:
+        reason = f"its head names event {head.count}, which is archived"
+        return Verification(Verdict.UNANCHORED, tip, start, head, reason=reason)
+    return Verification(Verdict.BROKEN, tip, start, head, head.count, "it is not the one that the head names")

@@ -1,0 +1,168 @@
+"""What differs between two moments of a ledger, and an event in words.  Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple, assert_never
+
+from .book import Book, Entry, Item, ItemKey, ServerKey
+from .events import (
+    Approved,
+    Began,
+    Blocked,
+    Checkpoint,
+    Ended,
+    Enrolled,
+    Gone,
+    LedgerEvent,
+    Retired,
+    Scanned,
+    Seen,
+    Subject,
+    Voice,
+)
+
+SHORT_HASH: Final = 8
+"""Digits of a hash for people: enough to tell the forms of one tool apart."""
+
+
+class Happened(StrEnum):
+    """What became of something between two moments."""
+
+    APPROVED = "approved"
+    """Another form is approved."""
+    BLOCKED = "blocked"
+    UNBLOCKED = "unblocked"
+    """The form that was approved before may be used again."""
+    LISTED = "listed"
+    """The server offers it, and did not."""
+    REWRITTEN = "rewritten"
+    """The server offers another form."""
+    DROPPED = "dropped"
+    """The server does not offer it any more."""
+    ENROLLED = "enrolled"
+    """Clients are shown the tool, and were not."""
+    REPLACED = "replaced"
+    """Clients are shown another form."""
+    RETIRED = "retired"
+    """Clients are not shown the tool any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One difference of two books.
+
+    Attributes:
+        before: the hash of the form before; empty for none, as `after` is.
+        by: of a decision, who made it.
+        at: of a decision, when.
+    """
+
+    place: ServerKey
+    key: ItemKey
+    what: Happened
+    before: str = ""
+    after: str = ""
+    by: Voice | None = None
+    at: str = ""
+
+
+class Words(NamedTuple):
+    """An event for people; `who` decided it, empty for nobody.  Not escaped."""
+
+    what: str
+    who: str = ""
+
+
+def difference(old: Book, new: Book) -> tuple[Step, ...]:
+    """What differs, by server: decisions, then what it offers, then what clients are shown.
+
+    What came and went between the two does not show.
+    """
+    places = dict.fromkeys((*old.entries, *new.entries))
+    return tuple(step for place in places for step in _steps(place, old.entry(*place), new.entry(*place)))
+
+
+def labels_of(places: Iterable[ServerKey]) -> Mapping[ServerKey, str]:
+    """What to call each server: its id, with its file where two have the same one."""
+    distinct = set(places)
+    ids = Counter(place.server for place in distinct)
+    return {place: place.server if ids[place.server] == 1 else f"{place.server} ({place.scope})" for place in distinct}
+
+
+def place_of(event: LedgerEvent) -> ServerKey:
+    """Whose event it is."""
+    return ServerKey(event.scope, event.server)
+
+
+def in_words(event: LedgerEvent) -> Words:
+    """The event for people."""
+    match event:
+        case Enrolled():
+            return Words(f"enrolled tool {event.tool} ({short(event.definition)})")
+        case Retired():
+            return Words(f"retired {event.key}")
+        case Seen():
+            return Words(f"offers {thing(event.subject, event.name)} ({short(event.hash)})")
+        case Gone():
+            return Words(f"does not offer {thing(event.subject, event.name)} any more")
+        case Approved():
+            return Words(f"approved {thing(event.subject, event.name)} ({short(event.hash)})", event.by)
+        case Blocked():
+            return Words(f"blocked {thing(event.subject, event.name)}", Voice.PERSON)
+        case Scanned():
+            found = ", ".join(f"{rule} at {place or 'the whole'}" for rule, place in event.findings)
+            return Words(f"scan of {short(event.hash)} found {found or 'nothing'} (rules {event.version})")
+        case Began():
+            process = f"process {event.pid}" if event.pid is not None else ""
+            return Words(", ".join(fact for fact in ("ready", event.program, event.package, process) if fact))
+        case Ended():
+            return Words(f"ended: {event.message} ({event.code})")
+        case Checkpoint():
+            return Words(f"the {event.count} events before are archived")
+        case _:
+            assert_never(event)
+
+
+def thing(subject: Subject, name: str) -> str:
+    """What can be approved, for people."""
+    return f"tool {name}" if subject is Subject.TOOL else f"its {subject}"
+
+
+def short(hash_: str) -> str:
+    """A hash for people."""
+    return hash_[:SHORT_HASH] or "-"
+
+
+def _steps(place: ServerKey, old: Entry, new: Entry) -> Iterator[Step]:
+    yield from _decisions(place, old, new)
+    for key in sorted({*old.items, *new.items}, key=_order):
+        before, after = old.items.get(key, Item()).seen, new.items.get(key, Item()).seen
+        if before != after:
+            what = Happened.LISTED if not before else Happened.REWRITTEN if after else Happened.DROPPED
+            yield Step(place, key, what, before, after)
+    shown, shows = ({tool.tool: tool.definition for tool in entry.live.values()} for entry in (old, new))
+    for name in sorted({*shown, *shows}):
+        before, after = shown.get(name, ""), shows.get(name, "")
+        if before != after:
+            what = Happened.ENROLLED if not before else Happened.REPLACED if after else Happened.RETIRED
+            yield Step(place, ItemKey(Subject.TOOL, name), what, before, after)
+
+
+def _decisions(place: ServerKey, old: Entry, new: Entry) -> Iterator[Step]:
+    for key in sorted(new.items, key=_order):
+        before, after = old.items.get(key, Item()), new.items[key]
+        if after.approved != before.approved:
+            yield Step(place, key, Happened.APPROVED, before.approved, after.approved, after.by, after.at)
+        if after.is_blocked and not before.is_blocked:
+            yield Step(place, key, Happened.BLOCKED, before.approved, after.approved, Voice.PERSON, after.at)
+        elif before.is_blocked and not after.is_blocked and after.approved == before.approved:
+            yield Step(place, key, Happened.UNBLOCKED, before.approved, after.approved, after.by, after.at)
+
+
+def _order(key: ItemKey) -> tuple[int, str]:
+    return _SUBJECTS.index(key.subject), key.name
+
+
+_SUBJECTS: Final = (Subject.LAUNCH, Subject.INSTRUCTIONS, Subject.TOOL)

@@ -1,0 +1,122 @@
+"""Open the ledger of a state directory: as its one writer, or as a visitor who changes nothing.
+
+A `serve` must be the writer.  A command that starts servers for itself is, when nobody else is; beside a `serve` it
+reads what that has recorded, and keeps what it sees to itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from .book import Book
+from .enroll import audit_time
+from .errors import MissingLedgerError
+from .events import LedgerEvent, Stored
+from .lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
+from .store import LedgerStore
+from .writer import LedgerWriter
+
+DIRECTORY: Final = "ledger"
+
+SERVE: Final = "serve"
+"""The command of a holder that stays, and that takes decisions over its control socket."""
+
+_log = logging.getLogger("quarterdeck.ledger")
+
+
+def ledger_dir(state: Path) -> Path:
+    """Where the ledger of a state directory is."""
+    return state / DIRECTORY
+
+
+class WritingRecorder:
+    """The one writer's: what it records is kept."""
+
+    def __init__(self, writer: LedgerWriter, lease: Lease) -> None:
+        self._writer = writer
+        self.lease: Final = lease
+
+    @property
+    def book(self) -> Book:
+        """See `Recorder`."""
+        return self._writer.book
+
+    async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
+        """See `Recorder`."""
+        if events or documents:
+            await self._writer.append(events, documents)
+
+    async def document(self, hash_: str) -> bytes | None:
+        """See `Recorder`."""
+        return await self._writer.document(hash_)
+
+
+class VisitingRecorder:
+    """A visitor's: what it records is known to it alone."""
+
+    def __init__(self, store: LedgerStore | None) -> None:
+        self._store = store
+        self._documents: dict[str, bytes] = {}
+        self.book: Final = store.book if store is not None else Book()
+
+    async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
+        """See `Recorder`."""
+        self._documents |= documents
+        for event in events:
+            self.book.apply(Stored(self.book.last_seq + 1, audit_time(), event))
+
+    async def document(self, hash_: str) -> bytes | None:
+        """See `Recorder`."""
+        if hash_ in self._documents or self._store is None:
+            return self._documents.get(hash_)
+        return self._store.document(hash_)
+
+
+@asynccontextmanager
+async def open_recorder(
+    state: Path, holder: Holder, *, must_write: bool, wait_s: float = 0.0
+) -> AsyncIterator[WritingRecorder | VisitingRecorder]:
+    """The recorder of the ledger below `state`.
+
+    Args:
+        state: the state directory.
+        holder: who we are.
+        must_write: whether another writer is an error; else it makes us a visitor.
+        wait_s: how long to wait for another writer to end.
+
+    Raises:
+        LeaseHeldError: another process writes it, and we must.
+        LedgerError: the ledger cannot be used.
+    """
+    directory = ledger_dir(state)
+    # One that serves stays; a command will be gone soon.
+    present = await asyncio.to_thread(read_holder, directory)
+    stays = present is not None and present.command == holder.command == SERVE
+    try:
+        taken = await asyncio.to_thread(take_lease, directory, holder, wait_s=0.0 if stays else wait_s)
+    except LeaseHeldError as error:
+        if must_write:
+            raise
+        _log.info("what this command sees is not recorded: %s", error)
+        async with _visiting(directory) as visitor:
+            yield visitor
+        return
+    with taken as lease:
+        async with LedgerWriter.open(directory) as writer:
+            yield WritingRecorder(writer, lease)
+
+
+@asynccontextmanager
+async def _visiting(directory: Path) -> AsyncIterator[VisitingRecorder]:
+    try:
+        store = await asyncio.to_thread(LedgerStore.open, directory, writable=False)
+    except MissingLedgerError:
+        yield VisitingRecorder(None)
+        return
+    try:
+        yield VisitingRecorder(store)
+    finally:
+        store.close()

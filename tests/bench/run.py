@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.leftovers import no_leftovers
 
-from bench import bash, calls, faults, large, monitor, provision, reading, search, serve, spawn, workers
+from bench import bash, calls, faults, large, ledger, monitor, provision, reading, search, serve, spawn, workers
 from bench.finding import Finding, NotMeasuredError
 from bench.rounds import Effort
 
@@ -41,6 +41,7 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "provision": provision.measure,
     "search": search.measure,
     "reading": reading.measure,
+    "ledger": ledger.measure,
 }
 
 FULL: Final = Effort(rounds=9, repeats=5)

@@ -1,0 +1,77 @@
+"""A writer that is killed at any moment, again and again, on one ledger that lives through it all."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from support.ledgers import digest_of
+
+from quarterdeck.ledger.events import Approved, Enrolled
+from quarterdeck.ledger.head import read_head
+from quarterdeck.ledger.lease import Holder, take_lease
+from quarterdeck.ledger.reader import LedgerReader
+from quarterdeck.ledger.store import LedgerStore
+
+KILLS: Final = 60
+
+CHILD: Final = Path(__file__).with_name("killed_ledger_writer.py")
+
+
+def test_a_writer_killed_at_any_moment_loses_nothing_that_it_said_it_had(tmp_path: Path) -> None:
+    """A crash would cost decisions that a person was told are recorded, or shut the ledger for good."""
+    directory = tmp_path / "ledger"
+    chance = random.Random(11)
+    acknowledged = 0
+    for turn in range(KILLS):
+        said = killed_writer(directory, turn, chance.expovariate(1 / 0.05))
+        acknowledged = max(acknowledged, said)
+        head = read_head(directory, 0) if directory.exists() else None
+        if head is None:
+            assert acknowledged == 0
+            continue
+        with LedgerStore.open(directory, writable=False) as reader:
+            found = reader.verify()
+            assert found.is_intact, found
+            assert found.missing_archives == 0
+            assert acknowledged <= found.tip.count
+            assert acknowledged <= head.count  # each one that was said was an approval, and the head is after it
+            assert head.count <= found.tip.count
+            require_whole_appends(reader)
+    with take_lease(directory, Holder(pid=1, digest="")), LedgerStore.open(directory, writable=True) as store:
+        assert store.verify().is_intact
+        assert read_head(directory, 0) == store.head
+        assert store.book.last_seq == store.head.count
+    assert acknowledged > KILLS
+
+
+def killed_writer(directory: Path, seed: int, after_s: float) -> int:
+    """Run a writer, and kill it so long after it has opened, or sooner; the last number that it said."""
+    with subprocess.Popen([sys.executable, str(CHILD), str(directory), str(seed)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        if seed % 10:
+            assert child.stdout.readline() == b"0\n"
+        time.sleep(after_s)  # the moment of the kill is what is tried
+        child.kill()
+        lines = child.stdout.read().split(b"\n")[:-1]
+        assert child.wait() == -9
+    return int(lines[-1]) if lines else 0
+
+
+def require_whole_appends(reader: LedgerReader) -> None:
+    """That each pair of events is there whole, and each document that an event names."""
+    last = None
+    for stored in reader.events():
+        event = stored.event
+        if isinstance(event, Approved):
+            assert isinstance(last, Enrolled)
+            assert last.tool == event.name
+        last = event
+    for stored in reader.events(kinds=["approve"]):
+        assert isinstance(stored.event, Approved)
+        document = reader.document(stored.event.hash)
+        assert document is not None
+        text = f"document {stored.event.name.removeprefix('tool_')}"
+        assert (document.startswith(text.encode()), stored.event.hash) == (True, digest_of(text))

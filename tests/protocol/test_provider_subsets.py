@@ -1,0 +1,284 @@
+"""What each provider takes: a schema for every rule, and real tools before and after `portable_schema`."""
+
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+from support.provider_report import Verdict, broken, verdicts
+from support.real_tools import read_servers
+
+from quarterdeck_protocol.provider_subsets import SUBSETS
+from quarterdeck_protocol.providers import Provider, Rule, outside
+
+STRICT: Final = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+OPEN: Final = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+FINE: Final = {provider: OPEN if provider is Provider.GEMINI else STRICT for provider in Provider}
+"""A schema that each provider documents as an example of its own."""
+
+STRICT_MODES: Final = (Provider.OPENAI_STRICT, Provider.ANTHROPIC_STRICT)
+EVERY: Final = tuple(Provider)
+
+
+def beside_strictness(schema: dict[str, Any], provider: Provider) -> set[Rule]:
+    """The rules that a schema breaks by something else than what makes it fit for strict modes."""
+    strictness = {(one.rule, one.pointer) for one in outside(STRICT, provider)}
+    return {one.rule for one in outside(schema, provider) if (one.rule, one.pointer) not in strictness}
+
+
+def holding(schema: Any, **words: Any) -> dict[str, Any]:
+    """The parameters of a tool whose one parameter has a schema."""
+    return {**STRICT, "properties": {"a": schema}, **words}
+
+
+CASES: Final = {
+    "no type at the root": ({"properties": {}}, Rule.ROOT_TYPE, EVERY),
+    "another type at the root": ({"type": "string"}, Rule.ROOT_TYPE, EVERY),
+    "a union at the root": (
+        {**STRICT, "anyOf": [{"type": "object"}]},
+        Rule.ROOT_WORD,
+        (*STRICT_MODES, Provider.OPENAI, Provider.ANTHROPIC),
+    ),
+    "a negation at the root": ({**STRICT, "not": {"type": "object"}}, Rule.ROOT_WORD, (Provider.OPENAI,)),
+    "no properties at the root": (
+        {"type": "object", "additionalProperties": False},
+        Rule.ROOT_PROPERTIES,
+        (Provider.OPENAI, Provider.OPENAI_STRICT),
+    ),
+    "a list for items": (holding({"type": "array", "items": [{"type": "string"}]}), Rule.SHAPE, EVERY),
+    "an exclusive bound of draft 4": (holding({"type": "number", "exclusiveMinimum": True}), Rule.SHAPE, EVERY),
+    "oneOf": (
+        holding({"oneOf": [{"type": "string"}]}),
+        Rule.KEYWORD,
+        (*STRICT_MODES, Provider.GEMINI),
+    ),
+    "allOf": (
+        holding({"type": "string", "allOf": [{"type": "string"}]}),
+        Rule.KEYWORD,
+        (Provider.OPENAI_STRICT, Provider.GEMINI, Provider.GEMINI_JSON),
+    ),
+    "const": (holding({"type": "string", "const": "x"}), Rule.KEYWORD, (Provider.GEMINI, Provider.GEMINI_JSON)),
+    "a default": (
+        holding({"type": "string", "default": "x"}),
+        Rule.KEYWORD,
+        (Provider.OPENAI_STRICT, Provider.GEMINI_JSON),
+    ),
+    "a bound on a number": (holding({"type": "number", "minimum": 1}), Rule.KEYWORD, (Provider.ANTHROPIC_STRICT,)),
+    "an open bound on a number": (
+        holding({"type": "number", "exclusiveMinimum": 1}),
+        Rule.KEYWORD,
+        (Provider.ANTHROPIC_STRICT, Provider.GEMINI, Provider.GEMINI_JSON),
+    ),
+    "a bound on a string": (
+        holding({"type": "string", "maxLength": 9}),
+        Rule.KEYWORD,
+        (Provider.ANTHROPIC_STRICT, Provider.GEMINI_JSON),
+    ),
+    "a draft's name": ({**STRICT, "$schema": "s"}, Rule.KEYWORD, (Provider.GEMINI, Provider.GEMINI_JSON)),
+    "a closed object": (holding(STRICT), Rule.KEYWORD, (Provider.GEMINI,)),
+    "no type": (holding({}), Rule.UNTYPED, (*STRICT_MODES, Provider.GEMINI)),
+    "an enum without type": (holding({"enum": ["x"]}), Rule.UNTYPED, (Provider.GEMINI,)),
+    "true for a schema": (holding(schema=True), Rule.BOOLEAN, (*STRICT_MODES, Provider.GEMINI)),
+    "a list of types": (holding({"type": ["string", "null"]}), Rule.TYPE_LIST, (Provider.GEMINI,)),
+    "an array without items": (
+        holding({"type": "array"}),
+        Rule.ITEMS,
+        (Provider.OPENAI, Provider.OPENAI_STRICT, Provider.GEMINI),
+    ),
+    "an object without properties": (
+        holding({"type": "object", "properties": {}, "additionalProperties": False}),
+        Rule.EMPTY_OBJECT,
+        (Provider.GEMINI,),
+    ),
+    "an open object": (holding({"type": "object", "properties": {}}), Rule.OPEN_OBJECT, STRICT_MODES),
+    "an optional parameter": ({**STRICT, "required": []}, Rule.OPTIONAL, (Provider.OPENAI_STRICT,)),
+    "a required parameter that is not declared": (
+        {**STRICT, "required": ["a", "b"]},
+        Rule.UNDECLARED,
+        (Provider.GEMINI,),
+    ),
+    "a description beside a union": (
+        holding({"anyOf": [{"type": "string"}, {"type": "null"}], "description": "d"}),
+        Rule.UNION,
+        (Provider.GEMINI,),
+    ),
+    "a description beside a reference": (
+        holding({"$ref": "#/$defs/d", "description": "d"}, **{"$defs": {"d": {"type": "string"}}}),
+        Rule.REFERENCE,
+        (Provider.GEMINI_JSON,),
+    ),
+    "a reference that leads away": (
+        holding({"$ref": "https://example.com/a"}),
+        Rule.REFERENCE,
+        (*STRICT_MODES, Provider.GEMINI_JSON),
+    ),
+    "a schema that holds itself": (
+        holding({"$ref": "#/$defs/d"}, **{"$defs": {"d": {"type": "array", "items": {"$ref": "#/$defs/d"}}}}),
+        Rule.RECURSION,
+        (Provider.ANTHROPIC_STRICT,),
+    ),
+    "a URI": (holding({"type": "string", "format": "uri"}), Rule.FORMAT, (Provider.OPENAI_STRICT, Provider.GEMINI)),
+    "a day": (holding({"type": "string", "format": "date"}), Rule.FORMAT, (Provider.GEMINI,)),
+    "a format of one of two types": (
+        holding({"type": ["string", "null"], "format": "ipv4"}),
+        Rule.FORMAT,
+        (Provider.GEMINI,),
+    ),
+    "a number's format": (
+        holding({"type": "integer", "format": "int64"}),
+        Rule.FORMAT,
+        STRICT_MODES,
+    ),
+    "a listed number": (holding({"type": "integer", "enum": [1]}), Rule.CHOICE, (Provider.GEMINI,)),
+    "a listed truth": (
+        holding({"type": "boolean", "enum": [True]}),
+        Rule.CHOICE,
+        (Provider.GEMINI, Provider.GEMINI_JSON),
+    ),
+    "a listed object": (
+        holding({"type": "object", "enum": [{}]}),
+        Rule.CHOICE,
+        (Provider.GEMINI, Provider.GEMINI_JSON, Provider.ANTHROPIC_STRICT),
+    ),
+    "a listed empty string": (holding({"type": "string", "enum": ["", "a"]}), Rule.CHOICE, (Provider.GEMINI,)),
+    "a parameter with a bracket": (
+        {**STRICT, "properties": {"a[b]": {"type": "string"}}, "required": ["a[b]"]},
+        Rule.NAME,
+        (Provider.ANTHROPIC, Provider.ANTHROPIC_STRICT, Provider.GEMINI),
+    ),
+    "a parameter with a dash": (
+        {**STRICT, "properties": {"a-b": {"type": "string"}}, "required": ["a-b"]},
+        Rule.NAME,
+        (Provider.GEMINI,),
+    ),
+    "a parameter with a long name": (
+        {**STRICT, "properties": {"a" * 65: {"type": "string"}}},
+        Rule.NAME,
+        (Provider.ANTHROPIC, Provider.ANTHROPIC_STRICT, Provider.GEMINI),
+    ),
+    "at least two items": (
+        holding({"type": "array", "items": {"type": "string"}, "minItems": 2}),
+        Rule.BOUND,
+        (Provider.ANTHROPIC_STRICT,),
+    ),
+    "a pattern that looks ahead": (
+        holding({"type": "string", "pattern": "^(?=a)"}),
+        Rule.PATTERN,
+        (Provider.ANTHROPIC_STRICT,),
+    ),
+    "a pattern with a word's end": (
+        holding({"type": "string", "pattern": r"a\b"}),
+        Rule.PATTERN,
+        (Provider.ANTHROPIC_STRICT,),
+    ),
+}
+"""A schema for every rule, and who has it."""
+
+CEASES: Final = {
+    Rule.ROOT_TYPE: {Rule.OPEN_OBJECT, Rule.EMPTY_OBJECT},
+    Rule.UNTYPED: {Rule.OPEN_OBJECT, Rule.EMPTY_OBJECT, Rule.UNION, Rule.FORMAT},
+    Rule.TYPE_LIST: {Rule.UNION},
+    Rule.KEYWORD: {Rule.CHOICE},
+}
+"""What may be wrong with a node that was refused before: once it has the type that it lacked, or once it stands in an
+`anyOf` in place of a word beneath which nothing was looked at."""
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Verdict]:
+    """What the providers make of real tools."""
+    return list(verdicts(read_servers()))
+
+
+@pytest.mark.parametrize("provider", Provider)
+def test_a_provider_takes_what_it_shows_as_an_example(provider: Provider) -> None:
+    """Breaks: users are warned about every tool there is, and read no warning again."""
+    assert broken(FINE[provider], provider) == set()
+
+
+@pytest.mark.parametrize(("schema", "rule", "providers"), CASES.values(), ids=CASES.keys())
+def test_a_rule_is_told_of_for_the_providers_that_have_it_only(
+    schema: dict[str, Any], rule: Rule, providers: tuple[Provider, ...]
+) -> None:
+    """Breaks: a tool that a provider refuses is called fine, or one that it takes is called broken."""
+    assert {provider for provider in Provider if rule in beside_strictness(schema, provider)} == {*providers}
+
+
+def test_there_is_a_case_for_every_rule() -> None:
+    """Breaks: a rule that never fires, or always, goes unnoticed."""
+    assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_provider_totals has the limits
+
+
+def test_every_provider_has_a_subset() -> None:
+    """Breaks: asking about one provider ends in a KeyError."""
+    assert SUBSETS.keys() == {*Provider}
+
+
+def test_the_portable_form_takes_no_real_tool_away_from_a_provider(found: list[Verdict]) -> None:
+    """Breaks: a tool that worked with a provider stops working behind us."""
+    assert [one for one in found if one.after and not one.before] == []
+
+
+def test_the_portable_form_breaks_a_new_rule_only_where_it_mended_another(found: list[Verdict]) -> None:
+    """Breaks: our own rewriting gives providers reasons of its own to refuse a tool."""
+    for one in found:
+        explained = set().union(*(CEASES.get(rule, set()) for rule in one.before))
+        assert one.after - one.before <= explained, one
+
+
+LEFT: Final = {
+    Provider.OPENAI: {Rule.ITEMS: 1},
+    Provider.OPENAI_STRICT: {
+        Rule.KEYWORD: 35,
+        Rule.UNTYPED: 46,
+        Rule.ITEMS: 1,
+        Rule.OPEN_OBJECT: 578,
+        Rule.OPTIONAL: 629,
+        Rule.FORMAT: 25,
+    },
+    Provider.GEMINI: {
+        Rule.KEYWORD: 501,
+        Rule.UNTYPED: 8,
+        Rule.TYPE_LIST: 1,
+        Rule.ITEMS: 1,
+        Rule.EMPTY_OBJECT: 174,
+        Rule.UNDECLARED: 1,
+        Rule.UNION: 57,
+        Rule.FORMAT: 29,
+        Rule.CHOICE: 1,
+        Rule.NAME: 5,
+    },
+    Provider.GEMINI_JSON: {Rule.KEYWORD: 177},
+    Provider.ANTHROPIC: {Rule.NAME: 3},
+    Provider.ANTHROPIC_STRICT: {
+        Rule.KEYWORD: 200,
+        Rule.UNTYPED: 46,
+        Rule.OPEN_OBJECT: 578,
+        Rule.FORMAT: 5,
+        Rule.NAME: 3,
+        Rule.BOUND: 2,
+        Rule.LIMIT: 18,
+    },
+}
+"""How many of the real tools still break which rule in their portable form.  For tools that are collected anew, the
+numbers are those that `python tests/collect_tools.py --report` ends with."""
+
+
+def test_real_tools_break_no_more_rules_in_their_portable_form_than_is_known(found: list[Verdict]) -> None:
+    """Breaks: a change of the portable form loses tools with a provider, and nobody notices."""
+    left = Counter((one.provider, rule) for one in found for rule in one.after)
+    assert {key: count for key, count in left.items() if count > LEFT[key[0]].get(key[1], 0)} == {}
+
+
+@pytest.mark.parametrize("provider", Provider)
+def test_more_real_tools_are_inside_in_their_portable_form_than_as_written(
+    found: list[Verdict], provider: Provider
+) -> None:
+    """Breaks: the portable form is of no use to anybody."""
+    asked = [one for one in found if one.provider is provider]
+    inside, before = sum(not one.after for one in asked), sum(not one.before for one in asked)
+    assert inside >= before if provider in STRICT_MODES else inside > before

@@ -24,6 +24,7 @@ from quarterdeck.bridge import LiveBox
 from quarterdeck.config.files import BrokenRow
 from quarterdeck.config.paths import server_paths, state_dir
 from quarterdeck.config.runtime_directory import RuntimeDirectory
+from quarterdeck.deck.names import NATIVE_NAMES
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
@@ -235,7 +236,10 @@ async def open_quarterdeck(
         fleet = ServerFleetImpl(partial(create_server_endpoint, allow_unsandboxed=settings.allow_unsandboxed))
         stack.push_async_callback(_shielded, fleet.tear_down)
         registrar = Registrar(
-            recorder, fleet, home_of=lambda server: server_paths(runtime.directory.digest, server).home
+            recorder,
+            fleet,
+            home_of=lambda server: server_paths(runtime.directory.digest, server).home,
+            native_names=NATIVE_NAMES,
         )
         stack.push_async_callback(_shielded, registrar.close)
 

@@ -10,12 +10,17 @@ import msgspec
 
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.jsonrpc import BodyError, check_depth
 from quarterdeck_protocol.portable import portable_schema
 from quarterdeck_protocol.refs import RemoteToolRef, is_tool_name, qualify_tool_name
 from quarterdeck_protocol.tools import ToolDescriptor
 
 MAX_DEFINITION_BYTES: Final = 1024 * 1024
 """One tool object; a larger one would be most of a model's context by itself."""
+
+
+MAX_DEFINITION_DEPTH: Final = 500
+"""Levels of nesting: what is deeper could be judged by nobody, and so it is not shown."""
 
 
 class ToolsetError(ValueError):
@@ -65,8 +70,9 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
         return f"its definition has {len(row):,} bytes", None
     try:
         row.decode()
+        check_depth(row, MAX_DEFINITION_DEPTH)
         definition = _definition.decode(row)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError) as error:
         return f"its definition is broken: {error}", None
     if not is_tool_name(definition.name):
         return f"{definition.name[:80]!r} is no tool name (1 to 128 of A-Z a-z 0-9 _ . -)", None

@@ -19,7 +19,7 @@ from .events import Checkpoint, LedgerEvent, Stored, decode_event, decode_events
 from .migrations import column, lookups
 from .selection import Selection
 
-PAGE_ROWS: Final = 500
+PAGE_ROWS: Final = 200
 """What a processor's cache holds, with its events: larger pages are read more slowly."""
 
 _DAMAGED: Final = "its record is damaged"

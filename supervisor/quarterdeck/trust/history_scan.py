@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from quarterdeck.ledger.book import Book, ItemKey
-from quarterdeck.ledger.events import Seen, Stored
+from quarterdeck.deck.names import NATIVE_NAMES
+from quarterdeck.ledger.book import Book, ItemKey, ServerKey
+from quarterdeck.ledger.events import Seen, Stored, Subject
 
 from .items import value_of
-from .scan import Finding, scan_definition
+from .scan import Finding, Siblings, scan_definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ def scan_all(
         read: the document of a hash; None for one that is not kept any more.
     """
     seen: set[tuple[str, str, ItemKey, str]] = set()
+    around: dict[tuple[str, str], Siblings] = {}
     found: list[FoundInHistory] = []
     for stored in sightings:
         event = stored.event
@@ -50,10 +52,22 @@ def scan_all(
         if where in seen or (body := read(event.hash)) is None:
             continue
         seen.add(where)
+        if where[:2] not in around:
+            around[where[:2]] = _around(book, event)
         item = book.entry(event.scope, event.server).items.get(key)
         is_offered = item is not None and item.seen == event.hash
         found += [
             FoundInHistory(event.scope, event.server, key, event.hash, stored.at, finding, is_offered)
-            for finding in scan_definition(event.subject, event.name, value_of(body), frozenset())
+            for finding in scan_definition(event.subject, event.name, value_of(body), around[where[:2]])
         ]
     return tuple(found)
+
+
+def _around(book: Book, event: Seen) -> Siblings:
+    """The names around a server as they are now."""
+    named = {
+        key: tuple(item.name for item in entry.items if item.subject is Subject.TOOL)
+        for key, entry in book.entries.items()
+    }
+    own = named.pop(ServerKey(event.scope, event.server), ())
+    return Siblings.of(own=own, native=NATIVE_NAMES, others={key.server: names for key, names in named.items()})

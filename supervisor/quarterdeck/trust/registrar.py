@@ -40,6 +40,7 @@ from .offers import (
 from .recorder import LookedAfter, Recorder
 from .review import Review, review_documents
 from .rows import Row
+from .scan import Siblings
 
 RETRY_S: Final = 5.0
 """Between two attempts to record what could not be recorded."""
@@ -313,8 +314,11 @@ class Registrar:
     def _review_list(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, entry: Entry) -> Review:
         """Hash and scan; in a thread, for both take time of a server's choosing."""
         documents = [instructions_document(instructions), *map(tool_document, listed)]
-        others = {tool.ref.name for desk in self._desks.values() if desk.row is not row for tool in desk.offer.tools}
-        return review_documents(row, entry, documents, frozenset(others) | self._native_names)
+        # A list of them: other desks may change on the loop meanwhile.
+        others = {desk.row.id: tuple(desk.offer.names) for desk in list(self._desks.values()) if desk.row.id != row.id}
+        own = [tool.ref.name for tool in listed]
+        siblings = Siblings.of(own=own, native=self._native_names, others=others)
+        return review_documents(row, entry, documents, siblings)
 
     # Helpers
 

@@ -8,7 +8,7 @@ from quarterdeck.ledger.events import Approved, Enrolled, LedgerEvent, Scanned, 
 
 from .items import Document, value_of
 from .rows import Row
-from .scan import SCAN_VERSION, Finding, scan_definition
+from .scan import SCAN_VERSION, Finding, Siblings, scan_definition
 
 MAX_WARNINGS = 20
 """Findings of one list that are logged; the ledger has them all."""
@@ -40,14 +40,14 @@ class Review:
         return {document.hash: document.body for document in self.documents if document.hash in named}
 
 
-def review_documents(row: Row, entry: Entry, documents: Iterable[Document], siblings: frozenset[str]) -> Review:
+def review_documents(row: Row, entry: Entry, documents: Iterable[Document], siblings: Siblings) -> Review:
     """Scan what was not seen in this form before.
 
     Args:
         row: whose they are.
         entry: what is known of it.
         documents: its instructions and tools.
-        siblings: names of native tools and of other servers' tools.
+        siblings: the names around it.
     """
     documents = tuple(documents)
     scans: list[Scanned] = []

@@ -31,7 +31,7 @@ from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.ledger.enroll import audit_time
 from quarterdeck.ledger.lease import Holder
-from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder
+from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder, secrets_key
 from quarterdeck.settings import Settings
 from quarterdeck.trust.decisions import Decision
 from quarterdeck.trust.gate import GatedFleet
@@ -39,6 +39,7 @@ from quarterdeck.trust.notice import notice
 from quarterdeck.trust.notice_board import NoticeBoard
 from quarterdeck.trust.registrar import Registrar
 from quarterdeck.trust.rows import Locks, row_of
+from quarterdeck.trust.scopes import scope_of
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -74,10 +75,13 @@ class Quarterdeck:
         registrar: Registrar,
         lock: Locks | None = None,
         announce: Callable[[str], None] = lambda _: None,
+        *,
+        serves: bool = False,
     ) -> None:
         self._settings = settings
         self._lock = lock
         self._announce = announce
+        self._serves = serves
         self._applying = asyncio.Lock()
         self.directory: Final = directory
         self.fleet: Final = fleet
@@ -174,8 +178,11 @@ class Quarterdeck:
         """Have the registrar judge the present settings, and the fleet run what it lets start."""
         async with self._applying:
             origins = self._settings.origins
-            rows = [row_of(config, origins.get(config.id), self._lock) for config in self._settings.servers]
+            key = await asyncio.to_thread(secrets_key, state_dir())
+            rows = [row_of(config, origins.get(config.id), self._lock, key) for config in self._settings.servers]
             await self.registrar.enlist(rows)
+            if self._serves:
+                await self.registrar.withdraw_strangers(map(scope_of, self._settings.config_paths), self._settings.ids)
             await self.fleet.reconfigure(BridgeConfig(servers=self.registrar.startable))
 
     def is_presentable(self, server: str) -> bool:
@@ -247,7 +254,7 @@ async def open_quarterdeck(
             if isinstance(recorder, WritingRecorder):
                 recorder.lease.update(msgspec.structs.replace(holder, url=url))
 
-        deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce)
+        deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce, serves=serves)
         if deck.decks is not None:
             stack.push_async_callback(_shielded, deck.decks.close)
         if serves:

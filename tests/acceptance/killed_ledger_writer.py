@@ -25,7 +25,7 @@ def main(directory: Path, seed: int) -> None:
     while True:
         number = chance.randrange(10**6)
         name, digest = f"tool_{number}", sha256(f"document {number}".encode()).hexdigest()
-        body = f"document {number}".encode() + os.urandom(chance.randrange(20_000))
+        body = f"document {number}".encode() + os.urandom(chance.randrange(3_000))
         store.append([Enrolled(**WHERE, key="bk_0", tool=name, definition=digest)], {digest: body})
         stored = store.append(
             [

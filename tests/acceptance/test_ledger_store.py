@@ -26,7 +26,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_said_it_had(tmp_pat
     chance = random.Random(11)
     acknowledged = 0
     for turn in range(KILLS):
-        said = killed_writer(directory, turn, chance.expovariate(1 / 0.05))
+        said = killed_writer(directory, turn, chance.expovariate(1 / 0.03))
         acknowledged = max(acknowledged, said)
         head = read_head(directory, 0) if directory.exists() else None
         if head is None:

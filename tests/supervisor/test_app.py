@@ -132,7 +132,7 @@ async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings
 @pytest.mark.anyio
 async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
     """Clients would show the bare factory's name."""
-    async with open_quarterdeck(Settings()) as deck:
+    async with open_quarterdeck(Settings(names=None)) as deck:
         host = deck.create_host()
         assert (host.info.name, host.info.version) == ("quarterdeck", CLIENT_VERSION)
         assert host.box is deck.box
@@ -221,7 +221,7 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
 
     monkeypatch.setattr(session, "open_deck_session", open_deck_session)
     native = wish(folder)
-    async with open_quarterdeck(Settings(native=native, allow_unsandboxed=True)) as deck:
+    async with open_quarterdeck(Settings(native=native, names=None, allow_unsandboxed=True)) as deck:
         assert deck.decks is not None
         assert deck.create_host().box is deck.box
         assert maker.opened == []

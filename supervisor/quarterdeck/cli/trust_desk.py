@@ -84,7 +84,7 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         CommandError: the configuration or the ledger cannot be used.
     """
     from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
-    from quarterdeck.ledger.opening import ledger_dir
+    from quarterdeck.ledger.opening import ledger_dir, secrets_key
     from quarterdeck.ledger.store import LedgerStore
     from quarterdeck.trust.overview import survey
     from quarterdeck.trust.rows import row_of
@@ -99,7 +99,8 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         raise CommandError(ExitCode.USAGE, str(error)) from None
     try:
         desk = Desk((), settings, store)
-        rows = [row_of(config, settings.origins.get(config.id)) for config in settings.servers]
+        key = secrets_key(state_dir())
+        rows = [row_of(config, settings.origins.get(config.id), None, key) for config in settings.servers]
         servers = survey(desk.book, rows)
         if whom.config:
             scopes = {scope_of(path) for path in settings.config_paths}

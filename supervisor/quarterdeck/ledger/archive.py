@@ -17,9 +17,10 @@ from typing import Final
 from .book import Book
 from .chain import Head, Row, Verdict, Verification
 from .errors import ArchivedError, CorruptLedgerError, LedgerError, TransferError, UnusableLedgerError
-from .events import LedgerEvent
+from .events import LedgerEvent, Stored
 from .head import sync_directory
 from .lines import MAX_LINE_BYTES, Document, Piece, read, read_header
+from .selection import Selection
 
 ARCHIVE_NAME: Final = "archive"
 
@@ -58,6 +59,23 @@ def archived_book(directory: Path, head: Head, when: int | str) -> Book:
             book.apply_rows((row.seq, row.at, event) for row, event in takewhile(_up_to(when), wanted))
             break
     return book
+
+
+def select_archived(
+    directory: Path, head: Head, selection: Selection, *, newest_first: bool = False
+) -> Iterator[Stored]:
+    """The events that are wanted of those that are archived before `head`.
+
+    Raises:
+        ArchivedError: an archive is not there; the newest first, those behind it were given.
+        LedgerError: one is damaged, or cannot be read.
+    """
+    files = segments(directory, head)
+    for path, _ in files if newest_first else reversed(list(files)):
+        with closing(_events(path)) as events:
+            stored = (Stored(row.seq, row.at, event) for row, event in events)
+            wanted = filter(selection.matches, stored)
+            yield from reversed(list(wanted)) if newest_first else wanted
 
 
 def verify_archives(directory: Path, checked: Verification) -> Verification:

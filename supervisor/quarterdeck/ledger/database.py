@@ -32,6 +32,7 @@ from .errors import (
     LedgerWriteError,
     MissingLedgerError,
     NewerLedgerError,
+    OlderLedgerError,
     TruncatedLedgerError,
     UnsafeLedgerError,
     UnusableLedgerError,
@@ -74,7 +75,7 @@ def open_for_reading(directory: Path) -> sqlite3.Connection:
     version, connection = _look(path)
     if version < migrations.SCHEMA_VERSION:
         connection.close()
-        raise UnusableLedgerError(path, "an older Quarterdeck made it: `quarterdeck serve` brings it up to date")
+        raise OlderLedgerError(path, version)
     return connection
 
 

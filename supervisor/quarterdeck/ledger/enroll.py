@@ -5,7 +5,6 @@ A server that faults contributes nothing, and is no fault of the attachment: its
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import MappingProxyType
 
 from quarterdeck.bridge import mount_protocol_bridge
@@ -18,6 +17,7 @@ from quarterdeck_protocol.contract import FleetStatus, ServerFleet
 from .capability import BridgeCapability, bridge_box_to_capabilities
 from .entries import BridgeLedger, EnrollRequest
 from .keys import server_of_qualified
+from .times import audit_time as audit_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,3 @@ def bridge_capability_card(capability: BridgeCapability) -> CapabilityCard:
         profiles=(),
         build=lambda _: capability,
     )
-
-
-def audit_time() -> str:
-    """Now, as the ledger writes it: ISO-8601 UTC with milliseconds and `Z`."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -71,6 +71,16 @@ class NewerLedgerError(LedgerError):
         self.made_by = made_by
 
 
+class OlderLedgerError(LedgerError):
+    """An earlier version of ours wrote it, and nobody has opened it for writing since."""
+
+    def __init__(self, path: Path, schema: int) -> None:
+        super().__init__(
+            f"{path} has schema {schema}, made by an older Quarterdeck: start `quarterdeck serve` once, which brings it up"
+            " to date"
+        )
+
+
 class CorruptLedgerError(LedgerError):
     """The database's own structure is damaged."""
 

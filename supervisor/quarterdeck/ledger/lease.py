@@ -37,7 +37,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """What a process says of itself.
 
     Attributes:
-        digest: of the configuration that it runs.
+        digest: of the configuration that it runs; empty for none in particular.
         command: what it was started as: `serve`, `call` and so on.
         runtime_directory: where its control socket is; empty for none.
         started_at: ISO-8601 UTC.
@@ -184,6 +184,8 @@ def _story(directory: Path, holder: Holder | None, wanted: Holder) -> str:
     if holder is None:
         return f"another Quarterdeck starts or ends in {directory}: try again, or name another with --state-dir"
     who = f"`quarterdeck {holder.command}` (pid {holder.pid})" if holder.command else f"process {holder.pid}"
+    if not wanted.digest:
+        return f"{who} writes the ledger in {directory}: stop it first, or name another directory with --state-dir"
     if holder.digest != wanted.digest:
         return f"{who} uses {directory} for another configuration: name another directory with --state-dir"
     where = f" at {holder.url}" if holder.url else ""

@@ -6,13 +6,17 @@ reads what that has recorded, and keeps what it sees to itself.
 
 import asyncio
 import logging
+import os
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.config.paths import UnsafePathError, make_private_dir
+
 from .book import Book
-from .enroll import audit_time
+from .times import audit_time
 from .errors import MissingLedgerError
 from .events import LedgerEvent, Stored
 from .lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
@@ -20,6 +24,10 @@ from .store import LedgerStore
 from .writer import LedgerWriter
 
 DIRECTORY: Final = "ledger"
+
+KEY_NAME: Final = "key"
+
+KEY_BYTES: Final = 32
 
 SERVE: Final = "serve"
 """The command of a holder that stays, and that takes decisions over its control socket."""
@@ -30,6 +38,23 @@ _log = logging.getLogger("quarterdeck.ledger")
 def ledger_dir(state: Path) -> Path:
     """Where the ledger of a state directory is."""
     return state / DIRECTORY
+
+
+def secrets_key(state: Path) -> bytes:
+    """The key of stand-ins for secrets, made where there is none; empty where none can be kept.
+
+    It lies beside the ledger: who copies that alone, or an export of it, cannot guess a short secret from its stand-in.
+    """
+    path = ledger_dir(state) / KEY_NAME
+    try:
+        make_private_dir(path.parent)
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+        return path.read_bytes()[:KEY_BYTES]
+    except (OSError, UnsafePathError):
+        return b""
 
 
 class WritingRecorder:

@@ -16,7 +16,7 @@ from .chain import Head, Row, link
 from .database import DATABASE_NAME, transaction
 from .errors import LedgerWriteError, TooLargeError
 from .events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_event
-from .head import write_head
+from .head import sync_directory, write_head
 from .lines import Document, Piece
 from .migrations import lookups
 
@@ -143,6 +143,7 @@ class Pen:
         try:
             with suppress(FileNotFoundError):
                 _sync_file(self._directory / f"{DATABASE_NAME}-wal")
+            sync_directory(self._directory)
             write_head(self._directory, self.tip)
         except OSError as error:
             raise LedgerWriteError(error.strerror or str(error)) from error

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -102,19 +103,27 @@ class LedgerReader:
         after_seq: int = 0,
         limit: int | None = None,
         newest_first: bool = False,
+        archived: bool = False,
     ) -> Iterator[Stored]:
-        """The events that are wanted, as they are read; those that are archived are not among them.
+        """The events that are wanted, as they are read; with `archived` those that were compacted away, too.
 
         Times are as the ledger writes them, both ends included; kinds are the events' tags (`approve`, `seen`, …).
 
         Raises:
+            ArchivedError: an archive is not there.
             LedgerError: one cannot be read.
         """
         selection = Selection(
             scope=scope, server=server, tool=tool, kinds=kinds, since=since, until=until, after_seq=after_seq
         )
+        old = (
+            archive.select_archived(self.directory, self.start, selection, newest_first=newest_first)
+            if archived
+            else iter(())
+        )
         with self.reading():
-            yield from rows.select(self.connection, selection, newest_first=newest_first, limit=limit)
+            here = rows.select(self.connection, selection, newest_first=newest_first)
+            yield from islice(chain(here, old) if newest_first else chain(old, here), limit)
 
     def book_at(self, when: int | str) -> Book:
         """What the events up to a number, or up to a time, amounted to; an archive is read when it is needed.

@@ -6,7 +6,6 @@ Nothing keeps a statement open between two pages, so that a slow reader never ho
 import sqlite3
 from collections.abc import Iterator
 from heapq import merge
-from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -121,9 +120,7 @@ def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
     return book
 
 
-def select(
-    connection: sqlite3.Connection, selection: Selection, *, newest_first: bool = False, limit: int | None = None
-) -> Iterator[Stored]:
+def select(connection: sqlite3.Connection, selection: Selection, *, newest_first: bool = False) -> Iterator[Stored]:
     """The events that are wanted, by whichever index finds them.
 
     Raises:
@@ -136,7 +133,7 @@ def select(
         if by_kind
         else [_pages(connection, selection, None if selection.kinds is None else kinds, newest_first=newest_first)]
     )
-    return islice(merge(*streams, key=attrgetter("seq"), reverse=newest_first), limit)
+    return merge(*streams, key=attrgetter("seq"), reverse=newest_first)
 
 
 def seq_at(connection: sqlite3.Connection, at: str, *, before: bool = False) -> int:

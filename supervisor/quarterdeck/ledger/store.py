@@ -16,7 +16,6 @@ from . import rows
 from .calls import CallRow
 from .chain import Head, Verdict, verify
 from .database import BACKUP_NAME, open_for_reading, open_for_writing, prepare
-from .enroll import audit_time
 from .errors import (
     BrokenChainError,
     LedgerWriteError,
@@ -29,6 +28,7 @@ from .head import HEAD_NAME, read_head, replace_file, write_head
 from .lines import Piece
 from .pen import Pen
 from .reader import LedgerReader
+from .times import audit_time
 
 TAIL: Final = 1_000
 """Events before the head that are checked at every opening, with all those after it."""

@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 from .archive import pieces
 from .chain import Head
-from .enroll import audit_time
 from .errors import TransferError
 from .lines import read_header
 from .reader import LedgerReader
 from .store import LedgerStore
+from .times import audit_time
 
 
 def export_ledger(ledger: LedgerReader, out: BinaryIO) -> Head:

@@ -16,10 +16,10 @@ import anyio
 
 from .book import Book
 from .calls import CallRow
-from .enroll import audit_time
 from .errors import LedgerWriteError
 from .events import LedgerEvent, Stored
 from .store import LedgerStore
+from .times import audit_time
 
 MAX_QUEUED: Final = 64
 """Requests that wait for the disk; who makes more waits before they are accepted."""

@@ -4,6 +4,7 @@ Pure.  A document is kept as it came; its hash is that of the JSON value in it, 
 """
 
 import hashlib
+import hmac
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,25 +47,27 @@ def instructions_document(text: str) -> Document:
     return _of_value(Subject.INSTRUCTIONS, _sayable(text))
 
 
-def launch_document(config: ServerConfig, row: Mapping[str, object] | None = None) -> Document:
+def launch_document(config: ServerConfig, row: Mapping[str, object] | None = None, key: bytes | None = b"") -> Document:
     """How a server is started or reached.
 
-    Of `env` and `headers` the names count alone; a literal that looks like a secret is replaced by a part of its hash.
+    Of `env` and `headers` the names count alone.
 
     Args:
         config: the server.
         row: how a file configures it, variables not expanded: their values are none of the ledger's business.  None
             for a server that no file configures.
+        key: a literal that looks like a secret is replaced by a part of its keyed hash, so that a change shows and
+            nothing can be guessed from it.  None to show everything: nothing may hide in a stranger's command line.
     """
     given = config.model_dump(mode="json", exclude_defaults=True) if row is None else row
     launch: dict[str, object] = {"transport": str(config.transport)}
     if isinstance(config, StdioServerConfig):
         launch["command"] = _text(given.get("command"))
-        launch["args"] = _arguments(given.get("args"))
+        launch["args"] = _arguments(given.get("args"), key)
         launch["env"] = _names(given.get("env"))
         launch |= {key: _sayable_value(given[key]) for key in _PROCESS_KEYS if given.get(key) is not None}
     else:
-        launch["url"] = _url(_text(given.get("url")))
+        launch["url"] = _url(_text(given.get("url")), key)
         launch["headers"] = _names(given.get("headers"))
     if given.get("trust") is not None:
         launch["trust"] = _text(given["trust"])
@@ -111,32 +114,32 @@ def _of_value(subject: Subject, value: object) -> Document:
     return Document(ItemKey(subject), hash_of(body), body)
 
 
-def _arguments(value: object) -> list[str]:
+def _arguments(value: object, key: bytes | None) -> list[str]:
     arguments = [_text(each) for each in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
     hidden: list[str] = []
     is_secret = False
     for argument in arguments:
         name = _SECRET_NAME.match(argument)
         if is_secret and not argument.startswith("-"):
-            hidden.append(_hidden(argument))
+            hidden.append(_hidden(argument, key))
         elif name is not None:
-            hidden.append(name[0] + _hidden(argument[name.end() :]))
+            hidden.append(name[0] + _hidden(argument[name.end() :], key))
         else:
-            hidden.append(_hidden(argument) if _SECRET_TEXT.match(argument) else _url(argument))
+            hidden.append(_hidden(argument, key) if _SECRET_TEXT.match(argument) else _url(argument, key))
         is_secret = argument.startswith("-") and "=" not in argument and _SECRET_WORD.search(argument) is not None
     return hidden
 
 
-def _url(text: str) -> str:
-    text = _QUERY_SECRET.sub(lambda found: found[1] + _hidden(found[2]), text)
-    return _USERINFO.sub(lambda found: found[1] + _hidden(found[2]), text)
+def _url(text: str, key: bytes | None) -> str:
+    text = _QUERY_SECRET.sub(lambda found: found[1] + _hidden(found[2], key), text)
+    return _USERINFO.sub(lambda found: found[1] + _hidden(found[2], key), text)
 
 
-def _hidden(text: str) -> str:
+def _hidden(text: str, key: bytes | None) -> str:
     """A stand-in for a literal secret; a reference to one is none."""
-    if not text or _REFERENCE.search(text):
+    if key is None or not text or _REFERENCE.search(text):
         return text
-    return f"(secret {hashlib.sha256(text.encode()).hexdigest()[:SECRET_DIGITS]})"
+    return f"(secret {hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:SECRET_DIGITS]})"
 
 
 def _names(value: object) -> list[str]:

@@ -137,6 +137,20 @@ class Registrar:
         self._review()
         self._tell()
 
+    async def withdraw_strangers(self, scopes: Iterable[str], ids: Iterable[str]) -> None:
+        """Have nothing live of servers that these files configured once, and do not any more.
+
+        Args:
+            scopes: the files, all of whose servers are known.
+            ids: their servers, those that cannot be used included.
+        """
+        scopes, ids = set(scopes), set(ids)
+        events: list[LedgerEvent] = []
+        for (scope, server), entry in self.book.entries.items():
+            if scope in scopes and server not in ids:
+                events += withdrawal(scope, server, entry)
+        await self._record_quietly(events)
+
     @property
     def startable(self) -> tuple[ServerConfig, ...]:
         """The servers that may be started, in configuration order."""

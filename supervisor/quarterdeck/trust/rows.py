@@ -40,10 +40,18 @@ class Row:
         return self.config.id
 
 
-def row_of(config: ServerConfig, origin: Origin | None, lock: Locks | None = None) -> Row:
-    """The row of one server; one without an origin is an embedding program's."""
+def row_of(config: ServerConfig, origin: Origin | None, lock: Locks | None = None, key: bytes = b"") -> Row:
+    """The row of one server; one without an origin is an embedding program's.
+
+    Args:
+        config: the server.
+        origin: where it is written down.
+        lock: a `deck.lock` that it is held to.
+        key: of the stand-ins for secrets in the user's own rows; see `launch_document`.
+    """
     standing = origin.standing if origin is not None else Standing.CODE
     path = origin.path if origin is not None else None
     raw: Mapping[str, object] | None = origin.row if origin is not None and path is not None else None
     rules = Rules(config.trust, standing, lock.for_server(config.id) if lock is not None else None)
-    return Row(config, scope_of(path), rules, launch_document(config, raw))
+    shown = None if standing is Standing.PROJECT else key
+    return Row(config, scope_of(path), rules, launch_document(config, raw, shown))

@@ -1,6 +1,7 @@
 """Compaction: the same deck from fewer events, the old ones kept aside, and no moment at which either is missing."""
 
 import sqlite3
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,9 @@ def test_what_is_archived_is_left_out_and_can_still_be_looked_at(tmp_path: Path)
             until = [other for other in stored if other.at <= each.at]
             assert bytes(store.book_at(each.at).to_state()) == bytes(Book.of(until).to_state())
         assert store.book_at("2025").last_seq == 0
+        assert list(store.events(archived=True)) == stored
+        assert list(store.events(archived=True, newest_first=True, limit=5)) == stored[:2:-1]
+        assert [each.seq for each in store.events(archived=True, tool="tool_1", kinds=["approve"])] == [3]
         found = store.verify()
         assert (found.is_intact, found.archived, found.start.count) == (True, 6, 6)
 
@@ -99,6 +103,9 @@ def test_an_archive_that_is_elsewhere_is_said_and_harms_nothing(tmp_path: Path) 
         assert (found.verdict, found.missing_archives, found.archived) == (Verdict.INTACT, 5, 0)
         with pytest.raises(ArchivedError, match="up to 5"):
             store.book_at(3)
+        with pytest.raises(ArchivedError):
+            list(store.events(archived=True))
+        assert [each.seq for each in islice(store.events(archived=True, newest_first=True), 1)] == [6]
         assert store.document(digest_of("nothing"), archived=True) is None
         (tmp_path / "elsewhere").rename(done.archive)
         assert store.book_at(3).last_seq == 3

@@ -56,8 +56,10 @@ def test_a_second_one_is_told_who_was_first(tmp_path: Path) -> None:
             take_lease(tmp_path / "l", US)
         assert same.value.holder == US
         assert "join it" in str(same.value)
-        with pytest.raises(LeaseHeldError, match="--state-dir"):
+        with pytest.raises(LeaseHeldError, match=r"another configuration: .* --state-dir"):
             take_lease(tmp_path / "l", OTHER)
+        with pytest.raises(LeaseHeldError, match="stop it first"):
+            take_lease(tmp_path / "l", Holder(pid=2, digest=""))
     assert read_holder(tmp_path / "l") is None
     with take_lease(tmp_path / "l", OTHER):
         assert read_holder(tmp_path / "l") == OTHER

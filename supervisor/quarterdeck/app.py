@@ -29,12 +29,13 @@ from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck.ledger.enroll import audit_time
+from quarterdeck.ledger.call_log import CallLog
 from quarterdeck.ledger.lease import Holder
 from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder, secrets_key
+from quarterdeck.ledger.times import audit_time
 from quarterdeck.settings import Settings
 from quarterdeck.trust.decisions import Decision
-from quarterdeck.trust.gate import GatedFleet
+from quarterdeck.trust.gate import GatedFleet, NoteCall
 from quarterdeck.trust.notice import notice
 from quarterdeck.trust.notice_board import NoticeBoard
 from quarterdeck.trust.registrar import Registrar
@@ -75,6 +76,7 @@ class Quarterdeck:
         registrar: Registrar,
         lock: Locks | None = None,
         announce: Callable[[str], None] = lambda _: None,
+        note: NoteCall = lambda *_: None,
         *,
         serves: bool = False,
     ) -> None:
@@ -86,7 +88,7 @@ class Quarterdeck:
         self.directory: Final = directory
         self.fleet: Final = fleet
         self.registrar: Final = registrar
-        self.gate: Final = GatedFleet(fleet, registrar)
+        self.gate: Final = GatedFleet(fleet, registrar, note)
         self.box: Final = LiveBox(self.gate)
         self.decks: Final = self._make_decks()
 
@@ -246,7 +248,7 @@ async def open_quarterdeck(
             recorder,
             fleet,
             home_of=lambda server: server_paths(runtime.directory.digest, server).home,
-            native_names=NATIVE_NAMES,
+            native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
         )
         stack.push_async_callback(_shielded, registrar.close)
 
@@ -254,7 +256,9 @@ async def open_quarterdeck(
             if isinstance(recorder, WritingRecorder):
                 recorder.lease.update(msgspec.structs.replace(holder, url=url))
 
-        deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce, serves=serves)
+        calls = CallLog(recorder.record_calls)
+        stack.push_async_callback(_shielded, calls.close)
+        deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce, calls.note, serves=serves)
         if deck.decks is not None:
             stack.push_async_callback(_shielded, deck.decks.close)
         if serves:

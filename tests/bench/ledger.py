@@ -14,7 +14,6 @@ from typing import Final
 from bench.finding import Finding, Target
 from bench.rounds import Effort
 from quarterdeck.ledger.chain import Head, Row, link
-from quarterdeck.ledger.enroll import audit_time
 from quarterdeck.ledger.events import (
     Approved,
     Began,
@@ -30,6 +29,7 @@ from quarterdeck.ledger.events import (
     encode_event,
 )
 from quarterdeck.ledger.store import LedgerStore
+from quarterdeck.ledger.times import audit_time
 
 OPENING: Final = Target(required=5.0, goal=3.0)
 """Seconds: what a user waits at a start."""

@@ -149,11 +149,11 @@ def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
 def _write(decisions: "Sequence[Decision]") -> None:
     import os
 
-    from quarterdeck.ledger.enroll import audit_time
     from quarterdeck.ledger.errors import LedgerError
     from quarterdeck.ledger.lease import Holder, take_lease
     from quarterdeck.ledger.opening import ledger_dir
     from quarterdeck.ledger.store import LedgerStore
+    from quarterdeck.ledger.times import audit_time
     from quarterdeck.trust.decisions import StaleDecisionError, decide
 
     directory = ledger_dir(state_dir())

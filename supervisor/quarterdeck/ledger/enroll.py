@@ -17,7 +17,7 @@ from quarterdeck_protocol.contract import FleetStatus, ServerFleet
 from .capability import BridgeCapability, bridge_box_to_capabilities
 from .entries import BridgeLedger, EnrollRequest
 from .keys import server_of_qualified
-from .times import audit_time as audit_time
+from .times import audit_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ LedgerError
 ├── MissingLedgerError       there is none, and a reader makes none
 ├── ForeignFileError         another program's file has its place
 ├── NewerLedgerError         a later Quarterdeck wrote it
+├── OlderLedgerError         an earlier one did, and a reader changes nothing
 ├── CorruptLedgerError       the database's own structure is damaged
 ├── BrokenChainError         an event is not what was written
 ├── TruncatedLedgerError     events that the head names are gone
@@ -76,8 +77,8 @@ class OlderLedgerError(LedgerError):
 
     def __init__(self, path: Path, schema: int) -> None:
         super().__init__(
-            f"{path} has schema {schema}, made by an older Quarterdeck: start `quarterdeck serve` once, which brings it up"
-            " to date"
+            f"{path} has schema {schema}, made by an older Quarterdeck: start `quarterdeck serve` once, which brings it"
+            " up to date"
         )
 
 

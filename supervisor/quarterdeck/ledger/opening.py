@@ -16,11 +16,12 @@ from typing import Final
 from quarterdeck.config.paths import UnsafePathError, make_private_dir
 
 from .book import Book
-from .times import audit_time
+from .calls import CallRow
 from .errors import MissingLedgerError
 from .events import LedgerEvent, Stored
 from .lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
 from .store import LedgerStore
+from .times import audit_time
 from .writer import LedgerWriter
 
 DIRECTORY: Final = "ledger"
@@ -78,6 +79,14 @@ class WritingRecorder:
         """See `Recorder`."""
         return await self._writer.document(hash_)
 
+    async def record_calls(self, calls: Sequence[CallRow]) -> None:
+        """Note calls, beside the chain.
+
+        Raises:
+            LedgerError: none was noted.
+        """
+        await self._writer.record_calls(calls)
+
 
 class VisitingRecorder:
     """A visitor's: what it records is known to it alone."""
@@ -92,6 +101,9 @@ class VisitingRecorder:
         self._documents |= documents
         for event in events:
             self.book.apply(Stored(self.book.last_seq + 1, audit_time(), event))
+
+    async def record_calls(self, _: Sequence[CallRow]) -> None:
+        """A visitor notes none."""
 
     async def document(self, hash_: str) -> bytes | None:
         """See `Recorder`."""

@@ -5,7 +5,9 @@ call of one waits for that.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
 from typing import Final
 
 from quarterdeck.bridge import LiveEndpoint, LiveFleet, no_such_server
@@ -23,13 +25,27 @@ from .rows import Row
 WAIT_S: Final = 10.0
 """How long a call waits for a server whose tools were offered before it had connected."""
 
+Note = Callable[[str, float, Settled | None], None]
+"""Takes a tool's own name, how long its call took (seconds), and how that ended; None for a caller who gave up."""
+
+NoteCall = Callable[[str, str, str, float, Settled | None], None]
+"""The same behind the scope and the id of the server."""
+
 _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
 
 class GatedFleet(LiveFleet):
     """The servers of a fleet, and those that are held, behind what is trusted of them."""
 
-    def __init__(self, fleet: ServerFleetImpl, registrar: Registrar) -> None:
+    def __init__(self, fleet: ServerFleetImpl, registrar: Registrar, note: NoteCall = lambda *_: None) -> None:
+        """Behind what `registrar` trusts.
+
+        Args:
+            fleet: the servers.
+            registrar: what is trusted of them.
+            note: told of every call that has ended.
+        """
+        self._note = note
         self._fleet = fleet
         self._registrar = registrar
         self._gates: dict[str, GatedEndpoint] = {}
@@ -63,9 +79,10 @@ class GatedFleet(LiveFleet):
         for row in self._rows:
             gate = old.get(row.id)
             is_same = gate is not None and gate.config == row.config
-            self._gates[row.id] = (
-                gate if gate is not None and is_same else GatedEndpoint(row.config, self._fleet, self._registrar)
-            )
+            self._gates[row.id] = gate if gate is not None and is_same else self._gate(row)
+
+    def _gate(self, row: Row) -> "GatedEndpoint":
+        return GatedEndpoint(row.config, self._fleet, self._registrar, partial(self._note, row.scope, row.id))
 
     async def spin_up(self) -> None:
         """See `ServerFleet`."""
@@ -79,8 +96,9 @@ class GatedFleet(LiveFleet):
 class GatedEndpoint(LiveEndpoint):
     """One server, whatever its endpoint of the moment is."""
 
-    def __init__(self, config: ServerConfig, fleet: ServerFleetImpl, registrar: Registrar) -> None:
+    def __init__(self, config: ServerConfig, fleet: ServerFleetImpl, registrar: Registrar, note: Note) -> None:
         self._config = config
+        self._note = note
         self._fleet = fleet
         self._registrar = registrar
 
@@ -130,7 +148,12 @@ class GatedEndpoint(LiveEndpoint):
         endpoint = self._endpoint
         if endpoint is None or not self._registrar.admits(self._config.id, tool, endpoint):
             return None
-        return endpoint.begin(tool, arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
+        noted = _NotedCall(self._note, tool, deliver)
+        call = endpoint.begin(tool, arguments, noted.settle, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
+        if call is None:
+            return None
+        noted.call = call
+        return noted
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """The trusted ones of what the server lists."""
@@ -141,11 +164,11 @@ class GatedEndpoint(LiveEndpoint):
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
         """See `ServerEndpoint`; what is not trusted is a `tool_error` with the command that approves it."""
-        return await (await self._admitting(name)).invoke(name, args)
+        return await self._noted(name, (await self._admitting(name)).invoke(name, args))
 
     async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
         """`invoke`, with the arguments as JSON."""
-        return await (await self._admitting(tool)).call(tool, arguments)
+        return await self._noted(tool, (await self._admitting(tool)).call(tool, arguments))
 
     def status(self) -> EndpointStatus:
         """See `ServerEndpoint`."""
@@ -163,6 +186,19 @@ class GatedEndpoint(LiveEndpoint):
         """See `ServerEndpoint`: closes the endpoint of the moment."""
         if (endpoint := self._endpoint) is not None:
             await endpoint.close()
+
+    async def _noted(self, tool: str, calling: Awaitable[RemoteCallResult]) -> RemoteCallResult:
+        began = monotonic()
+        settled: Settled | None = None
+        try:
+            result = await calling
+            settled = result.wire
+            return result
+        except ProtocolFault as fault:
+            settled = fault
+            raise
+        finally:
+            self._note(tool, monotonic() - began, settled)
 
     @property
     def _endpoint(self) -> ServerEndpointImpl | None:
@@ -220,6 +256,35 @@ class GatedEndpoint(LiveEndpoint):
         return ProtocolFault(
             FaultKind.NOT_CONNECTED, message, status.fault, code="not_connected", delivery=Delivery.NOT_SENT
         )
+
+
+class _NotedCall:
+    """A call on the short way that is noted when it ends."""
+
+    __slots__ = ("_began", "_deliver", "_note", "_tool", "call")
+
+    def __init__(self, note: Note, tool: str, deliver: Callable[[Settled], None]) -> None:
+        self.call: ShortCall | None = None
+        self._note = note
+        self._tool = tool
+        self._deliver = deliver
+        self._began: float | None = monotonic()
+
+    def settle(self, settled: Settled) -> None:
+        """It has ended."""
+        self._end(settled)
+        self._deliver(settled)
+
+    def cancel(self, reason: str = "") -> None:
+        """See `ShortCall`."""
+        self._end(None)
+        if self.call is not None:
+            self.call.cancel(reason)
+
+    def _end(self, settled: Settled | None) -> None:
+        if self._began is not None:
+            self._note(self._tool, monotonic() - self._began, settled)
+            self._began = None
 
 
 def _unknown_tool(server: str, tool: str) -> ProtocolFault:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from quarterdeck.deck.names import NATIVE_NAMES
 from quarterdeck.ledger.book import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events import Seen, Stored, Subject
 
@@ -70,4 +69,4 @@ def _around(book: Book, event: Seen) -> Siblings:
         for key, entry in book.entries.items()
     }
     own = named.pop(ServerKey(event.scope, event.server), ())
-    return Siblings.of(own=own, native=NATIVE_NAMES, others={key.server: names for key, names in named.items()})
+    return Siblings.of(own=own, others={key.server: names for key, names in named.items()})

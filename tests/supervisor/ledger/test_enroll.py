@@ -1,6 +1,5 @@
 """Attaching servers to a ledger, and detaching them, with real ones."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from quarterdeck.kernel.results import TextContentBlock
 from quarterdeck.ledger import enroll
 from quarterdeck.ledger.enroll import (
     attach_bridge_capabilities,
-    audit_time,
     bridge_capability_card,
     bridge_config,
     bridge_status,
@@ -98,8 +96,3 @@ async def test_a_grafted_tool_has_a_row_beside_the_catalogues() -> None:
     assert (card.id, card.title, card.profiles) == (capability.name, capability.name, ())
     assert "'one'" in card.summary
     assert card.build(DeckContext("/")) is capability
-
-
-def test_events_carry_their_time_in_one_form() -> None:
-    """An audit could not be sorted by time."""
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", audit_time())

@@ -33,6 +33,7 @@ class Item(msgspec.Struct):
 
     Attributes:
         seen: the hash of the form that is offered; empty when it is not offered.
+        seen_at: when it was first offered in its last form; empty when it never was.
         approved: the hash of the form that was approved last; empty for none.
         by: who approved it.
         at: when that was, or when it was blocked.
@@ -40,6 +41,7 @@ class Item(msgspec.Struct):
     """
 
     seen: str = ""
+    seen_at: str = ""
     approved: str = ""
     by: Voice | None = None
     at: str = ""
@@ -85,7 +87,7 @@ class Entry(msgspec.Struct):
     @property
     def has_listed(self) -> bool:
         """Whether any tool of it was ever seen: what comes later is no first sight."""
-        return any(key.subject is Subject.TOOL for key in self.items)
+        return any(key.subject is Subject.TOOL and item.seen_at for key, item in self.items.items())
 
 
 class ServerKey(NamedTuple):
@@ -185,8 +187,9 @@ def _retire(entry: Entry, event: Retired, at: str) -> None:  # noqa: ARG001
     entry.live.pop(event.key, None)
 
 
-def _see(entry: Entry, event: Seen, at: str) -> None:  # noqa: ARG001
-    _item(entry, event.subject, event.name).seen = event.hash
+def _see(entry: Entry, event: Seen, at: str) -> None:
+    item = _item(entry, event.subject, event.name)
+    item.seen, item.seen_at = event.hash, at
 
 
 def _miss(entry: Entry, event: Gone, at: str) -> None:  # noqa: ARG001

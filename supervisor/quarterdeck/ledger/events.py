@@ -62,9 +62,10 @@ class Enrolled(Event, frozen=True, tag="enroll"):
 
 
 class Retired(Event, frozen=True, tag="retire"):
-    """The tool of this key left the live set."""
+    """The tool of this key left the live set; `tool` is the server's own name for it, for people."""
 
     key: str
+    tool: str = ""
 
 
 class Seen(Event, frozen=True, tag="seen"):

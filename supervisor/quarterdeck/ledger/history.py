@@ -102,7 +102,7 @@ def in_words(event: LedgerEvent) -> Words:
         case Enrolled():
             return Words(f"enrolled tool {event.tool} ({short(event.definition)})")
         case Retired():
-            return Words(f"retired {event.key}")
+            return Words(f"retired tool {event.tool}" if event.tool else f"retired {event.key}")
         case Seen():
             return Words(f"offers {thing(event.subject, event.name)} ({short(event.hash)})")
         case Gone():

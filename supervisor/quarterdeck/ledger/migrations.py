@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from .events import Approved, Blocked, Enrolled, Gone, LedgerEvent, Seen, Subject, decode_event
+from .events import Approved, Blocked, Enrolled, Gone, LedgerEvent, Retired, Seen, Subject, decode_event
 
 APPLICATION_ID: Final = 0x51644C67
 """`QdLg` in the file's header: tells our databases from other programs'."""
@@ -92,7 +92,7 @@ def migrate(connection: sqlite3.Connection, version: int, made_by: str) -> None:
 def lookups(event: LedgerEvent) -> tuple[str, Column, Column, Column]:
     """What an event is found by: kind, scope, server and tool."""
     tool = ""
-    if isinstance(event, Enrolled):
+    if isinstance(event, Enrolled | Retired):
         tool = event.tool
     elif isinstance(event, Seen | Gone | Approved | Blocked) and event.subject is Subject.TOOL:
         tool = event.name

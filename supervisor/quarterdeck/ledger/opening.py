@@ -17,7 +17,8 @@ from quarterdeck.config.paths import UnsafePathError, make_private_dir
 
 from .book import Book
 from .calls import CallRow
-from .errors import MissingLedgerError
+from .compaction import compact, needs_compaction
+from .errors import LedgerError, MissingLedgerError
 from .events import LedgerEvent, Stored
 from .lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
 from .store import LedgerStore
@@ -143,7 +144,18 @@ async def open_recorder(
         return
     with taken as lease:
         async with LedgerWriter.open(directory) as writer:
+            if must_write:
+                await _keep_small(writer)
             yield WritingRecorder(writer, lease)
+
+
+async def _keep_small(writer: LedgerWriter) -> None:
+    """Archive what makes starts slow; that it cannot be is no reason not to start."""
+    try:
+        if await writer.run(needs_compaction):
+            await writer.run(compact)
+    except LedgerError as error:
+        _log.warning("the ledger is not compacted: %s", error)
 
 
 @asynccontextmanager

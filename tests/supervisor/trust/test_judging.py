@@ -328,7 +328,7 @@ def may_speak(history: Sequence[Happening], listing: Listing, key: ItemKey, hash
         return {Voice.LOCK} if names_it else set()
     if listing.mode is TrustMode.OPEN:
         return {Voice.OPEN}
-    is_first_sight = not any(about_key.subject is Subject.TOOL for _, about_key, _ in history)
+    is_first_sight = not any(what == "seen" and about.subject is Subject.TOOL for what, about, _ in history)
     is_unapproved = "approve" not in words
     return {Voice.BASELINE} if listing.mode is TrustMode.BASELINE and is_first_sight and is_unapproved else set()
 

@@ -69,8 +69,8 @@ def launch_document(config: ServerConfig, row: Mapping[str, object] | None = Non
     else:
         launch["url"] = _url(_text(given.get("url")), key)
         launch["headers"] = _names(given.get("headers"))
-    if given.get("trust") is not None:
-        launch["trust"] = _text(given["trust"])
+    # The effective one, wherever the file says it: else a row could open itself from the top of its file.
+    launch["trust"] = config.trust.value
     return _of_value(Subject.LAUNCH, launch)
 
 

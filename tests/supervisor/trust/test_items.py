@@ -18,7 +18,7 @@ from quarterdeck.trust.items import (
     tool_document,
     value_of,
 )
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.refs import RemoteToolRef
 from quarterdeck_protocol.tools import ToolDescriptor
@@ -121,7 +121,6 @@ def test_half_a_character_in_instructions_is_kept_as_an_escape() -> None:
         {"inherit_env": ["HOME"]},
         {"sandbox": {"preset": "trusted"}},
         {"envFile": "other.env"},
-        {"trust": "open"},
     ],
 )
 def test_every_way_to_run_something_else_is_another_launch(changed: dict[str, object]) -> None:
@@ -131,9 +130,7 @@ def test_every_way_to_run_something_else_is_another_launch(changed: dict[str, ob
     assert launch_document(config, row).hash != launch_document(config, row | changed).hash
 
 
-@pytest.mark.parametrize(
-    "changed", [{"url": "https://evil.example/mcp"}, {"headers": {"X-A": "1", "X-B": "1"}}, {"trust": "open"}]
-)
+@pytest.mark.parametrize("changed", [{"url": "https://evil.example/mcp"}, {"headers": {"X-A": "1", "X-B": "1"}}])
 def test_every_way_to_reach_something_else_is_another_launch(changed: dict[str, object]) -> None:
     """A changed configuration file would send a user's data elsewhere."""
     row: dict[str, object] = {"url": "https://good.example/mcp", "headers": {"X-A": "1"}}
@@ -201,3 +198,10 @@ def test_whatever_a_row_holds_has_a_launch(row: dict[str, object]) -> None:
     """A row that a loader refuses later would end the supervisor first."""
     for config in (StdioServerConfig(id="s", command="x"), SseServerConfig(id="s", url="http://h/")):
         assert len(launch_document(config, row).hash) == 64
+
+
+def test_the_trust_that_counts_is_part_of_a_launch_wherever_the_file_says_it() -> None:
+    """A row could be opened from the top of its file, and what is held would be offered."""
+    config = StdioServerConfig(id="s", command="npx")
+    opened = config.model_copy(update={"trust": TrustMode.OPEN})
+    assert launch_document(config, {"command": "npx"}).hash != launch_document(opened, {"command": "npx"}).hash

@@ -40,7 +40,7 @@ from quarterdeck.trust.notice import notice
 from quarterdeck.trust.notice_board import NoticeBoard
 from quarterdeck.trust.registrar import Registrar
 from quarterdeck.trust.rows import Locks, row_of
-from quarterdeck.trust.scopes import scope_of
+from quarterdeck.trust.scopes import covered_scopes
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -183,8 +183,9 @@ class Quarterdeck:
             key = await asyncio.to_thread(secrets_key, state_dir())
             rows = [row_of(config, origins.get(config.id), self._lock, key) for config in self._settings.servers]
             await self.registrar.enlist(rows)
-            if self._serves:
-                await self.registrar.withdraw_strangers(map(scope_of, self._settings.config_paths), self._settings.ids)
+            if self._serves and not self._settings.has_unread:
+                scopes = covered_scopes(self._settings.candidates, is_found=self._settings.is_found)
+                await self.registrar.withdraw_strangers(scopes, self._settings.ids)
             await self.fleet.reconfigure(BridgeConfig(servers=self.registrar.startable))
 
     def is_presentable(self, server: str) -> bool:

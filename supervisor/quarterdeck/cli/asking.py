@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.ledger_access import code_of
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import NativeOptions
 from quarterdeck.cli.running import run
@@ -167,7 +168,9 @@ async def open_deck(
             deck = await stack.enter_async_context(open_quarterdeck(settings, serves=serves, lock=lock))
         except LeaseHeldError as error:
             raise _held_by_another(settings, error) from error
-        except (UnsafePathError, LedgerError, OSError) as error:
+        except LedgerError as error:
+            raise CommandError(code_of(error), str(error)) from error
+        except (UnsafePathError, OSError) as error:
             raise CommandError(ExitCode.USAGE, str(error)) from error
         yield deck
 
@@ -186,12 +189,16 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandEr
             f"{who} serves another configuration from the state directory {state}: {files}",
             f"give this one a state directory of its own: quarterdeck serve --state-dir {beside} …",
         )
-    join = f"point your client at {holder.url}" if holder.url else "end it and start one that serves many: serve --http"
+    join = (
+        f"join it: point your client at {holder.url}"
+        if holder.url
+        else "end it, and start one that many clients can join: quarterdeck serve --http"
+    )
     return CommandError(
         ExitCode.USAGE,
         f"{who} serves this configuration already"
         + (f", at {holder.url}" if holder.url else ", to the client that started it"),
-        f"join it: {join}; or run beside it: quarterdeck serve --state-dir {beside} …",
+        f"{join}; or run beside it: quarterdeck serve --state-dir {beside} …",
     )
 
 

@@ -25,14 +25,16 @@ MEANINGS: Final = {
     ExitCode.OK: "done; for serve: its client left, or SIGTERM came",
     ExitCode.TOOL_ERROR: (
         "the tool answered with isError; for demo: a promise was not kept; for doctor: something is weaker; "
-        "for checkpoint: a file could not be restored"
+        "for checkpoint: a file could not be restored; for purge: something is in use, or could not be removed"
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
-    ExitCode.NOT_FOUND: "there is no such server, tool, checkpoint, event or ledger",
+    ExitCode.NOT_FOUND: "there is no such server, tool, client, checkpoint, event, secret, lock or ledger",
     ExitCode.NOT_READY: "the server is not ready, or could not be started",
     ExitCode.FAULT: "the call ended without a result: refused, lost or out of time",
-    ExitCode.NO_ANSWER: "the running serve did not answer, or could not serve",
-    ExitCode.DRIFTED: "for lock --check: what servers offer is not what deck.lock names",
+    ExitCode.NO_ANSWER: (
+        "the running serve did not answer, or could not serve; for trust: the decision was not recorded"
+    ),
+    ExitCode.DRIFTED: "for lock --check and serve --locked: what servers offer is not what deck.lock names",
     ExitCode.BROKEN: "the ledger is not what was written: its chain is broken, or events at its end are gone",
     ExitCode.INTERNAL: "a bug of ours",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",

@@ -12,7 +12,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.link import DryRun, print_diff, utf8
 from quarterdeck.cli.output import print_json, print_line
-from quarterdeck.cli.text import printable
+from quarterdeck.cli.text import counted, printable
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.spots import Spot
@@ -92,7 +92,7 @@ def import_config(
         print_line("nothing was changed (--dry-run)", "dim")
     else:
         before = f"; as it was: {printable(str(backup))}" if backup else ""
-        print_line(f"imported {len(added)} into {printable(str(target))}{before}")
+        print_line(f"imported {counted(len(added), 'server')} into {printable(str(target))}{before}")
 
 
 def _spots(source: str) -> "Sequence[Spot]":

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from quarterdeck.cli import options
+from quarterdeck.cli.changes import print_changes, view_change
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.ledger_access import directory, reading
 from quarterdeck.cli.ledger_care import compact, export, import_, verify
 from quarterdeck.cli.ledger_views import (
     print_calls,
-    print_changes,
     print_deck,
     print_events,
     print_steps,
-    view_change,
     view_event,
     view_standing,
     view_step,

@@ -66,10 +66,11 @@ def ledger_errors() -> Iterator[None]:
     try:
         yield
     except LedgerError as error:
-        raise CommandError(_code(error), str(error)) from None
+        raise CommandError(code_of(error), str(error)) from None
 
 
-def _code(error: "LedgerError") -> ExitCode:
+def code_of(error: "LedgerError") -> ExitCode:
+    """How a command ends that cannot use the ledger."""
     from quarterdeck.ledger import errors
 
     if isinstance(error, errors.MissingLedgerError | errors.ArchivedError):

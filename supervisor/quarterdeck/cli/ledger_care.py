@@ -60,7 +60,7 @@ def verify(
 
 def export(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A new file; stdout without it.", show_default=False)
+        Path | None, typer.Argument(metavar="FILE", help="A new file; without it, or as -, stdout.", show_default=False)
     ] = None,
 ) -> None:
     """Write the ledger as JSON lines, documents and hashes included: a backup, or something to look at elsewhere."""
@@ -69,7 +69,7 @@ def export(
 
     with reading() as reader:
         try:
-            if file is None:
+            if file is None or str(file) == "-":
                 export_ledger(reader, sys.stdout.buffer)
                 sys.stdout.buffer.flush()
                 return
@@ -79,7 +79,7 @@ def export(
         except OSError as error:
             where = file if file is not None else "stdout"
             raise CommandError(ExitCode.USAGE, f"{where} cannot be written: {error.strerror or error}") from None
-        print_line(f"{file}: head {reader.head}", stderr=True)
+        print_line(f"{file}: {counted(reader.head.count, 'event')}, head {_spelled(reader.head)}", stderr=True)
 
 
 def import_(
@@ -97,7 +97,7 @@ def import_(
     if json:
         print_json({"count": head.count, "hash": head.hash})
     else:
-        print_line(f"{counted(head.count, 'event')}: head {head}")
+        print_line(f"{counted(head.count, 'event')}, head {_spelled(head)}")
 
 
 def compact(json: options.Json = False) -> None:
@@ -133,15 +133,20 @@ def _witness(text: str) -> "Head":
         raise CommandError(ExitCode.USAGE, str(error), "name a deck.lock, or COUNT:HASH as verify prints it") from None
 
 
+def _spelled(head: "Head") -> str:
+    """As `--against` takes it."""
+    return f"{head.count}:{head.hash}"
+
+
 def _print_verification(found: "Verification", problem: str, *, is_whole: bool) -> None:
     tip = found.tip
     if is_whole:
-        print_line(f"intact: {counted(tip.count, 'event')}, head {tip.count}:{tip.hash}", "green")
+        print_line(f"intact: {counted(tip.count, 'event')}, head {_spelled(tip)}", "green")
     else:
         at = f" at event {found.broken_seq}" if found.broken_seq is not None else ""
         verdict = found.verdict.value if not found.is_intact else "contradicted"
         print_line(f"{verdict}{at}: {printable(problem)}", "bold red")
-        print_line(f"as it was written up to event {tip.count}: head {tip.count}:{tip.hash}")
+        print_line(f"as it was written up to event {tip.count}: head {_spelled(tip)}")
         print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
         if found.verdict in {"truncated", "unanchored"}:
             print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.cli.output import Cell, print_line, print_table
-from quarterdeck.cli.text import printable
-from quarterdeck.cli.trust_views import SEVERITY_STYLES, STATE_STYLES
+from quarterdeck.cli.output import Cell, print_table
+from quarterdeck.cli.text import flat
+from quarterdeck.cli.trust_views import STATE_STYLES, describe_key
 
 if TYPE_CHECKING:
-    from quarterdeck.ledger.book import ItemKey, ServerKey
+    from quarterdeck.ledger.book import ServerKey
     from quarterdeck.ledger.calls import CallRow
     from quarterdeck.ledger.events import Stored
     from quarterdeck.ledger.history import Step
-    from quarterdeck.trust.changes import Change, ServerDiff
     from quarterdeck.trust.overview import Matter, ServerMatters
 
 HAPPENED_STYLES: Final = {
@@ -44,9 +43,9 @@ def print_events(events: "Sequence[Stored]") -> None:
             [
                 Cell(str(each.seq)),
                 Cell(each.at, "dim"),
-                Cell(_flat(labels[place_of(each.event)]) or "-"),
+                Cell(flat(labels[place_of(each.event)]) or "-"),
                 Cell(words.who or "-"),
-                Cell(_flat(words.what)),
+                Cell(flat(words.what)),
             ]
         )
     print_table(("SEQ", "AT", "SERVER", "BY", "WHAT"), rows)
@@ -68,7 +67,7 @@ def print_deck(servers: "Sequence[ServerMatters]", since: Since, *, everything: 
     labels = labels_of(ServerKey(each.scope, each.server) for each in servers)
     rows = [
         [
-            Cell(_flat(labels[ServerKey(server.scope, server.server)])),
+            Cell(flat(labels[ServerKey(server.scope, server.server)])),
             Cell(describe_key(matter.key), "cyan"),
             Cell(matter.state.value, STATE_STYLES[matter.state]),
             Cell(short(matter.seen or matter.approved)),
@@ -122,17 +121,6 @@ def print_steps(steps: "Iterable[Step]") -> None:
     print_table(("WHAT", "HAPPENED", "BEFORE", "AFTER", "BY", "AT"), rows, indent="  ")
 
 
-def print_changes(diff: "ServerDiff") -> None:
-    """What of the texts changed."""
-    for change in diff.changes:
-        print_line(f"  {change.severity.value:8s}  {change.sentence}", SEVERITY_STYLES[change.severity])
-        for sign, value, style in (("-", change.before, "red"), ("+", change.after, "green")):
-            for line in printable(value).splitlines() if value is not None else ():
-                print_line(f"            {sign} {line}", style)
-    if diff.left_out:
-        print_line(f"  … and {diff.left_out} more changes")
-
-
 def view_step(step: "Step") -> dict[str, object]:
     """A difference for programs."""
     return {
@@ -146,20 +134,6 @@ def view_step(step: "Step") -> dict[str, object]:
     }
 
 
-def view_change(change: "Change") -> dict[str, object]:
-    """A change of a text for programs."""
-    return {
-        "subject": str(change.kind),
-        "name": change.name,
-        "what": change.what.value,
-        "severity": change.severity.value,
-        "place": change.place,
-        "before": change.before,
-        "after": change.after,
-        "sentence": change.sentence,
-    }
-
-
 def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -> None:
     """A line a call."""
     from quarterdeck.cli.text import duration, size
@@ -168,22 +142,12 @@ def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -
     rows = [
         [
             Cell(call.at, "dim"),
-            Cell(_flat(labels[ServerKey(call.scope, call.server)])),
-            Cell(_flat(call.tool), "cyan"),
+            Cell(flat(labels[ServerKey(call.scope, call.server)])),
+            Cell(flat(call.tool), "cyan"),
             Cell(duration(call.duration_ms / 1000)),
             Cell(size(call.bytes)),
-            Cell(f"{_flat(call.outcome)}, {_flat(call.code)}" if call.code else _flat(call.outcome)),
+            Cell(f"{flat(call.outcome)}, {flat(call.code)}" if call.code else flat(call.outcome)),
         ]
         for call in calls
     ]
     print_table(("AT", "SERVER", "TOOL", "TIME", "SIZE", "OUTCOME"), rows)
-
-
-def describe_key(key: "ItemKey") -> str:
-    """A tool by its name, what else can be approved in brackets."""
-    return _flat(key.name) if key.name else f"({key.subject.value})"
-
-
-def _flat(text: str) -> str:
-    """A stranger's text, on one line."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")

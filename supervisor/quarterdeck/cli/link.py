@@ -28,7 +28,7 @@ STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 Clients = Annotated[
     list[str],
     typer.Argument(
-        metavar="CLIENT…", help="claude-desktop, claude-code, cursor, vscode or windsurf.", show_default=False
+        metavar="CLIENT", help="claude-desktop, claude-code, cursor, vscode or windsurf.", show_default=False
     ),
 ]
 

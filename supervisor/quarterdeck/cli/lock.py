@@ -12,10 +12,10 @@ from quarterdeck.cli import options
 from quarterdeck.cli.asking import Source, ask, load, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.ledger_access import reading
-from quarterdeck.cli.ledger_views import describe_key
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.text import counted, printable
+from quarterdeck.cli.trust_views import describe_key
 from quarterdeck.control.protocol import ListingList, Listings
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _check(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
             _warn(server, "it is not ready, and was not compared: quarterdeck ps says why")
     if drifts:
         if not json:
-            remedy = "look at it with quarterdeck trust diff; if it is right, write the lock anew with quarterdeck lock"
+            remedy = "see quarterdeck trust diff; if it is right, approve what is held, then run quarterdeck lock"
             print_line(f"{file} names something else: {remedy}", "red", stderr=True)
         raise typer.Exit(ExitCode.DRIFTED)
     if missed:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.app import Quarterdeck
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.text import printable
+from quarterdeck.cli.text import flat
+from quarterdeck.cli.trust_views import describe_key
 from quarterdeck.trust.lockfile import Drift, What, drift
 from quarterdeck.trust.locking import listed_documents
+from quarterdeck_protocol.phases import is_usable_phase
 
 if TYPE_CHECKING:
     from quarterdeck.trust.lockfile import DeckLock
@@ -53,10 +55,12 @@ def _drifts(deck: Quarterdeck, lock: "DeckLock") -> tuple[Drift, ...]:
     present = {}
     for row in deck.registrar.rows:
         endpoint = deck.fleet.endpoint(row.id)
-        if endpoint is not None and endpoint.offered() and deck.registrar.is_judged(row.id):
+        if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
+            continue
+        if deck.registrar.is_judged(row.id):
             instructions = endpoint.card.instructions if endpoint.card is not None else ""
             present[row.id] = listed_documents(
-                instructions, (tool.descriptor.definition or b"null" for tool in endpoint.offered())
+                instructions, (tool.descriptor.definition or b"null" for tool in endpoint.tools())
             )
     return tuple(each for each in drift(lock, present) if each.what is not What.ABSENT)
 
@@ -67,10 +71,10 @@ def _drifted(found: tuple[Drift, ...]) -> CommandError:
     return CommandError(
         ExitCode.DRIFTED,
         f"what servers offer is not what deck.lock names: {named}{more}",
-        "look at it with `quarterdeck trust diff`; if it is right, approve it and run `quarterdeck lock`",
+        "quarterdeck lock --check shows all of it; if it is right, approve what is held, then run quarterdeck lock",
     )
 
 
 def _in_words(each: Drift) -> str:
-    what = (each.key.name or each.key.subject.value) if each.key is not None else ""
-    return f"{printable(each.server)} {printable(what)} {each.what.value}"
+    what = f" {describe_key(each.key)}" if each.key is not None else ""
+    return f"{flat(each.server)}{what} {each.what.value}"

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
 WHATS: Final = {
     "server": "home, temporary files and log of a server",
     "workspace": "home and sessions of native tools",
-    "record": "kept unless --ledger is given",
     "rest": "left by a purge that was interrupted",
+}
+
+RECORDS: Final = {
+    "ledger": "what servers offered, and who approved it",
+    "token": "the token of serve --http",
+    "secrets": "what secret set keeps",
 }
 
 
 def purge(
     server: Annotated[
         str | None,
-        typer.Argument(metavar="[SERVER]", help="Its id, of any configuration or of -c.", show_default=False),
+        typer.Argument(metavar="SERVER", help="Its id, of any configuration or of -c.", show_default=False),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Of every server and workspace; of -c all servers. Records stay.")
@@ -73,7 +78,8 @@ def purge(
         )
     else:
         kept = [each.name for each in found if everything and each.kind == "record" and each not in wanted]
-        _tell(found, wanted, removed, kept, is_asked=is_asked)
+        freed = sum(measure.size_bytes for each, measure in zip(shown, measures, strict=True) if each in removed)
+        _tell(found, wanted, f"removed {len(removed)}, {size(freed)}" if removed else "", kept, is_asked=is_asked)
     for failure in failures:
         print_line(printable(failure), "red", stderr=True)
     if failures:
@@ -152,7 +158,7 @@ def _show(shown: "list[Leftover]", measures: "list[Measure]") -> None:
             Cell(_size(measure)),
             Cell(str(each.kind), "dim"),
             Cell(printable(each.name)),
-            Cell(each.used_by or WHATS[each.kind], "yellow" if each.used_by else "dim"),
+            Cell(each.used_by or _describe(each), "yellow" if each.used_by else "dim"),
             Cell(printable(str(each.path))),
         ]
         for each, measure in zip(shown, measures, strict=True)
@@ -160,19 +166,21 @@ def _show(shown: "list[Leftover]", measures: "list[Measure]") -> None:
     print_table(("SIZE", "KIND", "NAME", "WHAT", "PATH"), rows)
 
 
+def _describe(leftover: "Leftover") -> str:
+    return WHATS.get(leftover.kind) or RECORDS.get(leftover.name, "a record")
+
+
 def _size(measure: "Measure") -> str:
     return size(measure.size_bytes) if measure.is_whole else f"> {size(measure.size_bytes)}"
 
 
-def _tell(
-    found: "list[Leftover]", wanted: "list[Leftover]", removed: "list[Leftover]", kept: list[str], *, is_asked: bool
-) -> None:
+def _tell(found: "list[Leftover]", wanted: "list[Leftover]", removed: str, kept: list[str], *, is_asked: bool) -> None:
     if not is_asked:
         if found:
-            print_line("name a SERVER to remove what it left, or --all", "dim", stderr=True)
+            print_line("name a SERVER to remove what it left, or --all, which keeps records", "dim", stderr=True)
         return
     if removed:
-        print_line(f"removed {len(removed)}")
+        print_line(removed)
     elif wanted:
         print_line("nothing was removed")
     if kept:

@@ -121,7 +121,7 @@ def is_reachable(sandbox: SandboxView) -> bool:
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
     """What happened, what to do, and how the process died when one did."""
     label = f"{fault.kind}, {fault.code}" if fault.code not in (None, fault.kind) else fault.kind
-    owner = f"{printable(of)}: " if of is not None else ""
+    owner = f"{printable(of)}: " if of is not None and not fault.message.startswith(f"{of} ") else ""
     print_line(f"{owner}{printable(fault.message)} ({label})", "red", stderr=stderr)
     if fault.remedy is not None:
         print_line(f"  {fault.remedy}", stderr=stderr)

@@ -1,9 +1,17 @@
 """Text of strangers, and numbers, as they may be shown on a terminal.  Pure."""
 
+import difflib
 import re
+from collections.abc import Sequence
 from typing import Final
 
 UNITS: Final = ("KiB", "MiB", "GiB")
+
+MAX_NAMED: Final = 8
+"""Names in one sentence; lists have commands of their own."""
+
+MAX_NAME_CHARS: Final = 128
+"""Of a name that is looked for: comparing takes time of its length."""
 
 _STYLING: Final = re.compile(r"\x1b\[[0-9;:]*m")
 """Colours and weights: harmless, and lost."""
@@ -19,9 +27,26 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: _escape(found[0]), _STYLING.sub("", text))
 
 
+def flat(text: str) -> str:
+    """`text` on one line, with line ends and tabs written as escapes too."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def one_line(text: str) -> str:
     """The first line of `text` that says something."""
     return printable(next((line.strip() for line in text.splitlines() if line.strip()), ""))
+
+
+def meant(name: str, known: Sequence[str], what: str) -> str:
+    """The end of a sentence that says that there is no `name`: the nearest of those that are `known`, else the first.
+
+    `what` is the plural of what they are.
+    """
+    near = difflib.get_close_matches(name[:MAX_NAME_CHARS], known, n=1)
+    if near:
+        return f": is {near[0]!r} meant?"
+    more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
+    return f": the {what} are {', '.join(known[:MAX_NAMED])}{more}" if known else ""
 
 
 def printable_json(text: str) -> str:

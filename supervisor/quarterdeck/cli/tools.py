@@ -14,7 +14,7 @@ from quarterdeck.cli.native import native_options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.servers import print_fault
 from quarterdeck.cli.text import one_line, printable, size
-from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ToolList, Tools
+from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
 from quarterdeck_protocol.refs import server_of_qualified
 
 NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
@@ -52,12 +52,12 @@ def tools(
         ]
         for tool in answer.tools
     ]
-    print_table(["TOOL", *(["CLIENTS SEE"] if has_aliases else []), "DESCRIPTION"], rows)
+    if rows:
+        print_table(["TOOL", *(["CLIENTS SEE"] if has_aliases else []), "DESCRIPTION"], rows)
     for line in answer.held:
         print_line(printable(line), "yellow", stderr=True)
     for server in answer.absent:
-        why = f": {printable(server.fault.message)}" if server.fault is not None else ""
-        print_line(f"{printable(server.id)} is {server.phase} and offers nothing{why}", "yellow", stderr=True)
+        print_line(printable(_absence(server)), "yellow", stderr=True)
 
 
 def call(
@@ -94,6 +94,14 @@ def call(
         if not json:
             print_line(f"{printable(name)} says that this is an error", "red", stderr=True)
         raise typer.Exit(ExitCode.TOOL_ERROR)
+
+
+def _absence(server: ServerView) -> str:
+    """Why a server offers nothing."""
+    why = server.fault.message if server.fault is not None else ""
+    if why.startswith(f"{server.id} "):
+        return why
+    return f"{server.id} is {server.phase} and offers nothing" + (f": {why}" if why else "")
 
 
 def _read_arguments(text: str) -> bytes:

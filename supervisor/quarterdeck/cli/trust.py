@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -11,11 +12,12 @@ from quarterdeck.cli.asking import source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogLevel
 from quarterdeck.cli.output import print_json, print_line
-from quarterdeck.cli.text import printable
+from quarterdeck.cli.text import flat, meant
 from quarterdeck.cli.trust_desk import Desk, open_desk, send
-from quarterdeck.cli.trust_views import print_difference, print_servers, view_difference, view_server
+from quarterdeck.cli.trust_views import describe_key, print_difference, print_servers, view_difference, view_server
 
 if TYPE_CHECKING:
+    from quarterdeck.ledger.book import ItemKey
     from quarterdeck.trust.decisions import Decision
     from quarterdeck.trust.overview import Matter, ServerMatters
 
@@ -27,7 +29,7 @@ Server = Annotated[str | None, typer.Argument(metavar="SERVER", help="Its id, as
 
 ToolNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TOOL]…", help="Its tools, by the names that it gives them itself.", show_default=False),
+    typer.Argument(metavar="TOOL", help="Its tools, by the names that it gives them itself.", show_default=False),
 ]
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -54,16 +56,25 @@ def list_matters(
 
 @group.command("diff")
 def diff(server: Server = None, config: options.Config = None, json: options.Json = False) -> None:
-    """Show what would change by approving what is held: of one server, or of each."""
+    """Show what would change by approving what is held of every server; of one that is named, what is blocked too."""
     with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
-        chosen = [desk.server(server)] if server is not None else [each for each in desk.servers if each.waiting]
+        if server is not None:
+            found = desk.server(server)
+            chosen = [(found, found.approvable)]
+        else:
+            chosen = [(each, each.waiting) for each in desk.servers if each.waiting]
         if json:
-            print_json({"servers": [view_difference(each, desk.read) for each in chosen]})
+            print_json({"servers": [view_difference(each, desk.read, matters) for each, matters in chosen]})
             return
-        for each in chosen:
-            print_difference(each, desk.read)
-        if not chosen:
-            print_line("nothing is held", stderr=True)
+        for each, matters in chosen:
+            print_difference(each, desk.read, matters)
+    held = [matter for _, matters in chosen for matter in matters]
+    if held:
+        name = server if server is not None else "SERVER"
+        part = f", {name} TOOL… a part of it" if any(matter.key.name for matter in held) else ""
+        print_line(f"quarterdeck trust approve {name} --all approves it{part}", "dim", stderr=True)
+    elif server is None:
+        print_line("nothing is held", stderr=True)
 
 
 @group.command("approve")
@@ -72,6 +83,9 @@ def approve(
     tools: ToolNames = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All that is held of the server: how it is started, instructions, tools.")
+    ] = False,
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="What the server tells models about itself.")
     ] = False,
     project: Annotated[
         bool,
@@ -83,22 +97,22 @@ def approve(
 ) -> None:
     """Approve what is held, in the form that is shown: some tools of a server, all of it, or a project's servers."""
     with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
-        chosen, spared = _chosen(desk, server, tools or (), everything=everything, project=project)
+        wish = _Wish(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
+        chosen, spared = _chosen(desk, server, wish)
         if not json:
             for each, matters in chosen:
-                print_difference(each, desk.read, only=matters)
+                print_difference(each, desk.read, matters)
         if project and chosen and not yes:
             _confirm("start these servers as shown?")
         decisions = [_approval(each, matter) for each, matters in chosen for matter in matters]
         if decisions:
             send(decisions)
+        advice = [line for each, matters in chosen for line in _next_step(desk, each, matters)]
     _tell("approved", decisions, json=json)
-    for name in spared:
-        print_line(
-            f"left out: {printable(name)}, in which the scan found something: name it to approve it",
-            "yellow",
-            stderr=True,
-        )
+    for line in spared:
+        print_line(line, "yellow", stderr=True)
+    for line in advice:
+        print_line(line, "dim", stderr=True)
 
 
 @group.command("block")
@@ -139,37 +153,57 @@ def scan(config: options.Config = None, json: options.Json = False) -> None:
         scan_history(desk, json=json)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What was named on the command line, beside the server."""
+
+    tools: tuple[str, ...]
+    everything: bool
+    instructions: bool
+    project: bool
+
+
 def _chosen(
-    desk: Desk, server: str | None, tools: Sequence[str], *, everything: bool, project: bool
+    desk: Desk, server: str | None, wish: _Wish
 ) -> "tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]":
-    """What is to be approved of which server, and what `--all` leaves out because of a finding."""
-    if project == (server is not None) or (server is not None and bool(tools) == everything):
-        raise CommandError(
-            ExitCode.USAGE,
-            "say what to approve: SERVER TOOL…, SERVER --all, or --project",
-            "quarterdeck trust diff shows what is held",
-        )
-    if project:
+    """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
+    is_part = bool(wish.tools or wish.instructions)
+    if server is None and wish.project and not (is_part or wish.everything):
         return _project_launches(desk), []
-    assert server is not None
+    if server is None or wish.project or (wish.everything and wish.tools) or not (wish.everything or is_part):
+        raise _unclear()
     found = desk.server(server)
-    if everything:
-        spared = {matter.key for matter in found.waiting if _is_spared(desk, found, matter)}
-        chosen = tuple(matter for matter in (*found.waiting, *_blocked_launch(found)) if matter.key not in spared)
-        return ([(found, chosen)] if chosen else []), [f"{server} {key.name}" for key in spared]
+    told = [each for each in found.approvable if each.key.subject == "instructions" and wish.instructions]
+    if wish.everything:
+        spared = [each for each in found.waiting if each not in told and _is_spared(desk, found, each)]
+        chosen = tuple(each for each in (*found.waiting, *_blocked_launch(found)) if each not in spared)
+        return ([(found, chosen)] if chosen else []), [_leave_out(server, each.key) for each in spared]
     matters = {matter.key.name: matter for matter in found.matters if matter.key.name}
-    for tool in tools:
+    for tool in wish.tools:
         if tool not in matters or not matters[tool].seen:
             raise _no_tool(found, tool)
-    return [(found, tuple(matters[tool] for tool in tools))], []
+    chosen = (*told, *(matters[tool] for tool in dict.fromkeys(wish.tools)))
+    return ([(found, chosen)] if chosen else []), []
+
+
+def _unclear() -> CommandError:
+    return CommandError(
+        ExitCode.USAGE,
+        "say what to approve: SERVER TOOL…, SERVER --instructions, SERVER --all, or --project",
+        "quarterdeck trust diff shows what is held",
+    )
+
+
+def _leave_out(server: str, key: "ItemKey") -> str:
+    how = f"quarterdeck trust approve {server} {flat(key.name) or f'--{key.subject.value}'}"
+    return f"left out: {_in_words(server, key)}, in which the scan found something: look at it, then {how}"
 
 
 def _is_spared(desk: Desk, server: "ServerMatters", matter: "Matter") -> bool:
     """Under `strict`, what the scan found something in is approved by its name alone."""
     from quarterdeck_protocol.configs import TrustMode
 
-    config = next((each for each in desk.settings.servers if each.id == server.server), None) if desk.settings else None
-    return bool(matter.findings) and config is not None and config.trust is TrustMode.STRICT
+    return bool(matter.findings) and desk.trust_of(server) is TrustMode.STRICT
 
 
 def _blocked_launch(server: "ServerMatters") -> "Iterable[Matter]":
@@ -199,12 +233,35 @@ def _approval(server: "ServerMatters", matter: "Matter") -> "Decision":
     return Decision(server.scope, server.server, matter.key, matter.seen, matter.body)
 
 
+def _next_step(desk: Desk, server: "ServerMatters", matters: "Iterable[Matter]") -> list[str]:
+    """What else holds the tools of a server, or becomes of them when it may be started now and was not asked yet."""
+    from quarterdeck.ledger.events import Subject
+    from quarterdeck_protocol.configs import TrustMode
+
+    subjects = {matter.key.subject for matter in matters}
+    held = {matter.key.subject for matter in server.waiting} - subjects
+    if Subject.INSTRUCTIONS in held and Subject.TOOL in subjects:
+        again = f"quarterdeck trust approve {server.server} --instructions"
+        return [f"{server.server}: its instructions are held, and all its tools with them, until {again}"]
+    has_tools = any(matter.key.subject is Subject.TOOL and matter.seen for matter in server.matters)
+    if has_tools or Subject.LAUNCH not in subjects:
+        return []
+    fates = {
+        TrustMode.STRICT: "held when it first lists them: run quarterdeck tools, then quarterdeck trust diff",
+        TrustMode.BASELINE: "approved when it first lists them: quarterdeck tools shows them",
+        TrustMode.OPEN: "offered as it lists them: quarterdeck tools shows them",
+    }
+    trust = desk.trust_of(server)
+    return [f"{server.server}: its tools are {fates[trust]}"] if trust is not None else []
+
+
 def _no_tool(server: "ServerMatters", tool: str) -> CommandError:
-    known = ", ".join(matter.key.name for matter in server.matters if matter.key.name and matter.seen)
-    return CommandError(
-        ExitCode.NOT_FOUND,
-        f"{server.server} offers no tool {tool!r}" + (f": its tools are {known}" if known else ""),
-    )
+    known = [matter.key.name for matter in server.matters if matter.key.name and matter.seen]
+    return CommandError(ExitCode.NOT_FOUND, f"{server.server} offers no tool {tool!r}{meant(tool, known, 'tools')}")
+
+
+def _in_words(server: str, key: "ItemKey") -> str:
+    return f"{flat(server)} {describe_key(key)}"
 
 
 def _confirm(question: str) -> None:
@@ -215,11 +272,17 @@ def _confirm(question: str) -> None:
 
 
 def _tell(done: str, decisions: "Sequence[Decision]", *, json: bool) -> None:
-    rows = [(each.server, each.key.subject.value, each.key.name) for each in decisions]
     if json:
-        print_json({done: [{"server": server, "subject": subject, "name": name} for server, subject, name in rows]})
+        print_json(
+            {
+                done: [
+                    {"server": each.server, "subject": each.key.subject.value, "name": each.key.name}
+                    for each in decisions
+                ]
+            }
+        )
         return
-    for server, subject, name in rows:
-        print_line(f"{done}: {printable(server)} {printable(name) or subject}", "green")
-    if not rows:
+    for each in decisions:
+        print_line(f"{done}: {_in_words(each.server, each.key)}", "green")
+    if not decisions:
         print_line("nothing is held", stderr=True)

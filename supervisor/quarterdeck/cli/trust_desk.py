@@ -5,13 +5,15 @@ written by us.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.asking import Source, load
 from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.ledger_access import directory, ledger_errors
+from quarterdeck.cli.text import meant
 from quarterdeck.config.paths import state_dir
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from quarterdeck.settings import Settings
     from quarterdeck.trust.decisions import Decision
     from quarterdeck.trust.overview import ServerMatters
+    from quarterdeck_protocol.configs import TrustMode
 
 WRITE_WAIT_S: Final = 10.0
 """How long a decision waits for a command that writes the ledger: commands end by themselves."""
@@ -52,7 +55,7 @@ class Desk:
 
     def sightings(self) -> "Iterator[Stored]":
         """Every record of something that was offered, the oldest first."""
-        return self._store.events(kinds=("seen",)) if self._store is not None else iter(())
+        return self._store.events(kinds=("seen",), archived=True) if self._store is not None else iter(())
 
     def server(self, name: str) -> "ServerMatters":
         """The one server of this id.
@@ -69,11 +72,15 @@ class Desk:
             raise CommandError(
                 ExitCode.USAGE, f"several files configure a server {name!r}: {files}", "name one: -c FILE"
             )
-        known = ", ".join(each.server for each in self.servers)
-        raise CommandError(
-            ExitCode.NOT_FOUND,
-            f"there is no server {name!r}: " + (f"the servers are {known}" if known else "none was ever seen"),
-        )
+        known = list(dict.fromkeys(each.server for each in self.servers))
+        hint = meant(name, known, "servers") if known else ": none is configured here, and none was ever started"
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no server {name!r}{hint}")
+
+    def trust_of(self, server: "ServerMatters") -> "TrustMode | None":
+        """How far the configuration trusts a server; None when it does not name it."""
+        if self.settings is None or not server.is_configured:
+            return None
+        return next((config.trust for config in self.settings.servers if config.id == server.server), None)
 
 
 @contextmanager
@@ -83,23 +90,20 @@ def open_desk(whom: Source) -> Iterator[Desk]:
     Raises:
         CommandError: the configuration or the ledger cannot be used.
     """
-    from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
-    from quarterdeck.ledger.opening import ledger_dir, secrets_key
+    from quarterdeck.ledger.errors import MissingLedgerError
+    from quarterdeck.ledger.opening import secrets_key
     from quarterdeck.ledger.store import LedgerStore
     from quarterdeck.trust.overview import survey
     from quarterdeck.trust.rows import row_of
     from quarterdeck.trust.scopes import scope_of
 
     settings = load(whom, may_be_empty=True)
-    try:
-        store: LedgerStore | None = LedgerStore.open(ledger_dir(state_dir()), writable=False)
-    except MissingLedgerError:
-        store = None
-    except LedgerError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from None
+    store: LedgerStore | None = None
+    with ledger_errors(), suppress(MissingLedgerError):
+        store = LedgerStore.open(directory(), writable=False)
     try:
         desk = Desk((), settings, store)
-        key = secrets_key(state_dir())
+        key = secrets_key(state_dir()) if settings.servers else b""
         rows = [row_of(config, settings.origins.get(config.id), None, key) for config in settings.servers]
         servers = survey(desk.book, rows)
         if whom.config:
@@ -119,9 +123,9 @@ def send(decisions: "Sequence[Decision]") -> None:
     """
     from quarterdeck.control.client import NoAnswerError, NobodyThereError
     from quarterdeck.ledger.lease import read_holder
-    from quarterdeck.ledger.opening import SERVE, ledger_dir
+    from quarterdeck.ledger.opening import SERVE
 
-    holder = read_holder(ledger_dir(state_dir()))
+    holder = read_holder(directory())
     if holder is not None and holder.command == SERVE:
         try:
             _send_to(Path(holder.runtime_directory), decisions)
@@ -149,24 +153,19 @@ def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
 def _write(decisions: "Sequence[Decision]") -> None:
     import os
 
-    from quarterdeck.ledger.errors import LedgerError
     from quarterdeck.ledger.lease import Holder, take_lease
-    from quarterdeck.ledger.opening import ledger_dir
     from quarterdeck.ledger.store import LedgerStore
     from quarterdeck.ledger.times import audit_time
     from quarterdeck.trust.decisions import StaleDecisionError, decide
 
-    directory = ledger_dir(state_dir())
-    us = Holder(
-        pid=os.getpid(), digest="", config_paths=(), command="trust", runtime_directory="", started_at=audit_time()
-    )
+    us = Holder(pid=os.getpid(), digest="", command="trust", started_at=audit_time())
     try:
-        with take_lease(directory, us, wait_s=WRITE_WAIT_S):
-            store = LedgerStore.open(directory, writable=True)
-            try:
-                record = decide(store.book, decisions)
-                store.append(record.events, record.documents, durable=True)
-            finally:
-                store.close()
-    except (LedgerError, StaleDecisionError) as error:
+        with (
+            ledger_errors(),
+            take_lease(directory(), us, wait_s=WRITE_WAIT_S),
+            LedgerStore.open(directory(), writable=True) as store,
+        ):
+            record = decide(store.book, decisions)
+            store.append(record.events, record.documents, durable=True)
+    except StaleDecisionError as error:
         raise CommandError(ExitCode.NO_ANSWER, str(error)) from None

@@ -1,22 +1,23 @@
 """How what is trusted looks: for people as tables and lines, for programs as plain values."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from quarterdeck.cli.changes import print_changes, view_change
 from quarterdeck.cli.output import Cell, print_line, print_table
-from quarterdeck.cli.text import printable
+from quarterdeck.cli.text import counted, flat
 
 if TYPE_CHECKING:
-    from quarterdeck.trust.changes import Change
+    from quarterdeck.ledger.book import ItemKey
     from quarterdeck.trust.overview import Matter, ServerMatters
 
 HEADERS: Final = ("SERVER", "WHAT", "STATE", "BY", "SINCE", "FOUND")
 
 STATE_STYLES: Final = {"approved": "green", "new": "yellow", "changed": "yellow", "blocked": "red", "gone": "dim"}
 
-SEVERITY_STYLES: Final = {"breaking": "bold red", "additive": "yellow", "text": "cyan"}
-
-HASH_DIGITS: Final = 12
+MAX_ROWS: Final = 20
+"""Of one server, unless all are asked for: a screen shows several servers; what was found comes first."""
 
 _QUIET: Final = frozenset({"approved", "gone"})
 
@@ -25,20 +26,25 @@ Read = Callable[[str], bytes | None]
 
 def print_servers(servers: "Sequence[ServerMatters]", *, everything: bool) -> None:
     """The table, then a line that counts."""
-    shown = [
-        (server, matter)
-        for server in servers
-        for matter in server.matters
-        if everything or matter.state not in _QUIET or (matter.findings and matter.state != "gone")
-    ]
-    if shown:
-        print_table(HEADERS, [_row(server, matter) for server, matter in shown])
+    rows: list[list[Cell]] = []
+    for server in servers:
+        wanted = [each for each in server.matters if everything or _is_notable(each)]
+        shown = wanted if everything or len(wanted) <= MAX_ROWS else sorted(wanted, key=_urgency)[: MAX_ROWS - 1]
+        rows += [_row(server, matter) for matter in shown]
+        if len(shown) < len(wanted):
+            rows.append(_rest(server, Counter(each.state.value for each in wanted if each not in shown)))
+    if rows:
+        print_table(HEADERS, rows)
         print_line()
+    if not servers:
+        print_line("no server is configured here, and none was ever started")
+        return
+    states = Counter(matter.state.value for server in servers for matter in server.matters)
     held = sum(len(server.waiting) for server in servers)
-    approved = sum(matter.state == "approved" for server in servers for matter in server.matters)
-    print_line(
-        f"{len(servers)} servers: {approved} approved, {held} held" + (": see quarterdeck trust diff" if held else "")
-    )
+    parts = [f"{states['approved']:,} approved", f"{held:,} held"]
+    parts += [f"{states['blocked']:,} blocked"] if states["blocked"] else []
+    advice = ": quarterdeck trust diff shows what would change" if held else ""
+    print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
 
 
 def view_server(server: "ServerMatters") -> dict[str, object]:
@@ -47,83 +53,113 @@ def view_server(server: "ServerMatters") -> dict[str, object]:
         "scope": server.scope,
         "server": server.server,
         "package": server.package,
-        "items": [
-            {
-                "subject": matter.key.subject.value,
-                "name": matter.key.name,
-                "state": matter.state.value,
-                "seen": matter.seen,
-                "approved": matter.approved,
-                "by": matter.by.value if matter.by is not None else None,
-                "at": matter.at,
-                "findings": [{"rule": rule, "place": place} for rule, place in matter.findings],
-            }
-            for matter in server.matters
-        ],
+        "items": [view_matter(matter) for matter in server.matters],
     }
 
 
-def print_difference(server: "ServerMatters", read: Read, *, only: "Iterable[Matter] | None" = None) -> None:
-    """What would change by approving what is held of a server, or some of it."""
-    from quarterdeck.trust.overview import difference, renames
+def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]") -> None:
+    """What would change by approving these matters of a server; each is named, changed or not."""
+    from quarterdeck.trust.overview import difference
 
-    keys = {matter.key for matter in only} if only is not None else {matter.key for matter in server.waiting}
-    found = difference(server, read)
-    package = f", {printable(server.package)}" if server.package else ""
-    print_line(f"{printable(server.server)} ({printable(server.scope)}{package})", "bold")
-    for rename in renames(server, read):
-        print_line(
-            f"  is {printable(rename.new)} another name of {printable(rename.old)}, which is gone? "
-            f"they are {rename.likeness:.0%} alike",
-            "yellow",
-        )
-    for change in found.changes:
-        if (change.kind, change.name) in keys:
-            _print_change(change)
-    for matter in server.waiting:
-        for rule, place in matter.findings if matter.key in keys else ():
-            print_line(f"  scan  {printable(matter.key.name)}: {rule} at {printable(place) or 'the whole'}", "red")
-    if found.left_out:
-        print_line(f"  … and {found.left_out} more changes")
-    if not keys:
+    chosen = _in_order(matters)
+    print_line(f"{flat(server.server)} ({_origin(server)})", "bold")
+    _print_renames(server, read, {matter.key for matter in chosen})
+    for matter in chosen:
+        found = difference([matter], read)
+        print_changes(found)
+        if not found.changes:
+            print_line(f"  {describe_key(matter.key)}: {_sameness(matter)}")
+        for rule, place in matter.findings:
+            print_line(f"  scan      {describe_key(matter.key)}: {rule} at {flat(place) or 'the whole'}", "red")
+    if not chosen:
         print_line("  nothing is held")
 
 
-def view_difference(server: "ServerMatters", read: Read) -> dict[str, object]:
+def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]") -> dict[str, object]:
     """A difference for programs."""
     from quarterdeck.trust.overview import difference, renames
 
-    found = difference(server, read)
+    chosen = _in_order(matters)
+    found = [difference([matter], read) for matter in chosen]
     return {
         "scope": server.scope,
         "server": server.server,
         "package": server.package,
+        "items": [view_matter(matter) for matter in chosen],
         "renames": [
             {"old": rename.old, "new": rename.new, "likeness": round(rename.likeness, 2)}
             for rename in renames(server, read)
         ],
-        "changes": [
-            {
-                "subject": str(change.kind),
-                "name": change.name,
-                "what": change.what.value,
-                "severity": change.severity.value,
-                "place": change.place,
-                "before": change.before,
-                "after": change.after,
-                "sentence": change.sentence,
-            }
-            for change in found.changes
-        ],
-        "left_out": found.left_out,
+        "changes": [view_change(change) for each in found for change in each.changes],
+        "left_out": sum(each.left_out for each in found),
     }
 
 
+def view_matter(matter: "Matter") -> dict[str, object]:
+    """One thing of a server for programs."""
+    return {
+        "subject": matter.key.subject.value,
+        "name": matter.key.name,
+        "state": matter.state.value,
+        "seen": matter.seen,
+        "approved": matter.approved,
+        "by": matter.by.value if matter.by is not None else None,
+        "at": matter.at,
+        "findings": [{"rule": rule, "place": place} for rule, place in matter.findings],
+    }
+
+
+def describe_key(key: "ItemKey") -> str:
+    """A tool by its name, what else can be approved in brackets."""
+    return flat(key.name) if key.name else f"({key.subject.value})"
+
+
+def _print_renames(server: "ServerMatters", read: Read, chosen: "set[ItemKey]") -> None:
+    from quarterdeck.trust.overview import renames
+
+    names = {key.name for key in chosen}
+    for rename in renames(server, read):
+        if rename.new in names:
+            print_line(
+                f"  is {flat(rename.new)} another name of {flat(rename.old)}, which is gone? "
+                f"they are {rename.likeness:.0%} alike",
+                "yellow",
+            )
+
+
+def _in_order(matters: "Iterable[Matter]") -> "list[Matter]":
+    """How it is started, then its instructions, then its tools by name."""
+    order = {"launch": 0, "instructions": 1}
+    return sorted(matters, key=lambda matter: (order.get(matter.key.subject, 2), matter.key.name))
+
+
+def _sameness(matter: "Matter") -> str:
+    if matter.seen == matter.approved:
+        return "nothing changed since it was approved"
+    return "it is written differently, but nothing that matters changed"
+
+
+def _is_notable(matter: "Matter") -> bool:
+    return matter.state.value not in _QUIET or (bool(matter.findings) and matter.state.value != "gone")
+
+
+def _urgency(matter: "Matter") -> int:
+    """What a screen has room for first: what is no tool, then what was found, then what changed, then the rest."""
+    if matter.key.subject.value != "tool":
+        return 0
+    if matter.findings:
+        return 1
+    return 2 if matter.state.value == "changed" else 3
+
+
+def _origin(server: "ServerMatters") -> str:
+    return flat(server.scope) + (f", {flat(server.package)}" if server.package else "")
+
+
 def _row(server: "ServerMatters", matter: "Matter") -> list[Cell]:
-    what = printable(matter.key.name) if matter.key.name else f"({matter.key.subject.value})"
     return [
-        Cell(printable(server.server)),
-        Cell(what, "cyan"),
+        Cell(flat(server.server)),
+        Cell(describe_key(matter.key), "cyan"),
         Cell(matter.state.value, STATE_STYLES[matter.state]),
         Cell(matter.by.value if matter.by is not None else "-"),
         Cell(matter.at or "-", "dim"),
@@ -131,8 +167,11 @@ def _row(server: "ServerMatters", matter: "Matter") -> list[Cell]:
     ]
 
 
-def _print_change(change: "Change") -> None:
-    print_line(f"  {change.severity.value:8s}  {change.sentence}", SEVERITY_STYLES[change.severity])
-    for sign, value, style in (("-", change.before, "red"), ("+", change.after, "green")):
-        for line in printable(value).splitlines() if value is not None else ():
-            print_line(f"            {sign} {line}", style)
+def _rest(server: "ServerMatters", states: "Counter[str]") -> list[Cell]:
+    told = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    return [
+        Cell(flat(server.server)),
+        Cell(f"… {states.total():,} more", "cyan"),
+        *[Cell("-")] * 3,
+        Cell(f"{told}: --all shows them", "dim"),
+    ]

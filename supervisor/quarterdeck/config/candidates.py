@@ -63,7 +63,9 @@ def candidates_digest(paths: Iterable[Path]) -> str:
 def mcp_config_paths(cwd: Path, environ: Mapping[str, str]) -> tuple[Path, Path, Path, Path]:
     """The first four of them, which `load_mcp_config` reads."""
     home = home_of(environ)
-    user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    named = environ.get("XDG_CONFIG_HOME", "")
+    # A relative one is to be ignored (XDG Base Directory Specification): it would make a project's file the user's.
+    user = Path(named) if named.startswith("/") else home / ".config"
     old = home / f".{DIRECTORY}" / "agent"
     return (
         cwd / f".{DIRECTORY}" / "mcp.json",

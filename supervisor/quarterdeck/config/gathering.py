@@ -75,8 +75,9 @@ def load_found(cwd: Path, environ: Mapping[str, str]) -> tuple[FileFound, ...]:
 def gather(files: Iterable[FileFound]) -> Gathered:
     """The servers of all files that can be used: for each id the one that counts."""
     files = tuple(files)
+    unread = next((found.error for found in files if found.error and found.candidate.standing is Standing.USER), None)
     users = {
-        server: found.candidate.path
+        server.casefold(): found.candidate.path
         for found in reversed(files)
         if found.loaded is not None and found.candidate.standing is not Standing.PROJECT
         for server in found.loaded.claimed
@@ -90,13 +91,17 @@ def gather(files: Iterable[FileFound]) -> Gathered:
         loaded, path = found.loaded, found.candidate.path
         if loaded is None:
             continue
+        if unread is not None and found.candidate.standing is Standing.PROJECT:
+            # Which ids are the user's is not known: none may be taken.
+            warnings.append(f"{path}: is set aside until {unread.path}, your own, can be read")
+            continue
         warnings += loaded.warnings
         secrets |= loaded.secrets
         reserved = users if found.candidate.standing is Standing.PROJECT else {}
         taken = {
             row.id: f"{path}: {row.id!r} is set aside: {_why(row.id, reserved, origins)}"
             for row in (*loaded.servers, *loaded.broken)
-            if row.id in reserved or (row.id in origins and is_server_id(row.id))
+            if row.id.casefold() in reserved or (row.id in origins and is_server_id(row.id))
         }
         warnings += taken.values()
         servers += [config for config in loaded.servers if config.id not in taken]
@@ -106,8 +111,8 @@ def gather(files: Iterable[FileFound]) -> Gathered:
 
 
 def _why(server: str, reserved: Mapping[str, Path], origins: Mapping[str, Origin]) -> str:
-    if server in reserved:
-        return f"{reserved[server]} defines it, and a project's file may not"
+    if server.casefold() in reserved:
+        return f"{reserved[server.casefold()]} defines it, and a project's file may not"
     return f"{origins[server].path} names it first"
 
 

@@ -72,6 +72,7 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
         row.decode()
         check_depth(row, MAX_DEFINITION_DEPTH)
         definition = _definition.decode(row)
+        msgspec.json.decode(row)  # whole: what cannot be read could not be judged either
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError) as error:
         return f"its definition is broken: {error}", None
     if not is_tool_name(definition.name):

@@ -136,7 +136,7 @@ def start_early(arguments: Sequence[str] = ()) -> None:
 def notice_path(arguments: Sequence[str] = ()) -> str:
     """Where the last `serve` of this state directory left word of what it holds; as `config.paths` finds it."""
     state = os.environ.get("QUARTERDECK_STATE_DIR", "")
-    for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+    for argument, following in zip(arguments, (*arguments[1:], ""), strict=False):
         if argument == "--state-dir":
             state = following
         elif argument.startswith("--state-dir="):

@@ -15,6 +15,7 @@ LedgerError
 ├── LedgerWriteError         an append that did not happen; the ledger is as before
 │   └── TooLargeError        it never will
 ├── TransferError            a file cannot be imported
+│   └── FilledLedgerError    there are events already
 └── LeaseHeldError           another process writes this ledger (module `lease`)
 """
 
@@ -159,3 +160,14 @@ class TransferError(LedgerError):
         super().__init__(f"{where} cannot be imported ({reason}), and nothing was: export it again")
         self.line = line
         self.reason = reason
+
+
+class FilledLedgerError(TransferError):
+    """There are events already."""
+
+    def __init__(self, directory: Path) -> None:
+        LedgerError.__init__(
+            self,
+            f"the ledger in {directory} is not empty, and an import fills an empty one: name another directory with"
+            " --state-dir",
+        )

@@ -33,8 +33,6 @@ class Voice(StrEnum):
     """It was there at first sight."""
     OPEN = "open"
     """Its server's `trust` is open."""
-    LOCK = "lock"
-    """A `deck.lock` names it."""
     PROGRAM = "program"
     """An embedding program configured it."""
     NAMED = "named"

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from .archive import pieces
 from .chain import Head
-from .errors import TransferError
+from .errors import FilledLedgerError
 from .lines import read_header
 from .reader import LedgerReader
 from .store import LedgerStore
@@ -42,6 +42,6 @@ def import_ledger(source: Path, directory: Path, *, now: Callable[[], str] = aud
         pass
     with LedgerStore.open(directory, writable=True, now=now) as store:
         if store.head.count or next(store.documents(), None):
-            raise TransferError(0, f"the ledger in {directory} is not empty: name another with --state-dir")
+            raise FilledLedgerError(directory)
         store.load(pieces(source))
         return store.head

@@ -50,7 +50,7 @@ def instructions_document(text: str) -> Document:
 def launch_document(config: ServerConfig, row: Mapping[str, object] | None = None, key: bytes | None = b"") -> Document:
     """How a server is started or reached.
 
-    Of `env` and `headers` the names count alone.
+    Of `env` and `headers` the names count alone; of a stranger's row the values, too.
 
     Args:
         config: the server.
@@ -64,11 +64,11 @@ def launch_document(config: ServerConfig, row: Mapping[str, object] | None = Non
     if isinstance(config, StdioServerConfig):
         launch["command"] = _text(given.get("command"))
         launch["args"] = _arguments(given.get("args"), key)
-        launch["env"] = _names(given.get("env"))
+        launch["env"] = _named(given.get("env"), key)
         launch |= {key: _sayable_value(given[key]) for key in _PROCESS_KEYS if given.get(key) is not None}
     else:
         launch["url"] = _url(_text(given.get("url")), key)
-        launch["headers"] = _names(given.get("headers"))
+        launch["headers"] = _named(given.get("headers"), key)
     # The effective one, wherever the file says it: else a row could open itself from the top of its file.
     launch["trust"] = config.trust.value
     return _of_value(Subject.LAUNCH, launch)
@@ -106,6 +106,9 @@ _SECRET_TEXT: Final = re.compile(
 )
 _QUERY_SECRET: Final = re.compile(r"(?i)([?&][\w-]{0,64}?(?:key|token|secret|password|sig|auth)[\w-]{0,64}=)([^&#]+)")
 _USERINFO: Final = re.compile(r"(?<=://)([^/@:\s]*:)([^/@\s]+)(?=@)")
+_NO_SECRET: Final = re.compile(r"[\s;|&`$(){}<>\\]")
+"""What no secret holds, and a command may: nothing that runs may hide behind the name of a secret."""
+
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 
 
@@ -137,13 +140,18 @@ def _url(text: str, key: bytes | None) -> str:
 
 def _hidden(text: str, key: bytes | None) -> str:
     """A stand-in for a literal secret; a reference to one is none."""
-    if key is None or not text or _REFERENCE.search(text):
+    if key is None or not text or _REFERENCE.search(text) or _NO_SECRET.search(text):
         return text
     return f"(secret {hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:SECRET_DIGITS]})"
 
 
-def _names(value: object) -> list[str]:
-    return sorted(_text(name) for name in value) if isinstance(value, Mapping) else []
+def _named(value: object, key: bytes | None) -> object:
+    """Names alone; of a stranger's row the values too: a PATH of his choosing is another program."""
+    if not isinstance(value, Mapping):
+        return [] if key is not None else {}
+    if key is None:
+        return _sayable_value(value)
+    return sorted(_text(name) for name in value)
 
 
 def _text(value: object) -> str:

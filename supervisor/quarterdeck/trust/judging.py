@@ -55,7 +55,8 @@ class Rules:
     Attributes:
         mode: the `trust` of its row.
         standing: whose word its row is.
-        lock: of its tools and instructions only what this names is admitted; None without a lock.
+        lock: of its tools and instructions only what this names is admitted; it approves nothing, for it may be a
+            stranger's.  None without a lock.
     """
 
     mode: TrustMode = TrustMode.BASELINE
@@ -148,8 +149,6 @@ def _launch_voice(item: Item, rules: Rules, *, was_open: bool) -> Voice | None:
 
 def _voice(rules: Rules, *, is_first: bool) -> Voice | None:
     """Who approves a form that is not approved yet; None when a person has to."""
-    if rules.lock is not None:
-        return Voice.LOCK
     if rules.mode is TrustMode.OPEN:
         return Voice.OPEN
     if rules.mode is TrustMode.BASELINE and is_first:

@@ -17,7 +17,8 @@ def notice(held: Mapping[str, int], launches: Sequence[str]) -> str:
     parts = []
     if total := sum(held.values()):
         listed = _listed([f"{server}: {count}" for server, count in held.items()])
-        parts.append(f"{total} {'tool is' if total == 1 else 'tools are'} held until a person approves them ({listed})")
+        what, them = ("tool is", "it") if total == 1 else ("tools are", "them")
+        parts.append(f"{total} {what} held until a person approves {them} ({listed})")
     if launches:
         count = len(launches)
         parts.append(

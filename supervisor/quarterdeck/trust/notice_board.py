@@ -22,13 +22,13 @@ class NoticeBoard:
         self._path: Final = state.joinpath(*NOTICE_PLACE)
         self._compose = compose
         self._said: str | None = None
+        self._has_warned = False
 
     def update(self) -> None:
         """Say what there is to say, when that changed."""
         text = self._compose()
         if text == self._said:
             return
-        self._said = text
         try:
             if text:
                 draft = self._path.with_name(f".{self._path.name}.new")
@@ -37,4 +37,8 @@ class NoticeBoard:
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("clients are not told what is held when they come early: %s", error)
+            if not self._has_warned:
+                _log.warning("clients are not told what is held when they come early: %s", error)
+            self._has_warned = True
+        else:
+            self._said, self._has_warned = text, False

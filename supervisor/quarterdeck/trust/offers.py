@@ -1,7 +1,7 @@
 """What a server may offer at one moment, and what of it is held and why.  Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -40,6 +40,8 @@ class Offer:
 
 NOTHING: Final = Offer()
 
+_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+
 
 def offer_of(tools: Iterable[RemoteTool], verdicts: Mapping[ItemKey, Verdict]) -> Offer:
     """What is left of `tools` by the verdicts; a tool without one is held as new."""
@@ -48,10 +50,58 @@ def offer_of(tools: Iterable[RemoteTool], verdicts: Mapping[ItemKey, Verdict]) -
     return Offer(admitted, frozenset(tool.ref.name for tool in admitted), MappingProxyType(held))
 
 
+def without(offer: Offer, blocked: Collection[ItemKey]) -> Offer:
+    """The offer once a person has blocked some of it, until the server's list is judged anew."""
+    is_mute = _INSTRUCTIONS in blocked
+    left = tuple(tool for tool in offer.tools if not is_mute and _key_of(tool) not in blocked)
+    held = dict(offer.held)
+    for tool in offer.tools:
+        if (key := _key_of(tool)) in blocked:
+            held[key] = Verdict.BLOCKED
+        elif is_mute:
+            held[key] = Verdict.UNDER_INSTRUCTIONS
+    return Offer(left, frozenset(tool.ref.name for tool in left), MappingProxyType(held))
+
+
+def without_news(
+    verdicts: Mapping[ItemKey, Verdict], entry: Entry, documents: Iterable[Document]
+) -> Mapping[ItemKey, Verdict]:
+    """The verdicts without the approvals in them that could not be recorded."""
+    left = dict(verdicts)
+    for document in documents:
+        approved = entry.items.get(document.key, Item()).approved
+        if left[document.key] is Verdict.ADMITTED and approved != document.hash:
+            left[document.key] = Verdict.CHANGED if approved else Verdict.NEW
+    if left.get(_INSTRUCTIONS, Verdict.ADMITTED) is Verdict.ADMITTED:
+        return left
+    return {
+        key: Verdict.UNDER_INSTRUCTIONS if verdict is Verdict.ADMITTED else verdict for key, verdict in left.items()
+    }
+
+
+def last_verdict(entry: Entry, tool: str) -> Verdict:
+    """What became of a tool when its server was last asked; a person's word since then counts."""
+    item, instructions = entry.items.get(ItemKey(Subject.TOOL, tool), Item()), entry.items.get(_INSTRUCTIONS, Item())
+    if item.is_blocked:
+        return Verdict.BLOCKED
+    if item.seen != item.approved:
+        return Verdict.CHANGED if item.approved else Verdict.NEW
+    is_mute = bool(instructions.seen) and not instructions.is_admitted
+    return Verdict.UNDER_INSTRUCTIONS if is_mute else Verdict.ADMITTED
+
+
+def last_held(entry: Entry) -> int:
+    """How many of its tools were held when a server was last asked."""
+    tools = [key.name for key, item in entry.items.items() if key.subject is Subject.TOOL and item.seen]
+    return sum(last_verdict(entry, tool) is not Verdict.ADMITTED for tool in tools)
+
+
 def snapshot_hashes(row: Row, entry: Entry) -> dict[str, str]:
     """The documents of the tools that a server may offer before it is asked again, by tool: what it had live last, then
     what it had on offer and was approved since.
     """
+    if entry.items.get(_INSTRUCTIONS, Item()).is_blocked:
+        return {}
     live = {
         each.tool: each.definition for each in entry.live.values() if _is_approved(entry, each.tool, each.definition)
     }
@@ -89,7 +139,9 @@ def enrolments(row: Row, entry: Entry, offer: Offer, hashes: Mapping[str, str]) 
         str(key_of_qualified(tool.descriptor.name, tool.descriptor.parameters)): tool.ref.name for tool in offer.tools
     }
     events: list[LedgerEvent] = [
-        Retired(scope=row.scope, server=row.id, key=key) for key in entry.live if key not in wanted
+        Retired(scope=row.scope, server=row.id, key=key, tool=live.tool)
+        for key, live in entry.live.items()
+        if key not in wanted
     ]
     for key, name in wanted.items():
         live = entry.live.get(key)
@@ -100,7 +152,7 @@ def enrolments(row: Row, entry: Entry, offer: Offer, hashes: Mapping[str, str]) 
 
 def withdrawal(scope: str, server: str, entry: Entry) -> list[LedgerEvent]:
     """The events after which nothing of this server is live."""
-    return [Retired(scope=scope, server=server, key=key) for key in entry.live]
+    return [Retired(scope=scope, server=server, key=key, tool=live.tool) for key, live in entry.live.items()]
 
 
 def describe_held(server: str, held: Mapping[ItemKey, Verdict]) -> str:
@@ -168,7 +220,7 @@ def _key_of(tool: RemoteTool) -> ItemKey:
 
 
 def _has_approved_instructions(entry: Entry) -> bool:
-    return entry.items.get(ItemKey(Subject.INSTRUCTIONS), Item()).is_admitted
+    return entry.items.get(_INSTRUCTIONS, Item()).is_admitted
 
 
 def _is_approved(entry: Entry, tool: str, definition: str) -> bool:

@@ -30,7 +30,7 @@ class State(StrEnum):
 
 
 WAITING = frozenset({State.NEW, State.CHANGED})
-"""What a person can approve."""
+"""What nobody has decided yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class Matter:
     Attributes:
         seen: the hash of what is offered; empty for nothing.
         approved: the hash of what was approved last; empty for nothing.
-        at: when that was, or when it was blocked.
+        by: who approved it, or blocked it.
+        at: when that was.
         findings: rule and place of what the scan found in what is offered.
         body: of a launch that no process has recorded yet, the document.
     """
@@ -75,8 +76,13 @@ class ServerMatters:
         return tuple(matter for matter in self.matters if matter.state in states)
 
     @property
+    def approvable(self) -> tuple[Matter, ...]:
+        """What a person can approve: what waits, and what was blocked and is still offered."""
+        return tuple(matter for matter in self.of(*WAITING, State.BLOCKED) if matter.seen)
+
+    @property
     def waiting(self) -> tuple[Matter, ...]:
-        """What a person can approve."""
+        """What nobody has decided yet."""
         return self.of(*WAITING)
 
 
@@ -93,11 +99,11 @@ def survey(book: Book, rows: Iterable[Row] = ()) -> tuple[ServerMatters, ...]:
     return tuple(found)
 
 
-def difference(server: ServerMatters, read: Read) -> ServerDiff:
-    """What would change by approving all that waits."""
+def difference(matters: Iterable[Matter], read: Read) -> ServerDiff:
+    """What would change by approving these matters of one server in the form that is offered."""
     old: dict[ItemKey, object] = {}
     new: dict[ItemKey, object] = {}
-    for matter in server.waiting:
+    for matter in matters:
         if matter.approved:
             old[matter.key] = value_of(read(matter.approved) or b"null")
         new[matter.key] = value_of(matter.body or read(matter.seen) or b"null")
@@ -125,7 +131,7 @@ def _survey_one(book: Book, scope: str, server: str, entry: Entry, launch: Docum
                 state=_state(item, seen),
                 seen=seen,
                 approved=item.approved,
-                by=item.by,
+                by=Voice.PERSON if item.is_blocked else item.by,
                 at=item.at,
                 findings=scanned.findings if scanned is not None else (),
                 body=launch.body if launch is not None and is_present and item.seen != seen else b"",

@@ -22,7 +22,7 @@ from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 from .decisions import Decision, decide
-from .items import Document, instructions_document, tool_document, value_of
+from .items import instructions_document, tool_document, value_of
 from .judging import Judgement, Verdict, judge_launch, judge_listing
 from .lives import Lives
 from .offers import (
@@ -30,12 +30,16 @@ from .offers import (
     Offer,
     describe_held,
     enrolments,
+    last_held,
+    last_verdict,
     launch_held,
     offer_of,
     snapshot_hashes,
     snapshot_offer,
     tool_held,
     withdrawal,
+    without,
+    without_news,
 )
 from .recorder import LookedAfter, Recorder
 from .review import Review, review_documents
@@ -57,14 +61,18 @@ class _Desk:
         offer: what it may offer.
         judged: the endpoint whose list the offer is of, and that list, or None when it is to be judged again; None
             before the first of this process.
+        snapshot: by tool, the hashes of what was offered before the first list.
         retry_at: loop time before which it is not judged again.
+        is_unrecorded: whether the last list that was judged could not be recorded.
     """
 
     row: Row
     verdict: Verdict
     offer: Offer = NOTHING
     judged: tuple[ServerEndpointImpl, tuple[RemoteTool, ...] | None] | None = None
+    snapshot: Mapping[str, str] = field(default_factory=dict)
     retry_at: float = 0.0
+    is_unrecorded: bool = False
     work: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
@@ -93,6 +101,9 @@ class Registrar:
         self._desks: dict[str, _Desk] = {}
         self._rows: tuple[Row, ...] = ()
         self._lives = Lives(home_of)
+        # What the book says when something is judged by it, it says until that is recorded.
+        self._recording = asyncio.Lock()
+        self._working: set[asyncio.Task[None]] = set()
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
         self._is_closed = False
@@ -125,13 +136,15 @@ class Registrar:
         except LedgerWriteError as error:
             # A launch that nobody could record is as if never seen; the next start judges it again.
             _log.error("how servers are launched is not recorded: %s", error)
-        gone = [desk for server, desk in self._desks.items() if server not in desks]
+        for desk in desks.values():
+            if desk.judged is None and _is_admitted(desk):
+                await self._take_snapshot(desk)
+        present = {(desk.row.scope, desk.row.id) for desk in desks.values()}
+        gone = [desk for desk in self._desks.values() if (desk.row.scope, desk.row.id) not in present]
         self._desks = desks
         self._rows = tuple(desk.row for desk in desks.values())
         for desk in desks.values():
-            if desk.judged is None and desk.verdict is Verdict.ADMITTED and desk.offer is NOTHING:
-                desk.offer = await self._snapshot(desk.row)
-            if desk.verdict is not Verdict.ADMITTED:
+            if not _is_admitted(desk):
                 _log.warning("%s", launch_held(desk.row, desk.verdict))
         await self._withdraw(gone)
         self._review()
@@ -190,8 +203,10 @@ class Registrar:
             return None
         if not _is_admitted(desk):
             return launch_held(desk.row, desk.verdict)
-        verdict = desk.offer.held.get(ItemKey(Subject.TOOL, tool))
-        return tool_held(desk.row, tool, verdict) if verdict is not None else None
+        verdict = desk.offer.held.get(ItemKey(Subject.TOOL, tool), Verdict.ADMITTED)
+        if desk.judged is None and tool not in desk.offer.names:
+            verdict = last_verdict(self.book.entry(desk.row.scope, server), tool)
+        return tool_held(desk.row, tool, verdict) if verdict is not Verdict.ADMITTED else None
 
     def is_judged(self, server: str) -> bool:
         """Whether nothing that a server listed waits to be judged."""
@@ -211,9 +226,7 @@ class Registrar:
             if desk.judged is not None:
                 counts[server] = desk.offer.held_tools
             elif _is_admitted(desk):
-                items = self.book.entry(desk.row.scope, server).items
-                waiting = [key for key, item in items.items() if item.seen and not item.is_admitted]
-                counts[server] = sum(key.subject is Subject.TOOL for key in waiting)
+                counts[server] = last_held(self.book.entry(desk.row.scope, server))
         return MappingProxyType(counts)
 
     @property
@@ -226,16 +239,29 @@ class Registrar:
     async def decide(self, decisions: Sequence[Decision]) -> None:
         """Record what a person decided, on the disk before it counts; what it concerns is judged anew.
 
+        What is blocked is not offered any more when this returns.
+
         Raises:
             StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.
             LedgerWriteError: it cannot be kept: nothing was recorded.
         """
-        record = decide(self.book, decisions)
-        await self._recorder.record(record.events, record.documents)
-        touched = {(decision.scope, decision.server) for decision in decisions}
+        async with self._recording:
+            record = decide(self.book, decisions)
+            await self._recorder.record(record.events, record.documents)
+        touched: dict[tuple[str, str], list[ItemKey]] = {}
+        for decision in decisions:
+            blocked = touched.setdefault((decision.scope, decision.server), [])
+            if not decision.hash:
+                blocked.append(decision.key)
         for desk in self._desks.values():
-            if (desk.row.scope, desk.row.id) in touched and desk.judged is not None:
+            if (keys := touched.get((desk.row.scope, desk.row.id))) is None:
+                continue
+            if keys:
+                desk.offer = without(desk.offer, keys)
+            if desk.judged is not None:
                 desk.judged = (desk.judged[0], None)
+            desk.retry_at = 0.0  # what could not be recorded a moment ago now can
+        self._tell()
         self._review()
 
     # Watching
@@ -249,8 +275,8 @@ class Registrar:
         """Stop watching; what is being judged is recorded before."""
         self._is_closed = True
         self._unwatch()
-        while running := [desk.work for desk in self._desks.values() if desk.work is not None]:
-            await asyncio.wait(running)
+        while self._working:
+            await asyncio.wait(tuple(self._working))
         await self._record_quietly(self._lives.end_all())
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -274,6 +300,8 @@ class Registrar:
         for desk in self._desks.values():
             if not self._is_closed and desk.work is None and self._is_due(desk):
                 desk.work = asyncio.get_running_loop().create_task(self._work(desk))
+                self._working.add(desk.work)
+                desk.work.add_done_callback(self._working.discard)
 
     def _is_due(self, desk: _Desk) -> bool:
         if asyncio.get_running_loop().time() < desk.retry_at:
@@ -290,8 +318,7 @@ class Registrar:
                 await self._look(desk, endpoint)
         except Exception:
             _log.exception("what %s offers could not be judged", desk.row.id)
-            desk.retry_at = asyncio.get_running_loop().time() + RETRY_S
-            asyncio.get_running_loop().call_later(RETRY_S, self._review)
+            self._retry(desk)
         finally:
             desk.work = None
         self._tell()
@@ -306,24 +333,41 @@ class Registrar:
         review = await asyncio.to_thread(
             self._review_list, desk.row, listed, card.instructions if card is not None else "", entry
         )
+        async with self._recording:
+            if self._desks.get(desk.row.id) is desk:  # else another row is there, with rules of its own
+                await self._judge(desk, endpoint, listed, review)
+
+    async def _judge(
+        self, desk: _Desk, endpoint: ServerEndpointImpl, listed: tuple[RemoteTool, ...], review: Review
+    ) -> None:
+        """Judge a list by the book of this moment, record that, and have it offered."""
+        entry = self.book.entry(desk.row.scope, desk.row.id)
         judgement = judge_listing(desk.row.scope, desk.row.id, entry, review.documents, desk.row.rules)
         offer = offer_of(listed, judgement.verdicts)
         events = [*judgement.events, *review.scans, *enrolments(desk.row, entry, offer, review.hashes)]
         try:
             await self._recorder.record(events, review.bodies_of(events))
         except LedgerWriteError as error:
-            _log.error("what %s offers is not recorded, and held as far as it is new: %s", desk.row.id, error)
-            offer = offer_of(listed, _without_news(judgement, entry, review.documents))
-            desk.retry_at = asyncio.get_running_loop().time() + RETRY_S
-            asyncio.get_running_loop().call_later(RETRY_S + 0.01, self._review)
+            if not desk.is_unrecorded:
+                _log.error("what %s offers is not recorded, and held as far as it is new: %s", desk.row.id, error)
+            offer = offer_of(listed, without_news(judgement.verdicts, entry, review.documents))
+            self._retry(desk)
             desk.judged = (endpoint, None)
         else:
+            if desk.is_unrecorded:
+                _log.info("what %s offers is recorded again", desk.row.id)
             desk.judged = (endpoint, listed)
+        was_unrecorded, desk.is_unrecorded = desk.is_unrecorded, desk.judged[1] is None
         if offer.held != desk.offer.held and offer.held_tools:
             _log.warning("%s", describe_held(desk.row.id, offer.held))
-        for warning in review.warnings:
+        for warning in review.warnings if not was_unrecorded else ():
             _log.warning("%s", warning)
         desk.offer = offer
+
+    def _retry(self, desk: _Desk) -> None:
+        loop = asyncio.get_running_loop()
+        desk.retry_at = loop.time() + RETRY_S
+        loop.call_at(desk.retry_at + 0.01, self._review)
 
     def _review_list(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, entry: Entry) -> Review:
         """Hash and scan; in a thread, for both take time of a server's choosing."""
@@ -343,8 +387,16 @@ class Registrar:
         was_open = isinstance(before, dict) and before.get("trust") == TrustMode.OPEN
         return judge_launch(row.scope, row.id, entry, row.launch, row.rules, was_open=was_open)
 
-    async def _snapshot(self, row: Row) -> Offer:
-        wanted = snapshot_hashes(row, self.book.entry(row.scope, row.id))
+    async def _take_snapshot(self, desk: _Desk) -> None:
+        """Offer what was approved last; of a server that is judged meanwhile, what that says."""
+        wanted = snapshot_hashes(desk.row, self.book.entry(desk.row.scope, desk.row.id))
+        if wanted == desk.snapshot:
+            return
+        offer = await self._snapshot(desk.row, wanted)
+        if desk.judged is None:
+            desk.snapshot, desk.offer = wanted, offer
+
+    async def _snapshot(self, row: Row, wanted: Mapping[str, str]) -> Offer:
         documents = [
             (name, hash_, body)
             for name, hash_ in wanted.items()
@@ -355,8 +407,9 @@ class Registrar:
     async def _withdraw(self, gone: Sequence[_Desk]) -> None:
         """Nothing of a server that is configured no more stays live."""
         for desk in gone:
-            entry = self.book.entry(desk.row.scope, desk.row.id)
-            await self._record_quietly(withdrawal(desk.row.scope, desk.row.id, entry))
+            async with self._recording:
+                entry = self.book.entry(desk.row.scope, desk.row.id)
+                await self._record_quietly(withdrawal(desk.row.scope, desk.row.id, entry))
 
     async def _record_quietly(self, events: Sequence[LedgerEvent]) -> None:
         """Record what nobody's safety depends on."""
@@ -371,17 +424,8 @@ def _is_admitted(desk: _Desk) -> bool:
 
 
 def _has_list(desk: _Desk, endpoint: ServerEndpointImpl) -> bool:
-    """Whether a ready server has listed what was not judged yet."""
-    if endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
+    """Whether a ready server, started as this row wants it, has listed what was not judged yet."""
+    if not _is_admitted(desk) or endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
         return False
-    return desk.judged is None or desk.judged[0] is not endpoint or desk.judged[1] is not endpoint.tools()
-
-
-def _without_news(judgement: Judgement, entry: Entry, documents: Iterable[Document]) -> Mapping[ItemKey, Verdict]:
-    """The verdicts without approvals that could not be recorded."""
-    verdicts = dict(judgement.verdicts)
-    for document in documents:
-        is_recorded = entry.items.get(document.key, Item()).approved == document.hash
-        if verdicts[document.key] is Verdict.ADMITTED and not is_recorded:
-            verdicts[document.key] = Verdict.NEW
-    return verdicts
+    is_new = desk.judged is None or desk.judged[0] is not endpoint or desk.judged[1] is not endpoint.tools()
+    return is_new and endpoint.config == desk.row.config

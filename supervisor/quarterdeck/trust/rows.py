@@ -9,7 +9,7 @@ from quarterdeck_protocol.configs import ServerConfig
 
 from .items import Document, launch_document
 from .judging import Lock, Rules
-from .scopes import scope_of
+from .scopes import scope_of_row
 
 
 class Locks(Protocol):
@@ -54,4 +54,4 @@ def row_of(config: ServerConfig, origin: Origin | None, lock: Locks | None = Non
     raw: Mapping[str, object] | None = origin.row if origin is not None and path is not None else None
     rules = Rules(config.trust, standing, lock.for_server(config.id) if lock is not None else None)
     shown = None if standing is Standing.PROJECT else key
-    return Row(config, scope_of(path), rules, launch_document(config, raw, shown))
+    return Row(config, scope_of_row(origin), rules, launch_document(config, raw, shown))

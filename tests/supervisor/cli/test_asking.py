@@ -1,6 +1,7 @@
 """Whom a command asks: a running serve, or servers of its own."""
 
 import json
+import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from quarterdeck.cli.asking import Source, ask, check_server, load, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.native import NativeOptions
 from quarterdeck.cli.options import ProfileName
+from quarterdeck.config.candidates import candidates, candidates_digest
 from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
@@ -211,3 +213,40 @@ def test_no_configuration_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(CommandError, match="no configuration is named, and none is found"):
         load(source([]))
     assert source([Path("a"), Path("b")], own=True).config == (Path("a"), Path("b"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without a configuration, in a directory without one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+def test_without_named_files_those_that_are_found_are_meant(home: Path) -> None:
+    """Every command would have to name the file that serve has found by itself."""
+    (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "true"}}}))
+    settings = load(source(None))
+    assert settings.ids == ("theirs",)
+    assert settings.config_paths == (home / ".mcp.json",)
+
+
+def test_who_serves_what_was_found_is_found_by_the_same_name(home: Path) -> None:
+    """A command beside a serve would start servers of its own, and `restart` would restart nobody's."""
+    whom = source(None)
+    before = whom.digest
+    assert before == candidates_digest(each.path for each in candidates(home, os.environ))
+    (home / ".mcp.json").write_text(json.dumps({"mcpServers": {}}))
+    assert (whom.digest, load(whom).digest) == (before, before)
+    named = source([home / ".mcp.json"])
+    assert named.digest == load(named).digest == configuration_digest([home / ".mcp.json"])
+    assert named.digest != before
+
+
+def test_a_command_that_needs_no_configuration_gets_an_empty_one(home: Path) -> None:
+    """The ledger could not be looked at once its servers are gone from every file."""
+    assert load(source(None), may_be_empty=True).ids == ()

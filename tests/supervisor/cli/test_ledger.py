@@ -151,7 +151,7 @@ def test_the_deck_is_shown_as_it_is(state: Path, ledger: Ledger) -> None:
     rows = [line.split() for line in ledger("show").splitlines()]
     assert rows[0] == ["SERVER", "WHAT", "STATE", "HASH", "BY", "SINCE"]
     assert ["time", "now", "approved", EVIL.hash[:8], "person", "2026-01-03T10:00:00.000Z"] in rows
-    assert ["time", "zone", "blocked", ZONE.hash[:8], "baseline", "2026-01-03T10:00:00.000Z"] in rows
+    assert ["time", "zone", "blocked", ZONE.hash[:8], "person", "2026-01-03T10:00:00.000Z"] in rows
     assert f"after event {LAST}, 2026-01-03T10:00:00.000Z: 2 servers, 0 held" in ledger.err
 
 
@@ -379,3 +379,17 @@ def test_two_servers_of_one_name_are_told_apart(state: Path, ledger: Ledger) -> 
         store.append([approved(NOW, scope="/other.json")], {NOW.hash: NOW.body})
     assert "time (/other.json)" in ledger("log")
     assert f"time ({SCOPE})" in ledger("log")
+
+
+def test_an_export_named_by_a_dash_goes_to_stdout(state: Path, ledger: Ledger) -> None:
+    """A pipe would get nothing, and the directory a file that is hard to delete."""
+    assert ledger("export", "-") == ledger("export")
+    assert not Path("-").exists()
+
+
+def test_the_head_is_printed_as_verify_takes_it(state: Path, ledger: Ledger) -> None:
+    """A user who keeps the head elsewhere would have to rewrite it first."""
+    ledger("export", "out.jsonl")
+    head = ledger.err.split()[-1]
+    assert f"out.jsonl: {LAST} events, head {LAST}:" in ledger.err
+    assert head in ledger("verify", "--against", head)

@@ -1,15 +1,17 @@
 """Errors become a line and an exit code; nobody sees a traceback."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from quarterdeck.cli import program, tools
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
-from quarterdeck.cli.program import run
+from quarterdeck.cli.program import hoist_state_dir, run
 from quarterdeck.cli.running import InterruptedBySignal
 
-COMMANDS = ("serve", "tools", "call", "ps", "logs", "restart", "token", "checkpoint", "demo")
+COMMANDS = ("serve", "tools", "call", "ps", "inspect", "logs", "restart", "trust", "ledger", "lock", "config", "secret")
+COMMANDS += ("link", "unlink", "purge", "sandbox", "token", "checkpoint", "doctor", "demo")
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -103,3 +105,30 @@ def program_version() -> str:
 def test_the_command_line_is_made_anew_for_each_run() -> None:
     """State of one run would leak into the next of an embedding program."""
     assert program.make_program() is not program.make_program()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ([], []),
+        (["serve"], ["serve"]),
+        (["--state-dir", "/s", "serve"], ["--state-dir", "/s", "serve"]),
+        (["serve", "--state-dir", "/s", "--http"], ["--state-dir", "/s", "serve", "--http"]),
+        (["ledger", "log", "--state-dir=/s"], ["--state-dir=/s", "ledger", "log"]),
+        (["sandbox", "run", "--", "x", "--state-dir", "/s"], ["sandbox", "run", "--", "x", "--state-dir", "/s"]),
+        (["ps", "--state-dir"], ["--state-dir", "ps"]),
+        (["ps", "--state-dir", "/a", "--state-dir", "/b"], ["--state-dir", "/a", "--state-dir", "/b", "ps"]),
+    ],
+)
+def test_a_state_directory_may_be_named_anywhere(typed: list[str], meant: list[str]) -> None:
+    """A user would have to know on which side of which word it goes; or a sandboxed program would lose its own."""
+    assert hoist_state_dir(typed) == meant
+
+
+def test_a_state_directory_that_is_named_is_the_one_that_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who keeps two decks apart would write into the other one's record."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "first"))
+    assert run(["ledger", "log", "--state-dir", str(tmp_path / "second")]) == ExitCode.NOT_FOUND
+    assert str(tmp_path / "second") in capsys.readouterr().err

@@ -89,7 +89,8 @@ def test_all_keeps_the_records_and_says_so(state: Path, run: Run, capsys: pytest
     """What was approved would be forgotten with the caches."""
     assert run("purge", "--all", "--yes") == 0
     out, err = capsys.readouterr()
-    assert "removed 3" in out
+    assert "removed 3, " in out
+    assert "KiB" in out.splitlines()[-1] or " B" in out.splitlines()[-1]
     assert "kept: ledger, token" in err
     assert left(state) == {"ledger", "token"}
     assert run("purge", "--all", "--ledger", "--yes") == 0

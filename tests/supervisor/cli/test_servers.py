@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck.cli import servers
 from quarterdeck.cli.program import run
-from quarterdeck.cli.servers import describe_dossier, signal_name
+from quarterdeck.cli.servers import describe_dossier, print_fault, signal_name
 from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, SandboxView, ServerList, ServerView
 
 READY = ServerView(
@@ -93,3 +93,17 @@ def test_a_signal_without_a_name_keeps_its_number() -> None:
     """A real-time signal would be an error of ours."""
     assert signal_name(9) == "SIGKILL"
     assert signal_name(999) == "signal 999"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("it died", "fs: it died (transport)"),
+        ("fs is not started: it was blocked", "fs is not started: it was blocked (transport)"),
+        ("fs2 died", "fs: fs2 died (transport)"),
+    ],
+)
+def test_a_faults_owner_is_named_once(capsys: pytest.CaptureFixture[str], message: str, said: str) -> None:
+    """A line would stutter, or nobody would know whose it is."""
+    print_fault(FaultView("transport", None, message, None, "not_sent"), of="fs")
+    assert capsys.readouterr().out == f"{said}\n"

@@ -150,3 +150,35 @@ def test_a_call_without_a_result_says_why(
 def test_every_kind_of_block_is_shown(block: object, shown: str) -> None:
     """A picture would fill the terminal with base64, a new kind would be an error."""
     assert describe_block(block) == shown
+
+
+def test_the_names_that_clients_see_have_a_column_where_they_differ(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user could not tell which tool an agent talks about."""
+    tools_ = (
+        ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b"{}")),
+        ToolView("fs__long.name", "fs", "Long.", msgspec.Raw(b"{}"), "fs__long_name_ab12"),
+    )
+    answering(monkeypatch, ToolList(tools_, ()))
+    assert run(["tools"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["TOOL", "CLIENTS", "SEE", "DESCRIPTION"],
+        ["fs__read", "Reads."],
+        ["fs__long.name", "fs__long_name_ab12", "Long."],
+    ]
+    assert run(["tools", "--json"]) == 0
+    assert [each["alias"] for each in json.loads(capsys.readouterr().out)["tools"]] == ["", "fs__long_name_ab12"]
+
+
+def test_held_tools_are_counted_beside_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tool that waits for approval would just be missing."""
+    why = "fs is not started: its command line was never approved"
+    view = ServerView("fs", "faulted", "stdio", 0, None, None, None, None, 0, None, FaultView("k", "c", why, "r", "d"))
+    answering(monkeypatch, ToolList((), (view,), ("git: 2 tools are held (2 new): see quarterdeck trust diff git",)))
+    assert run(["tools"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == ["git: 2 tools are held (2 new): see quarterdeck trust diff git", why]

@@ -1,6 +1,7 @@
 """What a running product answers to each request."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,14 @@ from quarterdeck.app import Quarterdeck
 from quarterdeck.config.files import BrokenRow
 from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import (
+    REFUSALS,
     Call,
+    Decide,
+    Decided,
+    DecisionView,
     Fault,
+    ListingList,
+    Listings,
     LogFile,
     LogPath,
     Ps,
@@ -28,7 +35,11 @@ from quarterdeck.control.protocol import (
     Tools,
 )
 from quarterdeck.host.decks import Decks
+from quarterdeck.ledger.book import ItemKey
+from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events import Subject
 from quarterdeck.settings import Settings
+from quarterdeck.trust.decisions import Decision, StaleDecisionError
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
@@ -295,3 +306,90 @@ async def test_native_tools_that_cannot_be_had_say_why(tmp_path: Path) -> None:
     assert [tool.name for tool in listed.tools] == ["up__echo"]
     assert result.is_error
     assert b"the workspace is gone" in bytes(result.body)
+
+
+class Judged:
+    """Takes decisions in place of the ledger, as a test says."""
+
+    def __init__(self, deck: Quarterdeck, error: Exception | None = None) -> None:
+        self.decisions: list[Decision] = []
+        self._error = error
+        deck.decide = self.decide  # type: ignore[method-assign]
+
+    async def decide(self, decisions: Sequence[Decision]) -> None:
+        """See `Quarterdeck`."""
+        if self._error is not None:
+            raise self._error
+        self.decisions += decisions
+
+
+async def test_a_persons_decisions_are_taken_as_they_were_made(tmp_path: Path) -> None:
+    """What is approved would not be what was looked at."""
+    views = (DecisionView("/deck.json", "up", "tool", "echo", "ab"), DecisionView("", "up", "launch", "", "c", "{}"))
+    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
+        judged = Judged(deck)
+        assert await ask(deck, Decide(views)) == Decided()
+    assert judged.decisions == [
+        Decision("/deck.json", "up", ItemKey(Subject.TOOL, "echo"), "ab"),
+        Decision("", "up", ItemKey(Subject.LAUNCH), "c", b"{}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("subject", "error", "code"),
+    [
+        ("toool", None, "bad_request"),
+        ("tool", StaleDecisionError("look again"), "stale"),
+        ("tool", LedgerWriteError("no space left"), "not_recorded"),
+    ],
+)
+async def test_decisions_that_are_not_recorded_are_refused(
+    tmp_path: Path, subject: str, error: Exception | None, code: str
+) -> None:
+    """A user would believe that a tool is approved, or blocked, and it is not."""
+    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
+        judged = Judged(deck, error)
+        refused = await ask(deck, Decide((DecisionView("", "up", subject, "echo", "ab"),)))
+    assert isinstance(refused, Refused)
+    assert refused.code == code
+    assert code in REFUSALS
+    assert refused.message
+    assert judged.decisions == []
+
+
+async def test_listings_are_what_servers_say_whether_it_is_trusted_or_not(tmp_path: Path) -> None:
+    """A lock would be held against what was filtered already, and never drift."""
+    down = DeckEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
+    early = DeckEndpoint("early")
+    early.has_listed = False
+    with deck_of(tmp_path, DeckEndpoint("up", "echo", "add"), down, early, settings=BROKEN) as deck:
+        answered = await ask(deck, Listings())
+    assert isinstance(answered, ListingList)
+    assert [(each.server, each.is_ready, len(each.definitions)) for each in answered.listings] == [
+        ("up", True, 2),
+        ("down", False, 0),
+        ("early", False, 0),
+        ("half", False, 0),
+    ]
+    assert msgspec.json.decode(answered.listings[0].definitions[0])["x-own"] == [1]
+
+
+async def test_a_tool_can_be_called_by_the_name_that_clients_see(tmp_path: Path) -> None:
+    """A user could not try what an agent calls."""
+    long = "a.tool." + "x" * 80
+    with deck_of(tmp_path, DeckEndpoint("up", long, "echo")) as deck:
+        listed = await ask(deck, Tools())
+        [aliased] = [tool for tool in listed.tools if tool.alias]
+        assert aliased.name == f"up__{long}"
+        result = await ask(deck, call(aliased.alias))
+        refused = await ask(deck, call(f"{aliased.alias}x"))
+    assert isinstance(result, Result)
+    assert long in bytes(result.body).decode()
+    assert isinstance(refused, Refused)
+
+
+async def test_without_a_budget_no_tool_has_another_name(tmp_path: Path) -> None:
+    """A client without limits would be shown short names."""
+    with deck_of(tmp_path, DeckEndpoint("up", "x" * 90), settings=Settings(names=None)) as deck:
+        listed = await ask(deck, Tools())
+    assert [tool.alias for tool in listed.tools] == [""]

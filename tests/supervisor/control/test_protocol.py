@@ -7,12 +7,18 @@ from quarterdeck.control.protocol import (
     Answer,
     BadLineError,
     Call,
+    Decide,
+    Decided,
+    DecisionView,
     DossierView,
     Fault,
     FaultView,
     Inspect,
     Inspection,
     LimitView,
+    ListingList,
+    Listings,
+    ListingView,
     LogFile,
     LogPath,
     PropertyView,
@@ -40,10 +46,20 @@ SERVER = ServerView(
 )
 
 REQUESTS: list[Request] = [Ps(), Tools(), Call("fs__read", msgspec.Raw(b'{"a":1}')), Restart("fs"), LogPath("fs")]
-REQUESTS += [Inspect("fs")]
+REQUESTS += [Inspect("fs"), Listings()]
+DECISIONS = (DecisionView("/deck.json", "fs", "tool", "read", "ab12"), DecisionView("", "fs", "launch", "", "c", "{}"))
+REQUESTS += [Decide(DECISIONS)]
 ANSWERS: list[Answer] = [
     ServerList((SERVER,)),
     ToolList((ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b'{"name":"read"}')),), (SERVER,)),
+    ToolList((ToolView("a__b", "a", "", msgspec.Raw(b"{}"), "a__short"),), (), ("a: 1 tool is held",)),
+    ListingList(
+        (
+            ListingView("fs", is_ready=True, instructions="Hi.", definitions=(msgspec.Raw(b'{"name":"read"}'),)),
+            ListingView("git", is_ready=False, instructions="", definitions=()),
+        )
+    ),
+    Decided(),
     Result(msgspec.Raw(b'{"content":[]}'), is_error=True),
     Fault(FAULT),
     Restarted(SERVER),

@@ -3,13 +3,24 @@
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from support.boxes import LiveBox
 from support.stdio_pipes import served
 
-from quarterdeck.host.greeter import HANDSHAKE_VERSIONS, EarlyGreeter, Head, answer_to
+from quarterdeck.config.paths import state_dir
+from quarterdeck.host.greeter import (
+    HANDSHAKE_VERSIONS,
+    MAX_NOTICE_CHARS,
+    NOTICE_PLACE,
+    EarlyGreeter,
+    Head,
+    answer_to,
+    notice_path,
+    read_notice,
+)
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 
@@ -112,3 +123,58 @@ async def test_the_session_goes_on_where_the_greeter_stopped() -> None:
         answer = await client.ask(2, "tools/list")
     assert answer["id"] == 2
     assert answer["result"] == {"tools": []}
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"QUARTERDECK_STATE_DIR": "/elsewhere"},
+        {"QUARTERDECK_STATE_DIR": "~/mine"},
+        {"QUARTERDECK_STATE_DIR": ""},
+        {"XDG_STATE_HOME": "/xdg"},
+        {"XDG_STATE_HOME": ""},
+    ],
+    ids=str,
+)
+def test_the_notice_is_looked_for_in_the_state_directory(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    """A client would be told of another deck's tools, or of none."""
+    for name in ("QUARTERDECK_STATE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/home/me")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert notice_path() == str(state_dir().joinpath(*NOTICE_PLACE))
+
+
+@pytest.mark.parametrize("arguments", [["serve", "--state-dir", "/s"], ["--state-dir=/s", "serve"]])
+def test_the_notice_of_a_state_directory_that_is_named_is_read(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    """A client of one deck would be told what another one holds."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", "/other")
+    assert notice_path(arguments) == str(Path("/s").joinpath(*NOTICE_PLACE))
+
+
+def test_a_notice_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A damaged file would keep every client from being greeted."""
+    file = tmp_path / "notice"
+    assert read_notice(str(file)) == ""
+    file.write_text("1 tool is held – look")
+    assert read_notice(str(file)) == "1 tool is held – look"
+    file.write_text("x" * (MAX_NOTICE_CHARS + 1))
+    assert read_notice(str(file)) == ""
+    file.write_bytes(b"\xff\xfe")
+    assert read_notice(str(file)) == ""
+    assert read_notice(str(tmp_path)) == ""
+    assert read_notice("/a\0b") == ""
+
+
+def test_what_is_held_is_told_in_the_answer() -> None:
+    """A model would not know why a tool is missing."""
+    _, plain = answer_to(initialize().rstrip())
+    _, told = answer_to(initialize().rstrip(), "1 tool is held.")
+    assert "instructions" not in json.loads(plain)["result"]
+    assert json.loads(told)["result"]["instructions"] == "1 tool is held."

@@ -18,6 +18,9 @@ INVISIBLE: Final = (
 Source: the property Default_Ignorable_Code_Point, Unicode 15.1.
 """
 
+MAX_MARKS: Final = 30
+"""In a row; no writing needs more."""
+
 _TAGS: Final = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
 _INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
 _APOSTROPHES: Final = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'"})
@@ -29,8 +32,24 @@ def plain(text: str) -> str:
     if text.isascii():
         return text.replace("`", "'")
     # Letters of tags are read by models: they are part of what a text says.
-    text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text.translate(_TAGS)))
+    text = compatible(_INVISIBLE.sub("", text.translate(_TAGS)))
     return _WORD.sub(lambda found: unmasked(found[0]), text.translate(_APOSTROPHES))
+
+
+def compatible(text: str) -> str:
+    """`text` in normal form NFKC, its runs of combining marks cut to `MAX_MARKS`: they are sorted in quadratic time.
+
+    Source: Unicode Standard Annex 15, Stream-Safe Text Format.
+    """
+    if text.isascii():
+        return text
+    kept: list[str] = []
+    marks = 0
+    for letter in text:
+        marks = marks + 1 if unicodedata.combining(letter) else 0
+        if marks <= MAX_MARKS:
+            kept.append(letter)
+    return unicodedata.normalize("NFKC", "".join(kept))
 
 
 def unmasked(word: str) -> str:

@@ -1,7 +1,6 @@
 """The names around a server: what its tools may be taken for, and what tools of others it should not name.  Pure."""
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -9,11 +8,15 @@ from typing import Final, NamedTuple, Self
 
 from quarterdeck_protocol.refs import QUALIFIER
 
-from .plain import INVISIBLE, is_mixed, unmasked
+from .plain import INVISIBLE, compatible, is_mixed, unmasked
 
 MIN_MENTION_CHARS: Final = 6
 """Shorter names are words that any description may use, as `search` or `add`."""
 
+MAX_ALIKE: Final = 16
+"""Names of one shape that are told apart."""
+
+_NATIVE: Final = "the native tool"
 _INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
 _IDENTIFIER: Final = re.compile(r"[\w.-]{3,200}")
 _CLIENT_PREFIX: Final = re.compile(r"^mcp(?:_tool)?[_.-]{1,4}")
@@ -71,7 +74,7 @@ class Siblings:
         for name in own:
             bearers.setdefault(skeleton(name), []).append(Bearer(name, "another tool of the same server"))
         for name in native:
-            bearers.setdefault(skeleton(name), []).append(Bearer(name, "the native tool"))
+            bearers.setdefault(skeleton(name), []).append(Bearer(name, _NATIVE))
         qualified: set[str] = set()
         plain: set[str] = set()
         for server, tools in (others or {}).items():
@@ -85,7 +88,7 @@ class Siblings:
         return cls(
             frozenset(own),
             frozenset(native),
-            {shape: tuple(sorted(found)) for shape, found in bearers.items()},
+            {shape: _distinct(found) for shape, found in bearers.items()},
             frozenset(qualified),
             frozenset(plain - {name.lower() for name in own}),
         )
@@ -113,6 +116,14 @@ class Siblings:
                 yield found[0].rstrip(".-"), *found.span(), False
 
 
+def _distinct(bearers: Collection[Bearer]) -> tuple[Bearer, ...]:
+    """A few that stand for all: each is compared with every name of that shape, and a server may have thousands."""
+    loose: dict[tuple[str, bool], Bearer] = {}
+    for bearer in sorted(bearers):
+        loose.setdefault((_loosely(bearer.name), bearer.what == _NATIVE), bearer)
+    return tuple(loose.values())[:MAX_ALIKE]
+
+
 NOBODY: Final = Siblings()
 """A server that is alone."""
 
@@ -122,7 +133,7 @@ def skeleton(name: str) -> str:
 
     Source: Unicode Technical Standard 39, section 4, with the shapes of ASCII added and case left out of account.
     """
-    seen = unicodedata.normalize("NFKC", _INVISIBLE.sub("", name)) if not name.isascii() else name
+    seen = compatible(_INVISIBLE.sub("", name))
     letters = "".join(unmasked(character) for character in seen) if not seen.isascii() else seen
     return letters.translate(_SHAPES).lower().replace("rn", "m").replace("vv", "w").replace("-", "_")
 

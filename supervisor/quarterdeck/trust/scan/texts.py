@@ -11,7 +11,7 @@ MAX_TEXTS: Final = 2_000
 MAX_TEXT_CHARS: Final = 65_536
 """Of one text; the longest honest descriptions have a few thousand."""
 
-MAX_TOTAL_CHARS: Final = 1_048_576
+MAX_TOTAL_CHARS: Final = 262_144
 """Of all texts of one definition: bounds a scan's time."""
 
 _PLAIN_NAMES: Final = frozenset(

@@ -1,0 +1,241 @@
+"""A fleet as clients may see it: what is listed, what is called, and what a call waits for."""
+
+import asyncio
+
+import anyio
+import pytest
+from support.fakes import call_result
+from support.registering import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
+from support.workers import PATIENCE_S, turns
+
+from quarterdeck.bridge import LiveBox
+from quarterdeck.config.origin import Standing
+from quarterdeck.trust import gate as module
+from quarterdeck.trust.decisions import Decision
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.tools import CancelToken, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+
+async def run(at: Bench, name: str) -> tuple[object, bool]:
+    """A call by the long way."""
+    outcome = await LiveBox(at.gate).run(ToolCall("1", name, {}), CancelToken())
+    return outcome.output, outcome.is_error
+
+
+async def started_again(at: Bench, endpoint: ToldEndpoint) -> Bench:
+    """The next process, whose server has not connected yet."""
+    endpoint.phase = EndpointPhase.CONNECTING
+    later = Bench(MemoryRecorder(at.recorder.book, at.recorder.documents))
+    later.registrar.start()
+    await later.registrar.enlist([row(endpoint.config)])
+    later.replaces(endpoint)
+    return later
+
+
+def becomes(at: Bench, endpoint: ToldEndpoint, phase: EndpointPhase) -> None:
+    endpoint.phase = phase
+    at.fleet.tell()
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approves_it(name: str) -> None:
+    """One way in would be as good as all."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
+        box = LiveBox(at.gate)
+        assert [each.name for each in box.descriptors()] == ["fs__a", "fs__b"]
+        await at.lists(a="evil", b="two", c="new")
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        assert [each.name for each in box.descriptors()] == ["fs__b"]
+        assert box.begin(f"fs__{name}", b"{}", lambda _: None) is None
+        output, is_error = await run(at, f"fs__{name}")
+        assert is_error
+        assert f"quarterdeck trust approve fs {name}" in str(output)
+        for calling in (gate.invoke(name), gate.call(name, b"{}")):
+            with pytest.raises(ProtocolFault, match=f"trust approve fs {name}") as refused:
+                await calling
+            assert (refused.value.code, refused.value.delivery) == ("tool_held", Delivery.NOT_SENT)
+        assert at.fleet.by_id["fs"].begun == []
+        assert [tool.ref.name for tool in await gate.list_tools()] == ["b"]
+
+
+async def test_what_is_admitted_is_called_on_every_way() -> None:
+    """Trust would cost the product its use."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        assert at.can_call("a")
+        assert await run(at, "fs__a") == ("a {}", False)
+        assert list((await gate.call("a", b'{"x":1}')).content) == [{"type": "text", "text": 'a {"x":1}'}]
+
+
+async def test_a_name_that_is_not_offered_is_no_tool() -> None:
+    """A tool that its row's filter hides, or that nobody listed, could be called by its name."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        with pytest.raises(ProtocolFault, match="offers no tool 'hidden'") as refused:
+            await gate.invoke("hidden")
+        assert refused.value.kind is FaultKind.TOOL_ERROR
+
+
+async def test_a_call_of_what_was_offered_at_the_start_waits_for_its_server() -> None:
+    """The first calls after each start would fail."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
+    endpoint = ToldEndpoint(stdio(), a="one")
+    at = await started_again(before, endpoint)
+    assert at.offered() == [("a", "one")]
+    assert not at.can_call("a")
+    calling = asyncio.create_task(run(at, "fs__a"))
+    await turns()
+    assert not calling.done()
+    becomes(at, endpoint, EndpointPhase.READY)
+    assert await calling == ("a {}", False)
+    await at.registrar.close()
+
+
+async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_refused() -> None:
+    """The start would be the moment for a rug pull: everything is offered before the server is asked."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
+    endpoint = ToldEndpoint(stdio(), a="evil")
+    called: list[str] = []
+
+    async def answer(tool: str, _: object) -> object:
+        called.append(tool)
+        return call_result({"content": []})
+
+    endpoint.answer = answer  # type: ignore[assignment]
+    at = await started_again(before, endpoint)
+    calling = asyncio.create_task(run(at, "fs__a"))
+    await turns()
+    becomes(at, endpoint, EndpointPhase.READY)
+    output, is_error = await calling
+    assert is_error
+    assert "quarterdeck trust approve fs a" in str(output)
+    assert called == []
+    await at.registrar.close()
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+async def test_the_wait_ends_when_the_server_fails_or_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    """A client would hang on a server that never comes."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
+    endpoint = ToldEndpoint(stdio(), a="one")
+    at = await started_again(before, endpoint)
+    if is_slow:
+        monkeypatch.setattr(module, "WAIT_S", 0.0)
+    calling = asyncio.create_task(run(at, "fs__a"))
+    await turns()
+    if not is_slow:
+        becomes(at, endpoint, EndpointPhase.FAULTED)
+        assert at.offered() == []
+    with anyio.fail_after(PATIENCE_S):
+        output, is_error = await calling
+    assert is_error
+    assert "fs is connecting" in str(output) if is_slow else "fs is faulted" in str(output)
+    await at.registrar.close()
+
+
+async def test_a_call_while_a_list_is_judged_waits_for_the_verdict() -> None:
+    """A tool that was just approved would be refused once more, or a held one be called in between."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.recorder.may_write.clear()
+        at.replaces(ToldEndpoint(stdio(), a="evil"))
+        await at.until(lambda: at.recorder.writing > 0)
+        calling = asyncio.create_task(run(at, "fs__a"))
+        await turns()
+        assert not calling.done()
+        assert not at.can_call("a")
+        at.recorder.may_write.set()
+        output, is_error = await calling
+        assert is_error
+        assert "is held" in str(output)
+
+
+async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
+    """It would be missing without a word, or be tried all the same."""
+    async with bench() as at:
+        await at.registrar.enlist([row(stdio(), standing=Standing.PROJECT)])
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        assert (gate.phase, gate.offered()) == (EndpointPhase.FAULTED, ())
+        status = gate.status()
+        assert (status.phase, status.tool_count) == (EndpointPhase.FAULTED, 0)
+        assert status.fault is not None
+        assert status.fault.code == "launch_held"
+        assert gate.begin("a", b"{}", lambda _: None) is None
+        output, is_error = await run(at, "fs__a")
+        assert is_error
+        assert "quarterdeck trust approve fs --all" in str(output)
+        for waiting in (gate.open(), gate.list_tools(), gate.invoke("a")):
+            with pytest.raises(ProtocolFault, match="is not started"):
+                await waiting
+
+
+async def test_the_process_of_a_launch_that_is_held_cannot_be_called_any_more() -> None:
+    """Until it has ended, the old process would be called under a command line that nobody approved."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        assert at.can_call("a")
+        await at.registrar.enlist([row(stdio(command="evil"))])
+        assert not at.can_call("a")
+        assert at.offered() == []
+        assert (await run(at, "fs__a"))[1]
+
+
+async def test_a_gate_stays_while_its_configuration_does() -> None:
+    """Each reload would end the watches, and the calls, of servers that did not change."""
+    async with bench() as at:
+        await at.registrar.enlist([row(stdio("a")), row(stdio("b"))])
+        gates = {gate.config.id: gate for gate in at.gate.endpoints()}
+        await at.registrar.enlist([row(stdio("b")), row(stdio("a", command="other")), row(stdio("c"))])
+        assert [gate.config.id for gate in at.gate.endpoints()] == ["b", "a", "c"]
+        assert at.gate.endpoint("b") is gates["b"]
+        assert at.gate.endpoint("a") is not gates["a"]
+        await at.registrar.enlist([])
+        assert at.gate.endpoints() == ()
+        assert at.gate.endpoint("a") is None
+
+
+async def test_a_server_that_was_closed_says_so() -> None:
+    """A message would send people to look for a server that is only stopped."""
+    async with bench() as at:
+        await at.registrar.enlist([row(stdio())])
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        assert (gate.phase, gate.status().phase, gate.offered()) == (EndpointPhase.IDLE, EndpointPhase.IDLE, ())
+        endpoint = ToldEndpoint(stdio(), a="one")
+        endpoint.phase = EndpointPhase.CLOSED
+        at.replaces(endpoint)
+        refused = gate.refusal("a")
+        assert refused is not None
+        assert "'fs' is closed" in refused.message
+        with pytest.raises(ProtocolFault, match="fs is closed"):
+            await gate.invoke("a")
+
+
+async def test_watchers_hear_of_every_verdict() -> None:
+    """Clients would not be told that their list has changed."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        seen: list[list[tuple[str, str]]] = []
+        unwatch = at.gate.watch(lambda: seen.append(at.offered()))
+        await at.lists(a="evil")
+        assert seen[-1] == []
+        await at.approve(tool_key("a"))
+        assert seen[-1] == [("a", "evil")]
+        await at.registrar.decide([Decision(str(FILE), "fs", tool_key("a"))])
+        assert seen[-1] == []
+        unwatch()

@@ -119,13 +119,23 @@ def test_the_users_files_say_what_projects_may_use(home: Path) -> None:
     assert "s3cret" not in repr(settings)
 
 
-@pytest.mark.parametrize("content", ['{"trust": "strict"}', '{"trust": "strct"}', "{"])
+@pytest.mark.parametrize("content", ['{"trust": "strict"}', '{"trust": "strct"}'])
 def test_a_strict_user_is_strict_with_projects(home: Path, content: str) -> None:
     """Who wants to approve every tool would not be asked for a repository's, or not after a typing error."""
     user_file(home).write_text(content)
     write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
     [config] = discover(home).servers
     assert config.trust is TrustMode.STRICT
+
+
+def test_nothing_of_a_project_counts_while_a_users_file_cannot_be_read(home: Path) -> None:
+    """A forgotten comma would give the user's own server's name to a repository's."""
+    user_file(home).write_text('{"mcpServers": {"a": {"command": "mine"},}')
+    write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
+    settings = discover(home)
+    assert settings.servers == ()
+    assert settings.has_unread
+    assert any("is set aside until" in warning for warning in settings.warnings)
 
 
 def test_a_project_in_the_home_directory_reaches_nothing_of_it(home: Path) -> None:

@@ -16,8 +16,14 @@ MAX_NAME_CHARS: Final = 128
 _STYLING: Final = re.compile(r"\x1b\[[0-9;:]*m")
 """Colours and weights: harmless, and lost."""
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What moves the cursor, retitles the window, turns text around, or cannot be encoded; not newline and tab."""
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200c\u200e\u200f\u2060-\u2065\u206a-\u206f"
+    r"\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+"""What moves the cursor, retitles the window, turns text around, cannot be encoded, or is not seen though a model reads
+it; not newline and tab, nor what joins and colours emoji.
+"""
 
 _C1: Final = re.compile("[\x7f-\x9f]")
 
@@ -85,4 +91,6 @@ def duration(seconds: float) -> str:
 
 def _escape(character: str) -> str:
     number = ord(character)
+    if number > 0xFFFF:
+        return f"\\U{number:08x}"
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

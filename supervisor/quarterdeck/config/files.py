@@ -64,7 +64,8 @@ def load_config_file(
     """
     try:
         base = path.absolute().parent
-        document = parse_document(read_text(path, MAX_CONFIG_BYTES))
+        within = bounds.holds if bounds is not None and bounds.root is not None else None
+        document = parse_document(read_text(path, MAX_CONFIG_BYTES, within=within))
         if not isinstance(document, JsonObject):
             raise DocumentError('expected an object, as in {"mcpServers": {…}}')
         variables = Variables(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quarterdeck.config.candidates import DIRECTORY, Candidate, candidates, home_of
+from quarterdeck.config.candidates import Candidate, candidates, home_of, mcp_config_paths
 from quarterdeck.config.files import load_config_file
 from quarterdeck.config.loaded import BrokenRow, ConfigFileError, LoadedConfig
 from quarterdeck.config.origin import Origin, Standing
@@ -121,7 +121,7 @@ def _bounds(cwd: Path, environ: Mapping[str, str], users: Iterable[FileFound]) -
     users = tuple(users)
     loaded = [found.loaded for found in users if found.loaded is not None]
     home = home_of(environ)
-    own = (home, Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / DIRECTORY)
+    own = (home, mcp_config_paths(cwd, environ)[1].parent)
     is_strict = any(each.trust is TrustMode.STRICT or each.top_problems for each in loaded)
     return ProjectBounds(
         project_root(cwd, own),

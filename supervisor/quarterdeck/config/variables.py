@@ -85,8 +85,9 @@ class Variables:
         Raises:
             VariableError: the file cannot be read, or a line of it is no `NAME=value`.
         """
+        self._refuse_to_project()
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, within=self._within())
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES)
         except TextFileError as error:
             raise VariableError(f"{shown!r} {error}") from error
         values: dict[str, str] = {}
@@ -141,8 +142,9 @@ class Variables:
         return value
 
     def _read_file(self, path: str) -> str:
+        self._refuse_to_project()
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True, within=self._within())
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True)
         except TextFileError as error:
             raise VariableError(f"the file {path!r} {error}") from error
         value = text.removesuffix("\n").removesuffix("\r")
@@ -161,5 +163,7 @@ class Variables:
         self.secrets.add(value)
         return value
 
-    def _within(self) -> Callable[[str], bool] | None:
-        return self.bounds.holds if self.bounds is not None else None
+    def _refuse_to_project(self) -> None:
+        """What a person approves is the row: a file that it names may say something else tomorrow."""
+        if self.bounds is not None:
+            raise VariableError("a project's file may not take values from other files: write them into the row")

@@ -106,6 +106,9 @@ _SECRET_TEXT: Final = re.compile(
 )
 _QUERY_SECRET: Final = re.compile(r"(?i)([?&][\w-]{0,64}?(?:key|token|secret|password|sig|auth)[\w-]{0,64}=)([^&#]+)")
 _USERINFO: Final = re.compile(r"(?<=://)([^/@:\s]*:)([^/@\s]+)(?=@)")
+_SCHEME: Final = re.compile(r"(?i)(?:bearer|basic|token) +")
+"""What stands before a secret in a header."""
+
 _NO_SECRET: Final = re.compile(r"[\s;|&`$(){}<>\\]")
 """What no secret holds, and a command may: nothing that runs may hide behind the name of a secret."""
 
@@ -140,6 +143,8 @@ def _url(text: str, key: bytes | None) -> str:
 
 def _hidden(text: str, key: bytes | None) -> str:
     """A stand-in for a literal secret; a reference to one is none."""
+    if (scheme := _SCHEME.match(text)) is not None:
+        return scheme[0] + _hidden(text[scheme.end() :], key)
     if key is None or not text or _REFERENCE.search(text) or _NO_SECRET.search(text):
         return text
     return f"(secret {hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:SECRET_DIGITS]})"

@@ -192,14 +192,24 @@ def test_an_approval_ends_a_block() -> None:
     assert desk.lists(instructions(), tool("a"))[tool("a").key] is Verdict.ADMITTED
 
 
-def test_beside_a_lock_nothing_is_admitted_and_what_it_names_needs_no_person() -> None:
-    """A machine that follows the lock of a team would run something else, or nothing."""
+def test_beside_a_lock_nothing_is_admitted() -> None:
+    """A machine that follows the lock of a team would run something else."""
     desk = Desk()
-    rules = locked(instructions(), tool("a"), mode=TrustMode.STRICT)
+    rules = locked(instructions(), tool("a"))
     verdicts = desk.lists(instructions(), tool("a"), tool("b"), rules=rules)
     assert list(verdicts.values()) == [Verdict.ADMITTED, Verdict.ADMITTED, Verdict.DRIFTED]
     desk.approve(tool("a", 1))
     assert desk.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.DRIFTED
+
+
+def test_a_lock_approves_nothing() -> None:
+    """A repository's lock would let in for good what a person holds."""
+    desk = Desk()
+    desk.lists(instructions(), tool("a"))
+    rules = locked(instructions(), tool("a", 1))
+    assert desk.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.CHANGED
+    strict = locked(instructions(), tool("a"), mode=TrustMode.STRICT)
+    assert Desk().lists(instructions(), tool("a"), rules=strict)[tool("a").key] is Verdict.NEW
 
 
 def test_a_launch_that_was_approved_is_started_again() -> None:
@@ -325,7 +335,8 @@ def may_speak(history: Sequence[Happening], listing: Listing, key: ItemKey, hash
         return set()
     if listing.lock is not None:
         names_it = key in listing.lock and document(key, listing.lock[key]).hash == hash_
-        return {Voice.LOCK} if names_it else set()
+        if not names_it:
+            return set()
     if listing.mode is TrustMode.OPEN:
         return {Voice.OPEN}
     is_first_sight = not any(what == "seen" and about.subject is Subject.TOOL for what, about, _ in history)

@@ -9,7 +9,7 @@ from support.registering import FILE, OnlyNamed, stdio, told_tool
 from quarterdeck.config.origin import Origin, Standing
 from quarterdeck.trust.items import tool_document
 from quarterdeck.trust.rows import row_of
-from quarterdeck.trust.scopes import PROGRAM_SCOPE
+from quarterdeck.trust.scopes import PROGRAM_SCOPE, USER_SCOPE
 from quarterdeck_protocol.configs import TrustMode
 
 
@@ -18,7 +18,8 @@ def test_a_row_is_judged_by_its_mode_and_by_whose_word_it_is(standing: Standing)
     """A project's row would be trusted like the user's own."""
     config = stdio(trust=TrustMode.STRICT)
     row = row_of(config, Origin(FILE, "fs", standing, {"command": "run"}))
-    assert (row.id, row.scope, row.config) == ("fs", str(FILE), config)
+    assert (row.id, row.config) == ("fs", config)
+    assert row.scope == (USER_SCOPE if standing is Standing.USER else str(FILE))
     assert (row.rules.mode, row.rules.standing, row.rules.lock) == (TrustMode.STRICT, standing, None)
 
 

@@ -26,8 +26,9 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         root.chmod(0o755)
         monkeypatch.setenv("HOME", str(root / "home"))
         monkeypatch.setenv("XDG_CONFIG_HOME", str(root / "home" / ".config"))
+        (root / "project").mkdir()  # beside the home: a directory that holds it is no project
         with no_leftovers(DEADLINE_S):
-            yield root
+            yield root / "project"
 
 
 async def test_under_strict_nothing_is_there_before_its_approval_and_findings_are_approved_by_name(

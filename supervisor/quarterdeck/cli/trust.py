@@ -35,6 +35,9 @@ ToolNames = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
+Whole = Annotated[bool, typer.Option("--whole", help="Cut nothing, however long it is.")]
+
+
 @group.callback()
 def _group() -> None:
     """Decide what servers may offer."""
@@ -55,7 +58,9 @@ def list_matters(
 
 
 @group.command("diff")
-def diff(server: Server = None, config: options.Config = None, json: options.Json = False) -> None:
+def diff(
+    server: Server = None, config: options.Config = None, whole: Whole = False, json: options.Json = False
+) -> None:
     """Show what would change by approving what is held of every server; of one that is named, what is blocked too."""
     with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
         if server is not None:
@@ -66,8 +71,8 @@ def diff(server: Server = None, config: options.Config = None, json: options.Jso
         if json:
             print_json({"servers": [view_difference(each, desk.read, matters) for each, matters in chosen]})
             return
-        for each, matters in chosen:
-            print_difference(each, desk.read, matters)
+        if not _print_all(desk, chosen, whole=whole):
+            print_line("not all of it is shown: add --whole", "yellow", stderr=True)
     held = [matter for _, matters in chosen for matter in matters]
     if held:
         name = server if server is not None else "SERVER"
@@ -92,6 +97,7 @@ def approve(
         typer.Option("--project", help="How the servers of this directory's own files are started, each shown first."),
     ] = False,
     config: options.Config = None,
+    whole: Whole = False,
     yes: Yes = False,
     json: options.Json = False,
 ) -> None:
@@ -99,11 +105,12 @@ def approve(
     with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
         wish = _Wish(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
         chosen, spared = _chosen(desk, server, wish)
-        if not json:
-            for each, matters in chosen:
-                print_difference(each, desk.read, matters)
-        if project and chosen and not yes:
-            _confirm("start these servers as shown?")
+        if not (json or _print_all(desk, chosen, whole=whole)):
+            raise CommandError(
+                ExitCode.USAGE, "nothing is approved: not all of it could be shown", "add --whole, and read it all"
+            )
+        if chosen and not yes and (project or sys.stdin.isatty()):
+            _confirm("start these servers as shown?" if project else "approve this?")
         decisions = [_approval(each, matter) for each, matters in chosen for matter in matters]
         if decisions:
             send(decisions)
@@ -262,6 +269,14 @@ def _no_tool(server: "ServerMatters", tool: str) -> CommandError:
 
 def _in_words(server: str, key: "ItemKey") -> str:
     return f"{flat(server)} {describe_key(key)}"
+
+
+def _print_all(desk: Desk, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]", *, whole: bool) -> bool:
+    """Print what would change by approving these; whether nothing of it was cut."""
+    is_whole = True
+    for server, matters in chosen:
+        is_whole &= print_difference(server, desk.read, matters, whole=whole)
+    return is_whole
 
 
 def _confirm(question: str) -> None:

@@ -57,15 +57,21 @@ def view_server(server: "ServerMatters") -> dict[str, object]:
     }
 
 
-def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]") -> None:
-    """What would change by approving these matters of a server; each is named, changed or not."""
+def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]", *, whole: bool = False) -> bool:
+    """What would change by approving these matters of a server; each is named, changed or not.
+
+    Returns:
+        whether nothing of it was cut.
+    """
     from quarterdeck.trust.overview import difference
 
     chosen = _in_order(matters)
     print_line(f"{flat(server.server)} ({_origin(server)})", "bold")
     _print_renames(server, read, {matter.key for matter in chosen})
+    is_whole = True
     for matter in chosen:
-        found = difference([matter], read)
+        found = difference([matter], read, whole=whole)
+        is_whole &= found.is_whole
         print_changes(found)
         if not found.changes:
             print_line(f"  {describe_key(matter.key)}: {_sameness(matter)}")
@@ -73,6 +79,7 @@ def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Mat
             print_line(f"  scan      {describe_key(matter.key)}: {rule} at {flat(place) or 'the whole'}", "red")
     if not chosen:
         print_line("  nothing is held")
+    return is_whole
 
 
 def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]") -> dict[str, object]:
@@ -80,7 +87,7 @@ def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matt
     from quarterdeck.trust.overview import difference, renames
 
     chosen = _in_order(matters)
-    found = [difference([matter], read) for matter in chosen]
+    found = [difference([matter], read, whole=True) for matter in chosen]
     return {
         "scope": server.scope,
         "server": server.server,

@@ -25,7 +25,7 @@ MAX_CHANGES: Final = 200
 MAX_VALUE_CHARS: Final = 2_000
 """Of what stood before and stands after: around the place where they part."""
 
-_MAX_SPELLED_CHARS: Final = 65_536
+_MAX_SPELLED_CHARS: Final = 2_097_152
 """Of a value that is no text: so much is written out to find where two part."""
 
 _MAX_SENTENCE_CHARS: Final = 300
@@ -52,6 +52,7 @@ class Change:
         before: what stood there, a text as it is, all else as JSON, cut; None for nothing.  Not escaped.
         after: what stands there now.
         sentence: the change in one line.  Escaped.
+        is_cut: whether `before` or `after` is a part.
     """
 
     kind: Subject
@@ -62,6 +63,7 @@ class Change:
     before: str | None
     after: str | None
     sentence: str
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,11 @@ class ServerDiff:
     totals: Mapping[Severity, int]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether who reads `changes` has read all."""
+        return not self.left_out and not any(change.is_cut for change in self.changes)
+
+    @property
     def left_out(self) -> int:
         """How many changes are counted, but not among `changes`."""
         return sum(self.totals.values()) - len(self.changes)
@@ -87,8 +94,8 @@ class ServerDiff:
         return next((severity for severity in _WORST_FIRST if self.totals[severity]), None)
 
 
-def diff_server(old: Mapping[ItemKey, object], new: Mapping[ItemKey, object]) -> ServerDiff:
-    """What changed from `old` to `new`: documents by what they are of, plain JSON values."""
+def diff_server(old: Mapping[ItemKey, object], new: Mapping[ItemKey, object], *, whole: bool = False) -> ServerDiff:
+    """What changed from `old` to `new`: documents by what they are of, plain JSON values; `whole` for all of it."""
     kept: dict[Severity, list[tuple[int, ItemKey, Difference]]] = {severity: [] for severity in _WORST_FIRST}
     totals = Counter(dict.fromkeys(Severity, 0))
     keys = sorted(old.keys() | new.keys(), key=lambda key: (_ORDER.get(key[0], len(_ORDER)), key[0], key[1]))
@@ -97,10 +104,11 @@ def diff_server(old: Mapping[ItemKey, object], new: Mapping[ItemKey, object]) ->
         for difference in () if is_same(before, after) else _differences(key, before, after):
             severity = difference.severity
             totals[severity] += 1
-            if len(kept[severity]) < MAX_CHANGES:
+            if whole or len(kept[severity]) < MAX_CHANGES:
                 kept[severity].append((totals.total(), key, difference))
-    chosen = [found for severity in _WORST_FIRST for found in kept[severity]][:MAX_CHANGES]
-    changes = tuple(_change(key, difference) for _, key, difference in sorted(chosen, key=lambda found: found[0]))
+    chosen = [found for severity in _WORST_FIRST for found in kept[severity]]
+    chosen = sorted(chosen if whole else chosen[:MAX_CHANGES], key=lambda found: found[0])
+    changes = tuple(_change(key, difference, whole=whole) for _, key, difference in chosen)
     return ServerDiff(changes, MappingProxyType(totals))
 
 
@@ -123,9 +131,13 @@ def _differences(key: ItemKey, old: object, new: object) -> Iterator[Difference]
                 yield from value_differences(old, new, Severity.BREAKING)
 
 
-def _change(key: ItemKey, difference: Difference) -> Change:
+def _change(key: ItemKey, difference: Difference, *, whole: bool) -> Change:
     kind, name = key
-    before, after = _cut(difference.before, difference.after)
+    before, after = _texts(difference.before, difference.after)
+    full = (before, after)
+    # How a server is started is never cut: what it runs may stand anywhere.
+    if not whole and kind != Subject.LAUNCH:
+        before, after = _cut(before, after)
     what = What.ADDED if before is None else What.REMOVED if after is None else What.CHANGED
     sentence = f"{_subject(kind, name, difference.noun)} {difference.verb or _VERBS[what]}."
     return Change(
@@ -137,6 +149,7 @@ def _change(key: ItemKey, difference: Difference) -> Change:
         before,
         after,
         shown(sentence, _MAX_SENTENCE_CHARS),
+        (before, after) != full,
     )
 
 
@@ -155,12 +168,16 @@ def _subject(kind: str, name: str, noun: str) -> str:
             return f"{shown(kind, 64)} {quoted(name)}: {noun}"
 
 
-def _cut(before: object, after: object) -> tuple[str | None, str | None]:
-    if before is ABSENT:
-        return None, _text(after)[:MAX_VALUE_CHARS]
-    if after is ABSENT:
-        return _text(before)[:MAX_VALUE_CHARS], None
-    return cut_pair(_text(before), _text(after), MAX_VALUE_CHARS)
+def _texts(before: object, after: object) -> tuple[str | None, str | None]:
+    return (None if before is ABSENT else _text(before)), (None if after is ABSENT else _text(after))
+
+
+def _cut(before: str | None, after: str | None) -> tuple[str | None, str | None]:
+    if before is None:
+        return None, after[:MAX_VALUE_CHARS] if after is not None else None
+    if after is None:
+        return before[:MAX_VALUE_CHARS], None
+    return cut_pair(before, after, MAX_VALUE_CHARS)
 
 
 def _text(value: object) -> str:

@@ -99,7 +99,7 @@ def survey(book: Book, rows: Iterable[Row] = ()) -> tuple[ServerMatters, ...]:
     return tuple(found)
 
 
-def difference(matters: Iterable[Matter], read: Read) -> ServerDiff:
+def difference(matters: Iterable[Matter], read: Read, *, whole: bool = False) -> ServerDiff:
     """What would change by approving these matters of one server in the form that is offered."""
     old: dict[ItemKey, object] = {}
     new: dict[ItemKey, object] = {}
@@ -107,7 +107,7 @@ def difference(matters: Iterable[Matter], read: Read) -> ServerDiff:
         if matter.approved:
             old[matter.key] = value_of(read(matter.approved) or b"null")
         new[matter.key] = value_of(matter.body or read(matter.seen) or b"null")
-    return diff_server(old, new)
+    return diff_server(old, new, whole=whole)
 
 
 def renames(server: ServerMatters, read: Read) -> tuple[Rename, ...]:

@@ -323,7 +323,8 @@ def test_a_projects_servers_are_shown_and_nobody_is_asked_where_nobody_is(
     capsys = desk._capsys
     assert run(["trust", "approve", "--project"]) == ExitCode.USAGE
     out, err = capsys.readouterr()
-    assert '"command":"sh"' in out
+    assert 'command: "sh"' in out
+    assert 'args: ["-c", "id"]' in out
     assert "nobody is there to be asked" in err
     assert run(["trust", "approve", "--project", "--yes"]) == ExitCode.OK
     assert "approved: theirs (launch)" in capsys.readouterr().out

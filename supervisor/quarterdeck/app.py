@@ -45,6 +45,7 @@ from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_sandbox.stderr import Redactor
 
 if TYPE_CHECKING:
     from quarterdeck.deck.session import DeckSession
@@ -154,6 +155,10 @@ class Quarterdeck:
         """The file that keeps this server's standard error; there is none before it writes."""
         return server_paths(self.directory.digest, server).log
 
+    def redact(self, text: str) -> str:
+        """`text` without the secrets of the present configuration."""
+        return Redactor(self._settings.secrets).clean(text.encode("utf-8", "backslashreplace")).decode()
+
     def announce_url(self, url: str) -> None:
         """Tell who wants to serve the same where this does."""
         self._announce(url)
@@ -183,7 +188,7 @@ class Quarterdeck:
             key = await asyncio.to_thread(secrets_key, state_dir())
             rows = [row_of(config, origins.get(config.id), self._lock, key) for config in self._settings.servers]
             await self.registrar.enlist(rows)
-            if self._serves and not self._settings.has_unread:
+            if self._serves and not self._settings.unread:
                 scopes = covered_scopes(self._settings.candidates, is_found=self._settings.is_found)
                 await self.registrar.withdraw_strangers(scopes, self._settings.ids)
             await self.fleet.reconfigure(BridgeConfig(servers=self.registrar.startable))
@@ -250,6 +255,7 @@ async def open_quarterdeck(
             fleet,
             home_of=lambda server: server_paths(runtime.directory.digest, server).home,
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
+            redact=lambda text: deck.redact(text),  # noqa: PLW0108 - it is made below
         )
         stack.push_async_callback(_shielded, registrar.close)
 

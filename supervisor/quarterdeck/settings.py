@@ -13,7 +13,7 @@ from quarterdeck.config.candidates import candidates_digest
 from quarterdeck.config.gathering import FileFound, gather, load_found, load_named
 from quarterdeck.config.loaded import BrokenRow, ConfigFileError
 from quarterdeck.config.native import NativeSettings, NativeWish, merge_native
-from quarterdeck.config.origin import FROM_CODE, Origin
+from quarterdeck.config.origin import FROM_CODE, Origin, Standing
 from quarterdeck.config.paths import configuration_digest
 from quarterdeck.host.names import NameBudget
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
@@ -36,7 +36,7 @@ class Settings:
             `config_paths` do, so that commands find who serves it.
         origins: where each server and broken row is written, by id; see `origin`.
         warnings: what the files' loader set aside, one line each.
-        has_unread: whether a file was passed over, so that not every server is known.
+        unread: why files of the user's own were passed over, so that not every server is known.
         expanded_secrets: what was put in for variables, and must not be shown; see `secrets`.
         settle_s: how long the first list of tools waits for servers that still connect.
         names: what tools' names keep to before clients; None for leaving them as they are.
@@ -52,7 +52,7 @@ class Settings:
     is_found: bool = False
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
-    has_unread: bool = False
+    unread: tuple[str, ...] = ()
     expanded_secrets: frozenset[str] = field(default=frozenset(), repr=False)
     settle_s: float = SETTLE_S
     names: NameBudget | None = field(default_factory=NameBudget)
@@ -123,7 +123,11 @@ class Settings:
             candidates=tuple(found.candidate.path for found in files),
             origins=gathered.origins,
             warnings=(*passed_over, *gathered.warnings, *said),
-            has_unread=bool(passed_over),
+            unread=tuple(
+                str(found.error)
+                for found in files
+                if found.error is not None and found.candidate.standing is not Standing.PROJECT
+            ),
             expanded_secrets=gathered.secrets,
         )
 

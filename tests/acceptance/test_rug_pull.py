@@ -133,7 +133,8 @@ async def test_a_changed_definition_is_caught_shown_and_undone_by_approval(
     assert any(before in (change["before"] or "") and after in (change["after"] or "") for change in shown["changes"])
     await client.command("trust", "approve", "turn", "lend")
     tools = await client.until(lambda tools: "turn__lend" in tools, "the tool is back")
-    assert {**tools["turn__lend"], "name": "lend"} == author.tool()
+    shown_members = {key: member for key, member in author.tool().items() if not key.startswith("x-")}
+    assert {**tools["turn__lend"], "name": "lend"} == shown_members  # the stock client drops what it does not know
     assert await client.call("turn__lend", book="x") == LENT
 
 
@@ -257,7 +258,7 @@ def other_environment(server: Json) -> None:
 
 
 def other_sandbox(server: Json) -> None:
-    server["sandbox"] = {**server["sandbox"], "write": ["/var/tmp"]}
+    server["sandbox"] = {"read": [*server["sandbox"]["read"], "/usr/share"]}
 
 
 def open_itself(server: Json) -> None:
@@ -267,7 +268,7 @@ def open_itself(server: Json) -> None:
 LAUNCHES: Final[dict[Callable[[Json], None], str]] = {
     other_command: "--modern",
     other_environment: "LD_PRELOAD_PATH",
-    other_sandbox: "/var/tmp",
+    other_sandbox: "/usr/share",
     open_itself: "open",
 }
 """What is done to a server's row under the running `serve`, and what is to be shown of it."""

@@ -134,7 +134,7 @@ def test_nothing_of_a_project_counts_while_a_users_file_cannot_be_read(home: Pat
     write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
     settings = discover(home)
     assert settings.servers == ()
-    assert settings.has_unread
+    assert len(settings.unread) == 1
     assert any("is set aside until" in warning for warning in settings.warnings)
 
 

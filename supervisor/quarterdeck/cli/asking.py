@@ -128,6 +128,9 @@ def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
     if settings.native is not None:
         settings = replace(settings, native=replace(settings.native, gate=False))
 
+    # The answer says what is held.
+    logging.getLogger("quarterdeck.trust.held").setLevel(logging.ERROR)
+
     async def answer_once() -> Answer:
         from quarterdeck.control.answers import answer
 

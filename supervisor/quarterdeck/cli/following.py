@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from quarterdeck.app import Quarterdeck
 from quarterdeck.cli.asking import Source, read_settings
 from quarterdeck.cli.exits import CommandError
+from quarterdeck.config.origin import Standing
 
 if TYPE_CHECKING:
     from quarterdeck.settings import Settings
@@ -69,11 +70,17 @@ async def reload(deck: Quarterdeck, whom: Source) -> None:
 
 
 def _new_problems(old: "Settings", new: "Settings") -> list[str]:
-    """What is broken now and was not, and files of which nothing can be used any more."""
+    """What is broken now and was not, and files of which nothing can be used any more.
+
+    Of the user's own word alone: whoever can write into a project could else keep running what the user took away.
+    """
     known = {row.message for row in old.broken}
-    problems = [row.message for row in new.broken if row.message not in known]
-    lost = [warning for warning in new.warnings if warning.startswith("passed over") and warning not in old.warnings]
-    return problems + lost
+    problems = [
+        row.message
+        for row in new.broken
+        if row.message not in known and new.origin(row.id).standing is not Standing.PROJECT
+    ]
+    return problems + [problem for problem in new.unread if problem not in old.unread]
 
 
 def _is_same(old: "Settings", new: "Settings") -> bool:

@@ -42,8 +42,10 @@ def verify(
 
         with leased() as place:
             accept_head(place)
+    from quarterdeck.ledger.documents import hash_of
+
     with reading() as reader:
-        found = reader.verify()
+        found = reader.verify(hash_of)
         problem = found.reason
         if witness is not None and found.is_intact:
             from quarterdeck.ledger.witness import contradiction

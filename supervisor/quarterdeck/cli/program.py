@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -78,6 +79,8 @@ def make_program() -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code.  Whatever goes wrong is said in a line or two, on stderr."""
+    # What a crash leaves behind could hold secrets.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     for stream in (sys.stdout, sys.stderr):
         # A server's text may hold what the locale cannot say.
         if hasattr(stream, "reconfigure"):

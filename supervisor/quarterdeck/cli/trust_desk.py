@@ -50,8 +50,11 @@ class Desk:
         return self._store.book if self._store is not None else Book()
 
     def read(self, hash_: str) -> bytes | None:
-        """A recorded document."""
-        return self._store.document(hash_, archived=True) if self._store is not None else None
+        """A recorded document; None too for one that somebody has edited."""
+        from quarterdeck.ledger.documents import hash_of
+
+        body = self._store.document(hash_, archived=True) if self._store is not None else None
+        return body if body is not None and hash_of(body) == hash_ else None
 
     def sightings(self) -> "Iterator[Stored]":
         """Every record of something that was offered, the oldest first."""

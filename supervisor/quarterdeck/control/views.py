@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
+import msgspec
+
 from quarterdeck.app import Quarterdeck
 from quarterdeck.control.memory import tree_memory
 from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, ServerView
@@ -28,6 +30,11 @@ def view_fault(fault: ProtocolFault) -> FaultView:
         delivery=fault.delivery,
         dossier=_view_dossier(fault.dossier) if fault.dossier is not None else None,
     )
+
+
+def _redacted(deck: Quarterdeck, fault: FaultView) -> FaultView:
+    """A command or a URL may hold a secret that a variable put there."""
+    return msgspec.structs.replace(fault, message=deck.redact(fault.message))
 
 
 def _view_dossier(dossier: Dossier) -> DossierView:
@@ -57,7 +64,7 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
         uptime_s=status.uptime_s,
         restarts=status.restarts,
         era=status.era,
-        fault=view_fault(status.fault) if status.fault is not None else None,
+        fault=_redacted(deck, view_fault(status.fault)) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
         held=held if is_usable_phase(status.phase) else 0,
     )

@@ -17,8 +17,9 @@ from quarterdeck.config.paths import UnsafePathError, make_private_dir
 
 from .book import Book
 from .calls import CallRow
-from .compaction import compact, needs_compaction
-from .errors import LedgerError, MissingLedgerError
+from .compaction import needs_compaction
+from .documents import hash_of
+from .errors import MissingLedgerError
 from .events import LedgerEvent, Stored
 from .lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
 from .store import LedgerStore
@@ -78,7 +79,7 @@ class WritingRecorder:
 
     async def document(self, hash_: str) -> bytes | None:
         """See `Recorder`."""
-        return await self._writer.document(hash_)
+        return _as_written(hash_, await self._writer.document(hash_))
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
         """Note calls, beside the chain.
@@ -110,7 +111,7 @@ class VisitingRecorder:
         """See `Recorder`."""
         if hash_ in self._documents or self._store is None:
             return self._documents.get(hash_)
-        return self._store.document(hash_)
+        return _as_written(hash_, self._store.document(hash_))
 
 
 @asynccontextmanager
@@ -145,17 +146,22 @@ async def open_recorder(
     with taken as lease:
         async with LedgerWriter.open(directory) as writer:
             if must_write:
-                await _keep_small(writer)
+                await _say_when_large(writer)
             yield WritingRecorder(writer, lease)
 
 
-async def _keep_small(writer: LedgerWriter) -> None:
-    """Archive what makes starts slow; that it cannot be is no reason not to start."""
-    try:
-        if await writer.run(needs_compaction):
-            await writer.run(compact)
-    except LedgerError as error:
-        _log.warning("the ledger is not compacted: %s", error)
+async def _say_when_large(writer: LedgerWriter) -> None:
+    """Nobody is kept waiting for an archive that was not asked for."""
+    if await writer.run(needs_compaction):
+        _log.warning("the ledger is large, and starts slowly: run `quarterdeck ledger compact` when this has ended")
+
+
+def _as_written(hash_: str, body: bytes | None) -> bytes | None:
+    """A document that is what its hash names; None for one that somebody has edited."""
+    if body is None or hash_of(body) == hash_:
+        return body
+    _log.error("the document %s of the ledger is not what was written: see `quarterdeck ledger verify`", hash_[:12])
+    return None
 
 
 @asynccontextmanager

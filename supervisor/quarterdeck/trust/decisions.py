@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from quarterdeck.ledger.book import Book, Item, ItemKey
+from quarterdeck.ledger.documents import hash_of
 from quarterdeck.ledger.events import Approved, Blocked, LedgerEvent, Seen, Subject, Voice
-
-from .items import hash_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from typing import Final, Self
 
 import msgspec
 
+from quarterdeck.ledger.documents import hash_of
 from quarterdeck.ledger.events import Subject
 
-from .items import Document, hash_of, value_of
+from .items import Document, value_of
 
 IGNORE_NAME: Final = "lock.ignore"
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.ledger.book import ItemKey
+from quarterdeck.ledger.documents import hash_of
 from quarterdeck.ledger.events import Subject
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import RemoteTool
@@ -72,15 +73,6 @@ def launch_document(config: ServerConfig, row: Mapping[str, object] | None = Non
     # The effective one, wherever the file says it: else a row could open itself from the top of its file.
     launch["trust"] = config.trust.value
     return _of_value(Subject.LAUNCH, launch)
-
-
-def hash_of(body: bytes) -> str:
-    """The hash of a JSON document; of one that cannot be read, that of its bytes."""
-    try:
-        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass  # deeper than any reader goes, or half a character: its very bytes count
-    return hashlib.sha256(body).hexdigest()
 
 
 def value_of(body: bytes) -> object:

@@ -22,10 +22,12 @@ class Lives:
 
     Args:
         home_of: the private home of a server.
+        redact: takes secrets out of a text.
     """
 
-    def __init__(self, home_of: Callable[[str], Path]) -> None:
+    def __init__(self, home_of: Callable[[str], Path], redact: Callable[[str], str] = str) -> None:
         self._home_of = home_of
+        self._redact = redact
         self._begun: dict[str, tuple[Row, ServerEndpointImpl]] = {}
         self._buried: dict[str, ServerEndpointImpl] = {}
 
@@ -52,7 +54,7 @@ class Lives:
         else:
             self._buried[row.id] = endpoint
             if endpoint.fault is not None:
-                events.append(_ended(row, endpoint.fault))
+                events.append(_ended(row, endpoint.fault, self._redact))
         return events
 
     def end_all(self) -> list[LedgerEvent]:
@@ -62,7 +64,7 @@ class Lives:
     def _end(self, server: str) -> list[LedgerEvent]:
         row, endpoint = self._begun.pop(server)
         self._buried[server] = endpoint
-        return [_ended(row, endpoint.fault)]
+        return [_ended(row, endpoint.fault, self._redact)]
 
     async def _began(self, row: Row, endpoint: ServerEndpointImpl) -> Began:
         status, card = endpoint.status(), endpoint.card
@@ -82,7 +84,7 @@ class Lives:
         )
 
 
-def _ended(row: Row, fault: ProtocolFault | None) -> Ended:
+def _ended(row: Row, fault: ProtocolFault | None, redact: Callable[[str], str]) -> Ended:
     if fault is None:
         return Ended(scope=row.scope, server=row.id, code="closed", message="it was closed")
     dossier = fault.dossier
@@ -90,7 +92,7 @@ def _ended(row: Row, fault: ProtocolFault | None) -> Ended:
         scope=row.scope,
         server=row.id,
         code=fault.code or str(fault.kind),
-        message=fault.message[:MAX_MESSAGE_CHARS],
+        message=redact(fault.message)[:MAX_MESSAGE_CHARS],
         exit_status=dossier.exit_status if dossier is not None else None,
         signal=dossier.signal if dossier is not None else None,
         limit=dossier.limit if dossier is not None else None,

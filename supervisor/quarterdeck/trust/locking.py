@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from quarterdeck.ledger.book import ItemKey
+from quarterdeck.ledger.documents import hash_of
 from quarterdeck.ledger.events import Subject
 
-from .items import Document, hash_of, instructions_document, value_of
+from .items import Document, instructions_document, value_of
 from .lockfile import DeckLock, lock_of
 from .overview import Matter, Read, ServerMatters, State
 

@@ -170,7 +170,7 @@ def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
     if verdict is Verdict.DRIFTED:
         message = f"{name} is held: deck.lock names another form of it, or none; write the lock anew if that is right"
     else:
-        target = "--all" if verdict is Verdict.UNDER_INSTRUCTIONS else tool
+        target = "--instructions" if verdict is Verdict.UNDER_INSTRUCTIONS else tool
         message = (
             f"{name} is held: {_REASONS[verdict]}; a person can look at it with `quarterdeck trust diff {row.id}` "
             f"and approve it with `quarterdeck trust approve {row.id} {target}`"

@@ -7,7 +7,6 @@ offered all the same, the rest is held, and recording is tried again.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -19,9 +18,10 @@ from quarterdeck.ledger.events import LedgerEvent, Subject
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
 
+from .allowance import EVENT_BYTES, Allowance
 from .decisions import Decision, decide
+from .desk import Desk, has_list, is_admitted
 from .items import instructions_document, tool_document, value_of
 from .judging import Judgement, Verdict, judge_launch, judge_listing
 from .lives import Lives
@@ -32,7 +32,6 @@ from .offers import (
     enrolments,
     last_held,
     last_verdict,
-    launch_held,
     offer_of,
     snapshot_hashes,
     snapshot_offer,
@@ -46,34 +45,16 @@ from .review import Review, review_documents
 from .rows import Row
 from .scan import Siblings
 
+CLOSE_S: Final = 5.0
+"""For what is being judged at the end; what takes longer is not recorded."""
+
 RETRY_S: Final = 5.0
 """Between two attempts to record what could not be recorded."""
 
 _log = logging.getLogger("quarterdeck.trust")
 
-
-@dataclass(slots=True)
-class _Desk:
-    """One row's state here.
-
-    Attributes:
-        verdict: of its launch.
-        offer: what it may offer.
-        judged: the endpoint whose list the offer is of, and that list, or None when it is to be judged again; None
-            before the first of this process.
-        snapshot: by tool, the hashes of what was offered before the first list.
-        retry_at: loop time before which it is not judged again.
-        is_unrecorded: whether the last list that was judged could not be recorded.
-    """
-
-    row: Row
-    verdict: Verdict
-    offer: Offer = NOTHING
-    judged: tuple[ServerEndpointImpl, tuple[RemoteTool, ...] | None] | None = None
-    snapshot: Mapping[str, str] = field(default_factory=dict)
-    retry_at: float = 0.0
-    is_unrecorded: bool = False
-    work: asyncio.Task[None] | None = field(default=None, repr=False)
+_held_log = logging.getLogger("quarterdeck.trust.held")
+"""What is held: commands say it themselves, and keep this quiet."""
 
 
 class Registrar:
@@ -86,6 +67,7 @@ class Registrar:
         *,
         home_of: Callable[[str], Path],
         native_names: frozenset[str] = frozenset(),
+        redact: Callable[[str], str] = str,
     ) -> None:
         """Watch nothing yet.
 
@@ -94,15 +76,17 @@ class Registrar:
             fleet: whose servers they are about.
             home_of: the private home of a server, where package runners keep what they resolved.
             native_names: names that no server's tool may look like.
+            redact: takes secrets out of a text.
         """
         self._recorder = recorder
         self._fleet = fleet
         self._native_names = native_names
-        self._desks: dict[str, _Desk] = {}
+        self._desks: dict[str, Desk] = {}
         self._rows: tuple[Row, ...] = ()
-        self._lives = Lives(home_of)
+        self._lives = Lives(home_of, redact)
         # What the book says when something is judged by it, it says until that is recorded.
         self._recording = asyncio.Lock()
+        self._allowances: dict[tuple[str, str], Allowance] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
@@ -120,7 +104,8 @@ class Registrar:
 
         What is unchanged keeps its offer.  A server that was not looked at yet offers its last approved tools.
         """
-        desks: dict[str, _Desk] = {}
+        desks: dict[str, Desk] = {}
+        old_desks = list(self._desks.values())
         events: list[LedgerEvent] = []
         documents: dict[str, bytes] = {}
         for row in rows:
@@ -130,22 +115,22 @@ class Registrar:
             documents[row.launch.hash] = row.launch.body
             old = self._desks.get(row.id)
             is_same = old is not None and (old.row, old.verdict) == (row, verdict)
-            desks[row.id] = old if old is not None and is_same else _Desk(row, verdict)
+            desks[row.id] = old if old is not None and is_same else Desk(row, verdict)
         try:
             await self._recorder.record(events, documents)
         except LedgerWriteError as error:
             # A launch that nobody could record is as if never seen; the next start judges it again.
             _log.error("how servers are launched is not recorded: %s", error)
         for desk in desks.values():
-            if desk.judged is None and _is_admitted(desk):
+            if desk.judged is None and is_admitted(desk):
                 await self._take_snapshot(desk)
         present = {(desk.row.scope, desk.row.id) for desk in desks.values()}
         gone = [desk for desk in self._desks.values() if (desk.row.scope, desk.row.id) not in present]
         self._desks = desks
         self._rows = tuple(desk.row for desk in desks.values())
         for desk in desks.values():
-            if not _is_admitted(desk):
-                _log.warning("%s", launch_held(desk.row, desk.verdict))
+            if not is_admitted(desk) and not any(desk is old for old in old_desks):
+                _held_log.warning("%s", desk.launch_fault)
         await self._withdraw(gone)
         self._review()
         self._tell()
@@ -177,7 +162,7 @@ class Registrar:
     def launch_fault(self, server: str) -> ProtocolFault | None:
         """Why a server is not started; None when it may be, or there is no such row."""
         desk = self._desks.get(server)
-        return launch_held(desk.row, desk.verdict) if desk is not None and not _is_admitted(desk) else None
+        return desk.launch_fault if desk is not None else None
 
     # Offers
 
@@ -201,8 +186,8 @@ class Registrar:
         desk = self._desks.get(server)
         if desk is None:
             return None
-        if not _is_admitted(desk):
-            return launch_held(desk.row, desk.verdict)
+        if not is_admitted(desk):
+            return desk.launch_fault
         verdict = desk.offer.held.get(ItemKey(Subject.TOOL, tool), Verdict.ADMITTED)
         if desk.judged is None and tool not in desk.offer.names:
             verdict = last_verdict(self.book.entry(desk.row.scope, server), tool)
@@ -225,14 +210,14 @@ class Registrar:
         for server, desk in self._desks.items():
             if desk.judged is not None:
                 counts[server] = desk.offer.held_tools
-            elif _is_admitted(desk):
+            elif is_admitted(desk):
                 counts[server] = last_held(self.book.entry(desk.row.scope, server))
         return MappingProxyType(counts)
 
     @property
     def held_launches(self) -> tuple[str, ...]:
         """The servers that are not started because their launch is held."""
-        return tuple(server for server, desk in self._desks.items() if not _is_admitted(desk))
+        return tuple(server for server, desk in self._desks.items() if not is_admitted(desk))
 
     # Decisions
 
@@ -275,8 +260,8 @@ class Registrar:
         """Stop watching; what is being judged is recorded before."""
         self._is_closed = True
         self._unwatch()
-        while self._working:
-            await asyncio.wait(tuple(self._working))
+        if self._working:
+            await asyncio.wait(tuple(self._working), timeout=CLOSE_S)
         await self._record_quietly(self._lives.end_all())
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -303,15 +288,15 @@ class Registrar:
                 self._working.add(desk.work)
                 desk.work.add_done_callback(self._working.discard)
 
-    def _is_due(self, desk: _Desk) -> bool:
+    def _is_due(self, desk: Desk) -> bool:
         if asyncio.get_running_loop().time() < desk.retry_at:
             return False
         endpoint = self._fleet.endpoint(desk.row.id)
         if endpoint is None:
             return False
-        return self._lives.has_news(endpoint) or _has_list(desk, endpoint)
+        return self._lives.has_news(endpoint) or has_list(desk, endpoint)
 
-    async def _work(self, desk: _Desk) -> None:
+    async def _work(self, desk: Desk) -> None:
         try:
             endpoint = self._fleet.endpoint(desk.row.id)
             if endpoint is not None:
@@ -324,9 +309,9 @@ class Registrar:
         self._tell()
         self._review()
 
-    async def _look(self, desk: _Desk, endpoint: ServerEndpointImpl) -> None:
+    async def _look(self, desk: Desk, endpoint: ServerEndpointImpl) -> None:
         await self._record_quietly(await self._lives.news(desk.row, endpoint))
-        if not _has_list(desk, endpoint):
+        if not has_list(desk, endpoint):
             return
         listed, card = endpoint.tools(), endpoint.card
         entry = self.book.entry(desk.row.scope, desk.row.id)
@@ -338,15 +323,17 @@ class Registrar:
                 await self._judge(desk, endpoint, listed, review)
 
     async def _judge(
-        self, desk: _Desk, endpoint: ServerEndpointImpl, listed: tuple[RemoteTool, ...], review: Review
+        self, desk: Desk, endpoint: ServerEndpointImpl, listed: tuple[RemoteTool, ...], review: Review
     ) -> None:
         """Judge a list by the book of this moment, record that, and have it offered."""
         entry = self.book.entry(desk.row.scope, desk.row.id)
         judgement = judge_listing(desk.row.scope, desk.row.id, entry, review.documents, desk.row.rules)
         offer = offer_of(listed, judgement.verdicts)
         events = [*judgement.events, *review.scans, *enrolments(desk.row, entry, offer, review.hashes)]
+        bodies = review.bodies_of(events)
         try:
-            await self._recorder.record(events, review.bodies_of(events))
+            self._spend(desk.row, events, bodies)
+            await self._recorder.record(events, bodies)
         except LedgerWriteError as error:
             if not desk.is_unrecorded:
                 _log.error("what %s offers is not recorded, and held as far as it is new: %s", desk.row.id, error)
@@ -359,12 +346,27 @@ class Registrar:
             desk.judged = (endpoint, listed)
         was_unrecorded, desk.is_unrecorded = desk.is_unrecorded, desk.judged[1] is None
         if offer.held != desk.offer.held and offer.held_tools:
-            _log.warning("%s", describe_held(desk.row.id, offer.held))
+            _held_log.warning("%s", describe_held(desk.row.id, offer.held))
         for warning in review.warnings if not was_unrecorded else ():
             _log.warning("%s", warning)
         desk.offer = offer
 
-    def _retry(self, desk: _Desk) -> None:
+    def _spend(self, row: Row, events: Sequence[LedgerEvent], bodies: Mapping[str, bytes]) -> None:
+        """Take the price of a record from its server's allowance.
+
+        Raises:
+            LedgerWriteError: too little is left.
+        """
+        now = asyncio.get_running_loop().time()
+        allowance = self._allowances.setdefault((row.scope, row.id), Allowance(now))
+        wait_s = allowance.take(sum(map(len, bodies.values())) + EVENT_BYTES * len(events), now)
+        if wait_s:
+            raise LedgerWriteError(
+                f"{row.id} changes what it offers so often that it would fill the disk",
+                f"restart it, or ask its author; the ledger takes more of it in {wait_s / 60:.0f} minutes",
+            )
+
+    def _retry(self, desk: Desk) -> None:
         loop = asyncio.get_running_loop()
         desk.retry_at = loop.time() + RETRY_S
         loop.call_at(desk.retry_at + 0.01, self._review)
@@ -387,7 +389,7 @@ class Registrar:
         was_open = isinstance(before, dict) and before.get("trust") == TrustMode.OPEN
         return judge_launch(row.scope, row.id, entry, row.launch, row.rules, was_open=was_open)
 
-    async def _take_snapshot(self, desk: _Desk) -> None:
+    async def _take_snapshot(self, desk: Desk) -> None:
         """Offer what was approved last; of a server that is judged meanwhile, what that says."""
         wanted = snapshot_hashes(desk.row, self.book.entry(desk.row.scope, desk.row.id))
         if wanted == desk.snapshot:
@@ -404,7 +406,7 @@ class Registrar:
         ]
         return await asyncio.to_thread(snapshot_offer, row, documents) if documents else NOTHING
 
-    async def _withdraw(self, gone: Sequence[_Desk]) -> None:
+    async def _withdraw(self, gone: Sequence[Desk]) -> None:
         """Nothing of a server that is configured no more stays live."""
         for desk in gone:
             async with self._recording:
@@ -417,15 +419,3 @@ class Registrar:
             await self._recorder.record(events, {})
         except LedgerWriteError as error:
             _log.error("not recorded: %s", error)
-
-
-def _is_admitted(desk: _Desk) -> bool:
-    return desk.verdict is Verdict.ADMITTED
-
-
-def _has_list(desk: _Desk, endpoint: ServerEndpointImpl) -> bool:
-    """Whether a ready server, started as this row wants it, has listed what was not judged yet."""
-    if not _is_admitted(desk) or endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
-        return False
-    is_new = desk.judged is None or desk.judged[0] is not endpoint or desk.judged[1] is not endpoint.tools()
-    return is_new and endpoint.config == desk.row.config

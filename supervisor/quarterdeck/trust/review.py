@@ -14,6 +14,12 @@ MAX_WARNINGS = 20
 """Findings of one list that are logged; the ledger has them all."""
 
 
+MAX_SCANNED_BYTES = 1024 * 1024
+"""Of one list: a second's work, or two; what is beyond is found to be too much."""
+
+_UNREAD = Finding("too-much-text", "", "", "the list holds more text than the rules read")
+
+
 @dataclass(frozen=True, slots=True)
 class Review:
     """What was looked through.
@@ -50,12 +56,15 @@ def review_documents(row: Row, entry: Entry, documents: Iterable[Document], sibl
         siblings: the names around it.
     """
     documents = tuple(documents)
+    room = MAX_SCANNED_BYTES
     scans: list[Scanned] = []
     warnings: list[str] = []
     for document in documents:
         if entry.items.get(document.key, Item()).seen == document.hash:
             continue
-        findings = scan_definition(document.key.subject, document.key.name, value_of(document.body), siblings)
+        room -= len(document.body)
+        around = document.key.subject, document.key.name, value_of(document.body), siblings
+        findings = scan_definition(*around) if room >= 0 else (_UNREAD,)
         if findings:
             scans.append(scanned(row.scope, row.id, document.hash, findings))
             warnings += [_warning(row.id, document, finding) for finding in findings]

@@ -184,7 +184,7 @@ def test_every_reason_has_words_and_a_way_out(verdict: Verdict) -> None:
     fault = tool_held(row(stdio()), "a", verdict)
     assert fault.code == "tool_held"
     assert fault.message.startswith("fs__a is held: ")
-    wanted = {Verdict.DRIFTED: "deck.lock", Verdict.UNDER_INSTRUCTIONS: "approve fs --all"}
+    wanted = {Verdict.DRIFTED: "deck.lock", Verdict.UNDER_INSTRUCTIONS: "approve fs --instructions"}
     assert wanted.get(verdict, "quarterdeck trust approve fs a") in fault.message
 
 

@@ -25,7 +25,10 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 _DEFAULT_INDENT: Final = "  "
 
-_decoder: Final = json.JSONDecoder(strict=False)
+_MAX_DIGITS: Final = 1_000
+"""Python refuses to read a few thousand; a number of so many is kept as the text that it is."""
+
+_decoder: Final = json.JSONDecoder(strict=False, parse_int=lambda text: int(text) if len(text) < _MAX_DIGITS else text)
 
 
 class EditError(ValueError):

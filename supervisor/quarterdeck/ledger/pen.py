@@ -52,6 +52,7 @@ class Pen:
         self._directory = directory
         self._connection = connection
         self._is_full: bool | None = None
+        self._identity = _identity(directory)
 
     def add(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes], now: str, *, durable: bool
@@ -63,6 +64,9 @@ class Pen:
         """
         bodies = [encode_event(event) for event in events]
         _require_room(bodies, documents)
+        if _identity(self._directory) != self._identity:
+            # SQLite would write on into a file that nobody can open any more.
+            raise LedgerWriteError("its file was taken away or replaced", "start this anew")
         is_durable = durable or any(isinstance(event, TRUST_EVENTS) for event in events)
         at = max(now, self.at)
         added = list(link(self.tip, at, bodies))
@@ -187,6 +191,15 @@ class Pen:
             "INSERT OR IGNORE INTO documents(seq, hash, body) VALUES(?, ?, ?)",
             [(each.seq, each.hash, each.body) for each in documents],
         )
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """Which file has the database's name; None for none."""
+    try:
+        status = os.stat(directory / DATABASE_NAME)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _require_room(bodies: Sequence[bytes], documents: Mapping[str, bytes]) -> None:

@@ -117,6 +117,26 @@ async def test_a_file_that_is_taken_away_stops_nothing(files: Files, caplog: pyt
     assert "the old one stays" in caplog.text
 
 
+async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can write into a project could keep a server running that the user took away."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    for folder in (home / ".config/indusvx", project):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(project)
+    files.path, files.whom = home / ".config/indusvx/mcp.json", Source(())
+    files.write(a={"command": "one"}, b={"command": "two"})
+    deck = files.deck()
+    (project / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
+    (project / "quarterdeck.json").write_text("{")
+    files.write(a={"command": "one"})
+    await files.reload(deck)
+    assert [config.id for config in deck.settings.servers] == ["a"]
+
+
 async def test_what_was_wished_on_the_command_line_stays(files: Files) -> None:
     """Tools would change their names for clients with an edit of a file."""
     deck = files.deck()

@@ -175,6 +175,17 @@ def test_a_person_can_accept_what_is_there(tmp_path: Path) -> None:
     assert accept_head(directory).count == 6
 
 
+def test_a_head_that_is_none_can_be_replaced_by_what_is_there(tmp_path: Path) -> None:
+    """The remedy that a person is told would be refused with the same remedy."""
+    directory = tmp_path / "ledger"
+    with opened(directory) as store:
+        fill(store, 6)
+    (directory / "head").write_text("garbage")
+    assert accept_head(directory).count == 6
+    with opened(directory) as store:
+        assert store.verify().is_intact
+
+
 def test_a_broken_chain_cannot_be_accepted(tmp_path: Path) -> None:
     """An edit would become the truth by one word."""
     directory = tmp_path / "ledger"

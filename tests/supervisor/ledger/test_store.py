@@ -111,6 +111,15 @@ def test_an_append_that_cannot_be_written_changes_nothing(tmp_path: Path) -> Non
         assert store.verify().is_intact
 
 
+def test_a_database_that_was_taken_away_is_written_no_more(tmp_path: Path) -> None:
+    """A decision would be confirmed, and written into a file that nobody can open any more."""
+    with opened(tmp_path / "l") as store:
+        store.append([enrolled(1)])
+        (tmp_path / "l" / "ledger.db").rename(tmp_path / "elsewhere.db")
+        with pytest.raises(LedgerWriteError, match="taken away or replaced"):
+            store.append([approved(2)], documents_of(2))
+
+
 def test_a_second_writer_is_found_out(tmp_path: Path) -> None:
     """Two histories would be woven into one."""
     with opened(tmp_path / "l") as one, opened(tmp_path / "l") as two:

@@ -22,6 +22,7 @@ import msgspec
 
 from quarterdeck.bridge import LiveBox
 from quarterdeck.config.files import BrokenRow
+from quarterdeck.config.homes import claim_home
 from quarterdeck.config.paths import server_paths, state_dir
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.deck.names import NATIVE_NAMES
@@ -84,6 +85,7 @@ class Quarterdeck:
         self._settings = settings
         self._lock = lock
         self._announce = announce
+        self._broken: tuple[Settings | None, dict[str, EndpointStatus]] = (None, {})
         self._serves = serves
         self._applying = asyncio.Lock()
         self.directory: Final = directory
@@ -145,7 +147,10 @@ class Quarterdeck:
         """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""
         running = self.fleet.status()
         rows = {gate.config.id: running.get(gate.config.id) or gate.status() for gate in self.gate.endpoints()}
-        return MappingProxyType(rows | {row.id: _broken_status(row) for row in self._settings.broken})
+        if self._broken[0] is not self._settings:
+            # Made once: who watches tells what is new by its identity.
+            self._broken = (self._settings, {row.id: _broken_status(row) for row in self._settings.broken})
+        return MappingProxyType(rows | self._broken[1])
 
     def config(self, server: str) -> ServerConfig | None:
         """The configuration of a server that can be started."""
@@ -188,6 +193,9 @@ class Quarterdeck:
             key = await asyncio.to_thread(secrets_key, state_dir())
             rows = [row_of(config, origins.get(config.id), self._lock, key) for config in self._settings.servers]
             await self.registrar.enlist(rows)
+            for row in rows:
+                if self.registrar.launch_fault(row.id) is None:
+                    await asyncio.to_thread(claim_home, self.directory.digest, row.id, row.scope)
             if self._serves and not self._settings.unread:
                 scopes = covered_scopes(self._settings.candidates, is_found=self._settings.is_found)
                 await self.registrar.withdraw_strangers(scopes, self._settings.ids)

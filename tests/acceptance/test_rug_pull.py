@@ -188,7 +188,7 @@ async def test_changed_instructions_hold_all_tools_with_them(client: Connected, 
     await client.command("restart", "turn")
     tools = await client.until(lambda tools: "turn__lend" not in tools, "the tools are held")
     assert not [name for name in tools if name.startswith("turn__")]
-    await assert_held(client, "turn__lend", "quarterdeck trust approve turn --all")
+    await assert_held(client, "turn__lend", "quarterdeck trust approve turn --instructions")
     [change] = (await client.difference("turn"))["changes"]
     assert (change["subject"], change["before"], change["after"]) == (
         "instructions",

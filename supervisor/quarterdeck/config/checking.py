@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from quarterdeck.config.gathering import FileFound, gather
 from quarterdeck.config.native import merge_native
 from quarterdeck.config.reasons import Problem
+
+SET_ASIDE: Final = "set_aside"
+"""What is no error: it has no effect, and nothing else suffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def _check(found: FileFound, set_aside: Iterable[str]) -> Iterator[Finding]:
     said = {f"{path}: ignored: {problem}" for problem in loaded.top_problems}
     for line in (*loaded.warnings, *set_aside):
         if line.startswith(f"{path}: ") and line not in said:
-            yield Finding(path, "", "", line.removeprefix(f"{path}: "), is_error=False, code="set_aside")
+            yield Finding(path, "", "", line.removeprefix(f"{path}: "), is_error=False, code=SET_ASIDE)
 
 
 def _error(path: Path, server: str, problem: Problem) -> Finding:

@@ -8,7 +8,7 @@ from time import time
 from typing import Final, NamedTuple
 
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import Settled
+from quarterdeck_protocol.tools import Settled, WireResult
 
 from .calls import CallRow
 from .errors import LedgerError
@@ -53,13 +53,9 @@ class CallLog:
         if len(self._notes) >= MAX_WAITING:
             self._dropped += 1
             return
-        if settled is None:
-            outcome, code, size = "cancelled", "", 0
-        elif isinstance(settled, ProtocolFault):
-            outcome, code, size = "fault", settled.code or str(settled.kind), 0
-        else:
-            outcome, code, size = "error" if settled.is_error else "ok", "", len(settled.body)
-        self._notes.append(_Note(time(), scope, server, tool, outcome, code, duration_s, size))
+        why = (settled.code or str(settled.kind)) if isinstance(settled, ProtocolFault) else ""
+        size = len(settled.body) if isinstance(settled, WireResult) else 0
+        self._notes.append(_Note(time(), scope, server, tool, _outcome(settled), why, duration_s, size))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
@@ -86,6 +82,14 @@ class CallLog:
         if self._dropped:
             _log.warning("%d calls are not noted: they came faster than the disk takes them", self._dropped)
             self._dropped = 0
+
+
+def _outcome(settled: Settled | None) -> str:
+    if settled is None:
+        return "cancelled"
+    if isinstance(settled, ProtocolFault):
+        return "fault"
+    return "error" if settled.is_error else "ok"
 
 
 def _row(note: _Note) -> CallRow:

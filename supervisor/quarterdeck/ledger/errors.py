@@ -38,8 +38,8 @@ class UnusableLedgerError(LedgerError):
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(
-            f"the ledger {path} cannot be used ({problem}): make its directory writable, or name another with"
-            " --state-dir"
+            f"the ledger {path} cannot be used ({problem}): make its directory writable, with room on"
+            " its disk, or name another with --state-dir"
         )
 
 

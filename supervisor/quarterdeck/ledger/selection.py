@@ -36,5 +36,6 @@ class Selection:
             and (self.kinds is None or kind in self.kinds)
             and (self.scope is None or scope == column(self.scope))
             and (self.server is None or server == column(self.server))
-            and (self.tool is None or tool == column(self.tool))
+            # What is of no tool is not of one without a name.
+            and (self.tool is None or (bool(tool) and tool == column(self.tool)))
         )

@@ -19,10 +19,3 @@ def anyio_backend() -> str:
 def pytest_xdist_auto_num_workers() -> int:
     """Three workers on two cores: nearly half of the suite's time somebody waits for a process or a deadline."""
     return max(2, (os.cpu_count() or 2) * 3 // 2)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Idle workers take from busy ones: tests with processes stand together, and one worker would be given most."""
-    from xdist.scheduler import WorkStealingScheduling
-
-    return WorkStealingScheduling(config, log)

@@ -1,7 +1,5 @@
 """What every test shares."""
 
-import os
-
 import pytest
 from hypothesis import settings
 
@@ -14,8 +12,3 @@ settings.load_profile("quarterdeck")
 def anyio_backend() -> str:
     """The one loop that ZeroMQ's descriptors are driven by."""
     return "asyncio"
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Three workers on two cores: nearly half of the suite's time somebody waits for a process or a deadline."""
-    return max(2, (os.cpu_count() or 2) * 3 // 2)

@@ -36,7 +36,7 @@ from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder, se
 from quarterdeck.ledger.times import audit_time
 from quarterdeck.settings import Settings
 from quarterdeck.trust.decisions import Decision
-from quarterdeck.trust.gate import GatedFleet, NoteCall
+from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
 from quarterdeck.trust.notice import notice
 from quarterdeck.trust.notice_board import NoticeBoard
 from quarterdeck.trust.registrar import Registrar
@@ -130,18 +130,7 @@ class Quarterdeck:
 
     async def until(self, is_so: Callable[[], bool], within_s: float | None) -> bool:
         """Wait until it is so, looking after each change of a server or of what is trusted; whether it is."""
-        changed = asyncio.Event()
-        unwatch = self.registrar.watch(changed.set)
-        try:
-            async with asyncio.timeout(within_s):
-                while not is_so():
-                    await changed.wait()
-                    changed.clear()
-        except TimeoutError:
-            return False
-        finally:
-            unwatch()
-        return True
+        return await wait_until(self.registrar.watch, is_so, within_s)
 
     def status(self) -> FleetStatus:
         """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""

@@ -223,30 +223,14 @@ class GatedEndpoint(LiveEndpoint):
     async def _ready(self) -> ServerEndpointImpl:
         if (held := self._registrar.launch_fault(self._config.id)) is not None:
             raise held
-        await self._until(lambda: self.phase not in _BEFORE_READY)
+        await wait_until(self._registrar.watch, lambda: self.phase not in _BEFORE_READY, WAIT_S)
         endpoint = self._endpoint
         if endpoint is None or not is_usable_phase(endpoint.phase):
             raise self._not_ready()
         return endpoint
 
     async def _judged(self) -> None:
-        await self._until(lambda: self._registrar.is_judged(self._config.id))
-
-    async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until it is so, looking after each change; whoever asks sees whether the time was enough."""
-        if is_so():
-            return
-        changed = asyncio.Event()
-        unwatch = self._registrar.watch(changed.set)
-        try:
-            async with asyncio.timeout(WAIT_S):
-                while not is_so():
-                    await changed.wait()
-                    changed.clear()
-        except TimeoutError:
-            pass
-        finally:
-            unwatch()
+        await wait_until(self._registrar.watch, lambda: self._registrar.is_judged(self._config.id), WAIT_S)
 
     def _not_ready(self) -> ProtocolFault:
         status = self.status()
@@ -285,6 +269,24 @@ class _NotedCall:
         if self._began is not None:
             self._note(self._tool, monotonic() - self._began, settled)
             self._began = None
+
+
+async def wait_until(
+    watch: Callable[[Callable[[], None]], Callable[[], None]], is_so: Callable[[], bool], within_s: float | None
+) -> bool:
+    """Wait until it is so, looking after each change that `watch` tells of, without end for None; whether it is."""
+    changed = asyncio.Event()
+    unwatch = watch(changed.set)
+    try:
+        async with asyncio.timeout(within_s):
+            while not is_so():
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        return False
+    finally:
+        unwatch()
+    return True
 
 
 def _unknown_tool(server: str, tool: str) -> ProtocolFault:

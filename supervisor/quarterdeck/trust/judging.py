@@ -23,6 +23,9 @@ from quarterdeck_protocol.configs import TrustMode
 
 from .items import Document
 
+INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+"""Of any server; it has one."""
+
 
 class Verdict(StrEnum):
     """What becomes of a document."""
@@ -133,6 +136,15 @@ def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Doc
     return _judgement(scope, server, entry, verdicts, voices, is_listing=True)
 
 
+def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdict]:
+    """The verdicts, with nothing admitted while the instructions among them are not."""
+    if verdicts.get(INSTRUCTIONS, Verdict.ADMITTED) is Verdict.ADMITTED:
+        return verdicts
+    return {
+        key: Verdict.UNDER_INSTRUCTIONS if verdict is Verdict.ADMITTED else verdict for key, verdict in verdicts.items()
+    }
+
+
 def _launch_voice(item: Item, rules: Rules, *, was_open: bool) -> Voice | None:
     """Who approves a launch that is not approved yet; None when a person has to."""
     match rules.standing:
@@ -182,12 +194,5 @@ def _judgement(
             for key, item in entry.items.items()
             if item.seen and key.subject is not Subject.LAUNCH and key not in by_key
         ]
-        if by_key.get(_INSTRUCTIONS, Verdict.ADMITTED) is not Verdict.ADMITTED:
-            by_key = {
-                key: Verdict.UNDER_INSTRUCTIONS if verdict is Verdict.ADMITTED else verdict
-                for key, verdict in by_key.items()
-            }
+        by_key = under_instructions(by_key)
     return Judgement(MappingProxyType(by_key), tuple(events))
-
-
-_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)

@@ -14,7 +14,7 @@ from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 
 from .items import Document
-from .judging import Verdict
+from .judging import INSTRUCTIONS, Verdict, under_instructions
 from .rows import Row
 
 
@@ -40,8 +40,6 @@ class Offer:
 
 NOTHING: Final = Offer()
 
-_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
-
 
 def offer_of(tools: Iterable[RemoteTool], verdicts: Mapping[ItemKey, Verdict]) -> Offer:
     """What is left of `tools` by the verdicts; a tool without one is held as new."""
@@ -52,7 +50,7 @@ def offer_of(tools: Iterable[RemoteTool], verdicts: Mapping[ItemKey, Verdict]) -
 
 def without(offer: Offer, blocked: Collection[ItemKey]) -> Offer:
     """The offer once a person has blocked some of it, until the server's list is judged anew."""
-    is_mute = _INSTRUCTIONS in blocked
+    is_mute = INSTRUCTIONS in blocked
     left = tuple(tool for tool in offer.tools if not is_mute and _key_of(tool) not in blocked)
     held = dict(offer.held)
     for tool in offer.tools:
@@ -72,16 +70,12 @@ def without_news(
         approved = entry.items.get(document.key, Item()).approved
         if left[document.key] is Verdict.ADMITTED and approved != document.hash:
             left[document.key] = Verdict.CHANGED if approved else Verdict.NEW
-    if left.get(_INSTRUCTIONS, Verdict.ADMITTED) is Verdict.ADMITTED:
-        return left
-    return {
-        key: Verdict.UNDER_INSTRUCTIONS if verdict is Verdict.ADMITTED else verdict for key, verdict in left.items()
-    }
+    return under_instructions(left)
 
 
 def last_verdict(entry: Entry, tool: str) -> Verdict:
     """What became of a tool when its server was last asked; a person's word since then counts."""
-    item, instructions = entry.items.get(ItemKey(Subject.TOOL, tool), Item()), entry.items.get(_INSTRUCTIONS, Item())
+    item, instructions = entry.items.get(ItemKey(Subject.TOOL, tool), Item()), entry.items.get(INSTRUCTIONS, Item())
     if item.is_blocked:
         return Verdict.BLOCKED
     if item.seen != item.approved:
@@ -100,7 +94,7 @@ def snapshot_hashes(row: Row, entry: Entry) -> dict[str, str]:
     """The documents of the tools that a server may offer before it is asked again, by tool: what it had live last, then
     what it had on offer and was approved since.
     """
-    if entry.items.get(_INSTRUCTIONS, Item()).is_blocked:
+    if entry.items.get(INSTRUCTIONS, Item()).is_blocked:
         return {}
     live = {
         each.tool: each.definition for each in entry.live.values() if _is_approved(entry, each.tool, each.definition)
@@ -220,7 +214,7 @@ def _key_of(tool: RemoteTool) -> ItemKey:
 
 
 def _has_approved_instructions(entry: Entry) -> bool:
-    return entry.items.get(_INSTRUCTIONS, Item()).is_admitted
+    return entry.items.get(INSTRUCTIONS, Item()).is_admitted
 
 
 def _is_approved(entry: Entry, tool: str, definition: str) -> bool:

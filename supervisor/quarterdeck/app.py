@@ -245,6 +245,8 @@ async def open_quarterdeck(
         holder = _holder(settings, runtime.directory, serves=serves)
         wait_s = COMMAND_WAIT_S if serves else 0.0
         recorder = await stack.enter_async_context(open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s))
+        calls = CallLog(recorder.record_calls)
+        stack.push_async_callback(_shielded, calls.close)  # after the fleet, which ends calls when it is torn down
         fleet = ServerFleetImpl(partial(create_server_endpoint, allow_unsandboxed=settings.allow_unsandboxed))
         stack.push_async_callback(_shielded, fleet.tear_down)
         registrar = Registrar(
@@ -260,8 +262,6 @@ async def open_quarterdeck(
             if isinstance(recorder, WritingRecorder):
                 recorder.lease.update(msgspec.structs.replace(holder, url=url))
 
-        calls = CallLog(recorder.record_calls)
-        stack.push_async_callback(_shielded, calls.close)
         deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce, calls.note, serves=serves)
         if deck.decks is not None:
             stack.push_async_callback(_shielded, deck.decks.close)

@@ -108,6 +108,7 @@ class FakeFleet:
     def __init__(self, *endpoints: FakeEndpoint) -> None:
         self.by_id = {endpoint.config.id: endpoint for endpoint in endpoints}
         self.torn_down = False
+        self.listing: set[str] = set()
         self._watchers: list[Callable[[], None]] = []
 
     def endpoint(self, server: str) -> FakeEndpoint | None:
@@ -118,6 +119,9 @@ class FakeFleet:
 
     def status(self) -> Mapping[str, EndpointStatus]:
         return MappingProxyType({server: endpoint.status() for server, endpoint in self.by_id.items()})
+
+    def has_settled(self, server: str) -> bool:
+        return server in self.by_id and server not in self.listing
 
     async def tear_down(self) -> None:
         self.torn_down = True

@@ -120,7 +120,8 @@ class GatedEndpoint(LiveEndpoint):
         endpoint = self._endpoint
         if self._registrar.is_provisional(self._config.id):
             return self._registrar.offer(self._config.id).tools if self._may_come() else ()
-        return self._registrar.offer(self._config.id).tools if endpoint is not None and endpoint.offered() else ()
+        is_there = endpoint is not None and (bool(endpoint.offered()) or self._is_listing(endpoint))
+        return self._registrar.offer(self._config.id).tools if is_there else ()
 
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
@@ -159,7 +160,7 @@ class GatedEndpoint(LiveEndpoint):
         """The trusted ones of what the server lists."""
         endpoint = await self._ready()
         await endpoint.list_tools()
-        await self._judged()
+        await self._judged(endpoint)
         return self.offered()
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
@@ -213,7 +214,7 @@ class GatedEndpoint(LiveEndpoint):
         endpoint = self._endpoint
         if endpoint is None or not self._registrar.admits(self._config.id, tool, endpoint):
             endpoint = await self._ready()
-            await self._judged()
+            await self._judged(endpoint)
             if (refused := self._registrar.refusal(self._config.id, tool)) is not None:
                 raise refused
             if not self._registrar.admits(self._config.id, tool, endpoint):
@@ -229,8 +230,18 @@ class GatedEndpoint(LiveEndpoint):
             raise self._not_ready()
         return endpoint
 
-    async def _judged(self) -> None:
-        await wait_until(self._registrar.watch, lambda: self._registrar.is_judged(self._config.id), WAIT_S)
+    def _is_listing(self, endpoint: ServerEndpointImpl) -> bool:
+        """Whether it was started again, and is being asked for its tools: those of before stand until it has said."""
+        is_ready = is_usable_phase(endpoint.phase)
+        return is_ready and not endpoint.has_listed and not self._fleet.has_settled(self._config.id)
+
+    async def _judged(self, endpoint: ServerEndpointImpl) -> None:
+        server = self._config.id
+        await wait_until(
+            self._registrar.watch,
+            lambda: not self._is_listing(endpoint) and self._registrar.is_judged(server),
+            WAIT_S,
+        )
 
     def _not_ready(self) -> ProtocolFault:
         status = self.status()

@@ -164,6 +164,40 @@ async def test_a_call_while_a_list_is_judged_waits_for_the_verdict() -> None:
         assert "is held" in str(output)
 
 
+async def test_a_call_while_a_server_that_died_lists_anew_waits_for_its_list() -> None:
+    """It is ready, and whoever saw that would be told that there is no such tool."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        again = ToldEndpoint(stdio(), a="one")
+        again.has_listed = False
+        again.offer()
+        at.fleet.listing.add("fs")
+        at.replaces(again)
+        assert at.offered() == [("a", "one")]
+        calling = asyncio.create_task(run(at, "fs__a"))
+        await turns()
+        assert not calling.done()
+        again.has_listed = True
+        again.lists(a="one")
+        at.fleet.listing.clear()
+        at.fleet.tell()
+        assert await calling == ("a {}", False)
+
+
+async def test_a_server_that_died_and_does_not_list_anew_offers_nothing() -> None:
+    """What it had before it died may be gone with it."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        again = ToldEndpoint(stdio(), a="one")
+        again.has_listed = False
+        again.offer()
+        at.replaces(again)
+        assert at.offered() == []
+        output, is_error = await run(at, "fs__a")
+        assert is_error
+        assert "no tool" in str(output)
+
+
 async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
     """It would be missing without a word, or be tried all the same."""
     async with bench() as at:

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.app import Quarterdeck
+from quarterdeck.config.masking import mask_args
 from quarterdeck.control.protocol import Inspection, LimitView, PropertyView, ReceiptView, ServerView
 from quarterdeck.control.views import view_fault
 from quarterdeck.fleet.custody import Custody
@@ -47,13 +48,20 @@ def inspect(deck: Quarterdeck, status: EndpointStatus, view: ServerView) -> Insp
     policy = config.sandbox if isinstance(config, StdioServerConfig) and status.isolated else None
     return Inspection(
         server=view,
-        command=(config.command, *config.args) if isinstance(config, StdioServerConfig) else (),
+        command=_command(deck, config),
         policy=msgspec.Raw(policy.model_dump_json().encode()) if policy is not None else NO_POLICY,
         receipt=_view_receipt(custody) if custody is not None else None,
         limits=_view_limits(policy.limits, custody, status) if policy is not None else (),
         last_death=view_fault(last) if last is not None else view.fault,
         note="" if custody is not None else _why_none(config, status),
     )
+
+
+def _command(deck: Quarterdeck, config: ServerConfig | None) -> tuple[str, ...]:
+    """What is run, without the secrets that variables put in and those that options are given outright."""
+    if not isinstance(config, StdioServerConfig):
+        return ()
+    return tuple(deck.redact(str(word)) for word in (config.command, *mask_args(config.args)))
 
 
 def _why_none(config: ServerConfig | None, status: EndpointStatus) -> str:

@@ -33,7 +33,10 @@ RECEIPT = Receipt(
 )
 START = ServerStart(7, 5, program="/usr/bin/node", cwd="/w", enforced=("memory_bytes",), gaps=RECEIPT.gaps)
 DEATH = ProtocolFault(FaultKind.TRANSPORT, "it hit its limit", code="limit_hit", dossier=Dossier(limit="cpu_s"))
-BROKEN_ROW = Settings(broken=(BrokenRow("half", "KEY is not set", "unset_variable"),))
+EXPANDED = "s3cr3t-of-a-variable"
+SETTINGS = Settings(
+    broken=(BrokenRow("half", "KEY is not set", "unset_variable"),), expanded_secrets=frozenset({EXPANDED})
+)
 
 
 def confined(**members: Any) -> DeckEndpoint:
@@ -51,7 +54,7 @@ def confined(**members: Any) -> DeckEndpoint:
 
 
 async def inspected(root: Path, endpoint: DeckEndpoint, server: str = "fs") -> Inspection:
-    with deck_of(root, endpoint, settings=BROKEN_ROW) as deck:
+    with deck_of(root, endpoint, settings=SETTINGS) as deck:
         found = await answer(deck, Inspect(server))
     assert isinstance(found, Inspection)
     return found
@@ -69,6 +72,16 @@ async def test_a_confined_server_is_shown_whole(tmp_path: Path) -> None:
     assert [(each.name, each.strength) for each in receipt.properties] == [("memory", "full"), ("scratch", "partial")]
     assert (receipt.shown, receipt.gaps) == (("/usr/lib/node",), ("scratch: looks",))
     assert (found.note, found.last_death) == ("", None)
+
+
+async def test_secrets_in_its_arguments_are_not_shown(tmp_path: Path) -> None:
+    """Whoever shows a colleague why a server may not read a file would show its token, too."""
+    endpoint = confined()
+    words = ("--dsn", f"db://u@h/{EXPANDED}", "--token", "written-outright", "--api-key=this-too", "plain")
+    endpoint.config = StdioServerConfig(id="fs", command="npx", args=words, sandbox=SandboxPolicy())
+    command = (await inspected(tmp_path, endpoint)).command
+    assert not [word for word in command if EXPANDED in word or "outright" in word or "this-too" in word]
+    assert (command[0], command[-1]) == ("npx", "plain")
 
 
 async def test_each_limit_is_shown_with_its_use_and_with_who_keeps_it(tmp_path: Path) -> None:

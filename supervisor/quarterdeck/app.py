@@ -9,6 +9,7 @@ reads files, makes the parts, and hands them to one another.
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -29,6 +30,7 @@ from quarterdeck.deck.names import NATIVE_NAMES
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.host.greeter import signature
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.ledger.call_log import CallLog
 from quarterdeck.ledger.lease import Holder
@@ -266,7 +268,8 @@ async def open_quarterdeck(
         if deck.decks is not None:
             stack.push_async_callback(_shielded, deck.decks.close)
         if serves:
-            stack.callback(registrar.watch(NoticeBoard(state_dir(), deck.instructions).update))
+            board = NoticeBoard(state_dir(), deck.instructions, signature(sys.argv))
+            stack.callback(registrar.watch(board.update))
         registrar.start()
         await deck._apply()  # noqa: SLF001 - its other half
         yield deck

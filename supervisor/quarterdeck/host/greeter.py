@@ -3,7 +3,7 @@
 The SDK takes most of a second to import, and a client of the older era waits for the answer to `initialize` before it
 does anything else.  That answer depends on nothing but the revision that was asked for, so it is given at once, from
 here; later the SDK's session gets the same line, and its answer, which says the same, is dropped.  What is held for
-a person's approval is only known later: the answer tells what the last `serve` held at its end.
+a person's approval is only known later: the answer tells what the same `serve` held last time.
 
 Imports next to nothing, on purpose.  Whatever is unusual about a first line is left to the session.
 """
@@ -129,8 +129,16 @@ def start_early(arguments: Sequence[str] = ()) -> None:
     global _early
     mode = os.fstat(_STDIN).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-        _early = EarlyGreeter(notice=read_notice(notice_path(arguments)))
+        _early = EarlyGreeter(notice=read_notice(notice_path(arguments), signature(arguments)))
         _early.start()
+
+
+def signature(arguments: Sequence[str]) -> str:
+    """Which `serve` this is, as far as can be told before its configuration is read: a line.
+
+    Another directory or another command line may mean other servers.
+    """
+    return json.dumps([os.getcwd(), *arguments[1:]])
 
 
 def notice_path(arguments: Sequence[str] = ()) -> str:
@@ -148,14 +156,15 @@ def notice_path(arguments: Sequence[str] = ()) -> str:
     return os.path.join(os.path.expanduser(state), *NOTICE_PLACE)
 
 
-def read_notice(path: str) -> str:
-    """What is written there; empty for nothing, or nothing that can be used."""
+def read_notice(path: str, whose: str) -> str:
+    """What the `serve` of this signature left there; empty for nothing, or nothing that can be used."""
+    head = f"{whose}\n"
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read(MAX_NOTICE_CHARS + 1)
+            text = file.read(len(head) + MAX_NOTICE_CHARS + 1)
     except (OSError, ValueError):
         return ""
-    return text if len(text) <= MAX_NOTICE_CHARS else ""
+    return text.removeprefix(head) if text.startswith(head) and len(text) <= len(head) + MAX_NOTICE_CHARS else ""
 
 
 def finish_early() -> Head:

@@ -16,9 +16,11 @@ class NoticeBoard:
     Args:
         state: the state directory.
         compose: what there is to say now.
+        whose: the signature of the `serve` that says it.
     """
 
-    def __init__(self, state: Path, compose: Callable[[], str]) -> None:
+    def __init__(self, state: Path, compose: Callable[[], str], whose: str) -> None:
+        self._whose: Final = whose
         self._path: Final = state.joinpath(*NOTICE_PLACE)
         self._compose = compose
         self._said: str | None = None
@@ -32,7 +34,7 @@ class NoticeBoard:
         try:
             if text:
                 draft = self._path.with_name(f".{self._path.name}.new")
-                draft.write_bytes(text.encode())
+                draft.write_bytes(f"{self._whose}\n{text}".encode())
                 draft.replace(self._path)
             else:
                 self._path.unlink(missing_ok=True)

@@ -161,15 +161,15 @@ def test_the_notice_of_a_state_directory_that_is_named_is_read(
 def test_a_notice_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     """A damaged file would keep every client from being greeted."""
     file = tmp_path / "notice"
-    assert read_notice(str(file)) == ""
-    file.write_text("1 tool is held – look")
-    assert read_notice(str(file)) == "1 tool is held – look"
-    file.write_text("x" * (MAX_NOTICE_CHARS + 1))
-    assert read_notice(str(file)) == ""
-    file.write_bytes(b"\xff\xfe")
-    assert read_notice(str(file)) == ""
-    assert read_notice(str(tmp_path)) == ""
-    assert read_notice("/a\0b") == ""
+    assert read_notice(str(file), "me") == ""
+    file.write_text("me\n1 tool is held – look")
+    assert read_notice(str(file), "me") == "1 tool is held – look"
+    file.write_text("me\n" + "x" * (MAX_NOTICE_CHARS + 1))
+    assert read_notice(str(file), "me") == ""
+    file.write_bytes(b"me\n\xff\xfe")
+    assert read_notice(str(file), "me") == ""
+    assert read_notice(str(tmp_path), "me") == ""
+    assert read_notice("/a\0b", "me") == ""
 
 
 def test_what_is_held_is_told_in_the_answer() -> None:

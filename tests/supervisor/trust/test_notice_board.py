@@ -8,6 +8,8 @@ import pytest
 from quarterdeck.host.greeter import NOTICE_PLACE, read_notice
 from quarterdeck.trust.notice_board import NoticeBoard
 
+SERVE = '["/home/me", "serve"]'
+
 
 class Board:
     """A board whose text a test sets."""
@@ -15,13 +17,13 @@ class Board:
     def __init__(self, state: Path) -> None:
         self.path = state.joinpath(*NOTICE_PLACE)
         self.text = ""
-        self.board = NoticeBoard(state, lambda: self.text)
+        self.board = NoticeBoard(state, lambda: self.text, SERVE)
 
     def says(self, text: str) -> str:
         """What a greeter reads when there is this to say."""
         self.text = text
         self.board.update()
-        return read_notice(str(self.path))
+        return read_notice(str(self.path), SERVE)
 
 
 @pytest.fixture
@@ -47,8 +49,14 @@ def test_what_an_earlier_serve_left_is_taken_down(board: Board) -> None:
 def test_nothing_is_written_while_nothing_changes(board: Board) -> None:
     """Every change of any server's phase would cost a write."""
     board.says("1 tool is held.")
-    board.path.write_text("mine")
+    board.path.write_text(f"{SERVE}\nmine")
     assert board.says("1 tool is held.") == "mine"
+
+
+def test_another_serve_does_not_say_what_this_one_held(board: Board) -> None:
+    """A client would be told of tools of a server that its configuration does not have."""
+    board.says("1 tool is held.")
+    assert read_notice(str(board.path), '["/home/me", "serve", "-c", "other.json"]') == ""
 
 
 def test_what_could_not_be_written_is_said_once_and_tried_again(board: Board, caplog: pytest.LogCaptureFixture) -> None:

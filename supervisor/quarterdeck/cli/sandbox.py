@@ -2,6 +2,7 @@
 
 import json as json_module
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -255,7 +256,7 @@ def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None
     import msgspec
 
     try:
-        if report.seekable():
+        if stat.S_ISREG(os.fstat(report.fileno()).st_mode):
             report.seek(0)
             report.truncate()
         report.write(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")

@@ -9,8 +9,9 @@ from pathlib import Path
 BOOT = Path(__file__).resolve().parents[2] / "worker" / "quarterdeck_worker" / "boot.py"
 
 MODULE = """
-import json, sys
-print(json.dumps({"argv": sys.argv, "path": sys.path, "name": __name__, "isolated": sys.flags.isolated}))
+import gc, json, sys
+seen = {"argv": sys.argv, "path": sys.path, "name": __name__, "isolated": sys.flags.isolated}
+print(json.dumps(seen | {"collects": gc.isenabled()}))
 """
 
 
@@ -34,6 +35,7 @@ def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tm
     assert seen["argv"][0].endswith("entered.py")
     assert seen["name"] == "__main__"
     assert seen["isolated"] == 1
+    assert not seen["collects"]
     assert seen["path"][-2:] == [str(ours), str(tmp_path / "more")]
     assert not {"", ".", str(evil)} & set(seen["path"])
 

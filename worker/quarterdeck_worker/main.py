@@ -5,6 +5,7 @@ Entered by a fork of the zygote, or as a program of its own where fork does not 
 """
 
 import asyncio
+import gc
 import importlib.metadata
 import logging
 import os
@@ -91,6 +92,8 @@ async def _outlive_nobody(owner_fd: int, worker: Worker) -> None:
 
 def main() -> None:
     """The program."""
+    gc.freeze()
+    gc.enable()
     be_quiet()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
     sys.exit(work(order, sys.stdin.fileno()))

@@ -1,8 +1,9 @@
 """The process that forks workers in milliseconds: everything is imported once, here, and shared.
 
-Single-threaded, no event loop, no socket but its own, garbage collected and frozen before the first fork.  It runs no
-untrusted input: its one control socket carries orders (`SpawnOrder` as a JSON line) in and reports (`Forked`,
-`Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left behind, is killed.
+Single-threaded, no event loop, no socket but its own, the collector off (`boot`), garbage collected and frozen before
+the first fork.  It runs no untrusted input: its one control socket carries orders (`SpawnOrder` as a JSON line) in and
+reports (`Forked`, `Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left
+behind, is killed.
 """
 
 import gc
@@ -167,7 +168,6 @@ def _line(report: Forked | Died) -> bytes:
 
 def main() -> None:
     """The program: `zygote CONTROL_FD`."""
-    gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as control:
         try:

@@ -1,7 +1,15 @@
 """What every test shares."""
 
+import gc
+import os
+import sys
+
 import pytest
 from hypothesis import settings
+
+# Hundreds of processes start from these sources: each would compile them anew where nobody keeps what was compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A shared machine makes any deadline of an example a coin toss; the examples themselves are bounded.
 settings.register_profile("quarterdeck", deadline=None)
@@ -12,3 +20,23 @@ settings.load_profile("quarterdeck")
 def anyio_backend() -> str:
     """The one loop that ZeroMQ's descriptors are driven by."""
     return "asyncio"
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector leave alone what was collected: looking at thousands of tests again and again takes time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers on two cores: tests with processes wait for a good part of their time."""
+    return max(2, (os.cpu_count() or 2) * 3 // 2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Idle workers take from busy ones: tests with processes stand together, and one worker would be given most."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)

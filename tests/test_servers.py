@@ -12,6 +12,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from support.direct import direct_call, direct_listing, open_direct, without_envelope
+from support.http_servers import HttpServers
 from support.leftovers import assert_gone, eventually, is_running, no_leftovers
 from support.programs import running_http_server, server_argv
 from support.raw_client import PeerClosedError, RawStdioClient, RpcError
@@ -47,6 +48,13 @@ GOOD_UNTIL_CALLED = [
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def http_servers() -> Iterator[HttpServers]:
+    """The HTTP server, imported once."""
+    with HttpServers() as servers:
+        yield servers
 
 
 @pytest.fixture(autouse=True)
@@ -217,17 +225,25 @@ def test_a_server_that_forks_leaves_processes_that_can_be_found(mode: str, child
 
 def test_a_mode_can_be_moved_to_another_moment() -> None:
     """Else a misbehaviour could be tried at one moment only."""
-    with connected("hostile", "garbage_first", "--at", "tools/call") as client:
-        assert client.junk == []
-        client.call("echo", text="behind the junk")
+    with connected("hostile", "exits_at_once", "--at", "tools/list") as client:
+        assert client.call("echo", text="still here")["content"][0]["text"] == "still here"
+        with pytest.raises(PeerClosedError):
+            client.list_tools()
+        assert client.process.wait(10) == 3
+
+
+def test_a_server_that_writes_junk_first_answers_behind_it() -> None:
+    """Else a client that skips what is no message would be tried on a good server."""
+    with connected("hostile", "garbage_first") as client:
         assert len(client.junk) == 300_000
+        assert client.call("echo", text="behind the junk")["content"][0]["text"] == "behind the junk"
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["streamable", "sse"])
-async def test_the_stock_client_reaches_the_http_server(transport: str) -> None:
+async def test_the_stock_client_reaches_the_http_server(transport: str, http_servers: HttpServers) -> None:
     """Else remote transports would be tried against nothing."""
-    with running_http_server("--transport", transport) as url:
+    with http_servers.running("--transport", transport) as url:
         legacy = transport == "sse"
         server = sse_client(url) if legacy else url
         async with Client(server, mode="legacy" if legacy else "auto", cache=None, read_timeout_seconds=30) as client:

@@ -6,13 +6,19 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from support.forks import Forks
 from support.leftovers import descendants, eventually_async, running_with
 from support.real import BACKSTOP_S, pretend
+from support.terminals import Terminal
+from support.terminals import terminal as open_terminal
 
 from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
 
 NEIGHBOUR_CALL_S = 10.0
 """What a neighbour's call may take on a busy machine; a server that disturbs it makes it wait for ever."""
+
+BETWEEN_CALLS_S = 0.03
+"""A neighbour that is called without a pause costs three processes' time in all tests beside it."""
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +35,18 @@ def own_directories() -> Iterator[Path]:
         patch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
         patch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
         yield root
+
+
+@pytest.fixture(scope="session")
+def forks(terminal: Terminal) -> Forks:
+    """Commands of ours at the price of a fork, as any identity; see `support.forks`."""
+    return terminal.forks
+
+
+@pytest.fixture(scope="session", autouse=True)
+def terminal() -> Terminal:
+    """Where a person gives commands beside what a test is about: there before a test looks for what it left."""
+    return open_terminal()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +70,7 @@ async def undisturbed(neighbour: ServerEndpointImpl, tmp_path: Path) -> AsyncIte
             result = await neighbour.invoke("add", {"a": calls, "b": 1})
             calls += 1
             assert result.structured_content == {"sum": calls}
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(BETWEEN_CALLS_S)
         return calls
 
     chatting = asyncio.create_task(chat())

@@ -18,10 +18,8 @@ from support.commands import (
 )
 from support.leftovers import assert_gone, descendants, eventually, no_leftovers
 from support.line_child import LineChild
-from support.loggers import untouched_logging
 from support.raw_client import RawStdioClient
-
-from quarterdeck.cli.program import run
+from support.terminals import quarterdeck_forked, quarterdeck_json_forked
 
 ATTEMPTS = 5
 
@@ -42,7 +40,7 @@ def config(own_directories: Path) -> Path:
 @pytest.fixture(scope="module")
 def serve(config: Path) -> Iterator[RawStdioClient]:
     """One serve for the module's tests; commands disturb it no more than they should."""
-    with no_leftovers(DEADLINE_S), serving(config) as client:
+    with no_leftovers(DEADLINE_S), serving(config, is_forked=True) as client:
         client.initialize()
         client.list_tools()
         yield client
@@ -51,7 +49,7 @@ def serve(config: Path) -> Iterator[RawStdioClient]:
 def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStdioClient) -> None:
     """`ps` would start servers of its own and show those."""
     below = descendants(serve.process.pid)
-    echo, gone, unset = quarterdeck_json("ps", "--config", str(config))["servers"]
+    echo, gone, unset = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
     assert (echo["id"], echo["phase"], echo["transport"]) == ("echo", "ready", "stdio")
     assert {echo["pid"], echo["worker_pid"]} <= below.keys()
     assert echo["tools"] > 10
@@ -81,9 +79,11 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
     assert (said.returncode, said.stdout, said.stderr) == (0, "hello\n", "")
     piped = quarterdeck("call", "echo__echo", "-", "--config", str(config), stdin='{"text": "piped"}')
     assert piped.stdout == "piped\n"
-    [pid] = [row["pid"] for row in quarterdeck_json("ps", "--config", str(config))["servers"] if row["id"] == "echo"]
+    [pid] = [
+        row["pid"] for row in quarterdeck_json_forked("ps", "--config", str(config))["servers"] if row["id"] == "echo"
+    ]
     assert pid in descendants(serve.process.pid)
-    whole = quarterdeck_json("call", "echo__add", '{"a": 2, "b": 3}', "--config", str(config))
+    whole = quarterdeck_json_forked("call", "echo__add", '{"a": 2, "b": 3}', "--config", str(config))
     assert whole["structuredContent"] == {"sum": 5}
 
 
@@ -104,33 +104,32 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
 def test_each_failure_has_its_exit_code_and_says_what_to_do(
     config: Path,
     serve: RawStdioClient,
-    capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     code: int,
     said: str,
 ) -> None:
     """A script could not tell one from the other."""
-    with untouched_logging():
-        assert run([*arguments, "--config", str(config)]) == code
-    assert said in capsys.readouterr().err
+    ended = quarterdeck_forked(*arguments, "--config", str(config))
+    assert ended.returncode == code
+    assert said in ended.stderr
 
 
 def test_restart_gives_the_server_a_new_process(config: Path, serve: RawStdioClient) -> None:
     """A server that misbehaves could only be mended by ending the whole session."""
-    before = quarterdeck_json("ps", "--config", str(config))["servers"][0]
+    before = quarterdeck_json_forked("ps", "--config", str(config))["servers"][0]
     after = quarterdeck_json("restart", "echo", "--config", str(config))["server"]
     assert after["phase"] == "ready"
     assert after["pid"] != before["pid"]
     assert after["restarts"] == before["restarts"] + 1
     assert serve.call("echo__echo", text="again")["content"][0]["text"] == "again"
-    assert quarterdeck("restart", "gone", "--config", str(config)).returncode == 4
+    assert quarterdeck_forked("restart", "gone", "--config", str(config)).returncode == 4
 
 
 def test_logs_show_what_the_server_wrote(config: Path, serve: RawStdioClient) -> None:
     """A server's own words about its failure would be lost."""
     shown = quarterdeck("logs", "echo", "-n", "1", "--config", str(config))
     assert (shown.returncode, shown.stdout) == (0, "hello from echo\n")
-    lines = quarterdeck("logs", "echo", "-n", "1", "--json", "--config", str(config)).stdout
+    lines = quarterdeck_forked("logs", "echo", "-n", "1", "--json", "--config", str(config)).stdout
     assert json.loads(lines) == {"server": "echo", "line": "hello from echo"}
 
 
@@ -140,7 +139,7 @@ def test_logs_can_be_followed(config: Path, serve: RawStdioClient) -> None:
     with LineChild(argv) as follower:
         for _ in range(20):
             # It may not have come to the end of the file yet when the first one writes.
-            assert quarterdeck("restart", "echo", "--config", str(config)).returncode == 0
+            assert quarterdeck_forked("restart", "echo", "--config", str(config)).returncode == 0
             try:
                 line = follower.read_line(within_s=1)
                 break
@@ -174,7 +173,7 @@ def _interrupt_a_call(config: Path) -> None:
 
 
 def _cancels_heard(config: Path) -> int:
-    return quarterdeck("logs", "echo", "--config", str(config)).stdout.count("cancelled")
+    return quarterdeck_forked("logs", "echo", "--config", str(config)).stdout.count("cancelled")
 
 
 def _is_asking(pid: int) -> bool:
@@ -190,8 +189,8 @@ def test_own_servers_are_started_and_stopped_beside_the_serve(config: Path, serv
     """`--own` would touch the running ones, or leave its own behind."""
     before = descendants(serve.process.pid).keys()
     with no_leftovers(DEADLINE_S):
-        listed = quarterdeck_json("ps", "--own", "--config", str(config))["servers"]
-        said = quarterdeck("call", "echo__echo", '{"text": "own"}', "--own", "--config", str(config))
+        listed = quarterdeck_json_forked("ps", "--own", "--config", str(config))["servers"]
+        said = quarterdeck_forked("call", "echo__echo", '{"text": "own"}', "--own", "--config", str(config))
     assert [server["phase"] for server in listed] == ["ready", "faulted", "faulted"]
     assert listed[0]["pid"] not in before
     assert said.stdout == "own\n"
@@ -205,8 +204,8 @@ def test_commands_work_without_any_serve(tmp_path: Path) -> None:
     with no_leftovers(DEADLINE_S):
         said = quarterdeck("call", "echo__echo", '{"text": "alone"}', "--config", str(config))
         assert (said.returncode, said.stdout) == (0, "alone\n")
-        assert quarterdeck("call", "gone__echo", "--config", str(config)).returncode == 4
-        assert quarterdeck("logs", "echo", "--config", str(config)).returncode == 0
+        assert quarterdeck_forked("call", "gone__echo", "--config", str(config)).returncode == 4
+        assert quarterdeck_forked("logs", "echo", "--config", str(config)).returncode == 0
 
 
 def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """A writer that is killed at any moment, again and again, on one ledger that lives through it all."""
 
+import os
 import random
-import subprocess
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import Final
 
+from support.commands import DEADLINE_S
 from support.ledgers import digest_of
+from support.line_child import LineChild
 
 from quarterdeck.ledger.events import Approved, Enrolled
 from quarterdeck.ledger.head import read_head
@@ -25,21 +28,11 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_said_it_had(tmp_pat
     directory = tmp_path / "ledger"
     chance = random.Random(11)
     acknowledged = 0
-    for turn in range(KILLS):
-        said = killed_writer(directory, turn, chance.expovariate(1 / 0.03))
-        acknowledged = max(acknowledged, said)
-        head = read_head(directory, 0) if directory.exists() else None
-        if head is None:
-            assert acknowledged == 0
-            continue
-        with LedgerStore.open(directory, writable=False) as reader:
-            found = reader.verify()
-            assert found.is_intact, found
-            assert found.missing_archives == 0
-            assert acknowledged <= found.tip.count
-            assert acknowledged <= head.count  # each one that was said was an approval, and the head is after it
-            assert head.count <= found.tip.count
-            require_whole_appends(reader)
+    with LineChild([sys.executable, str(CHILD), str(directory)], deadline_s=DEADLINE_S) as writers:
+        for turn in range(KILLS):
+            said = killed_writer(writers, turn, chance.expovariate(1 / 0.03))
+            acknowledged = max(acknowledged, said)
+            require_all_of(directory, acknowledged)
     with take_lease(directory, Holder(pid=1, digest="")), LedgerStore.open(directory, writable=True) as store:
         assert store.verify().is_intact
         assert read_head(directory, 0) == store.head
@@ -47,17 +40,40 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_said_it_had(tmp_pat
     assert acknowledged > KILLS
 
 
-def killed_writer(directory: Path, seed: int, after_s: float) -> int:
-    """Run a writer, and kill it so long after it has opened, or sooner; the last number that it said."""
-    with subprocess.Popen([sys.executable, str(CHILD), str(directory), str(seed)], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        if seed % 10:
-            assert child.stdout.readline() == b"0\n"
-        time.sleep(after_s)  # the moment of the kill is what is tried
-        child.kill()
-        lines = child.stdout.read().split(b"\n")[:-1]
-        assert child.wait() == -9
-    return int(lines[-1]) if lines else 0
+def killed_writer(writers: LineChild, seed: int, after_s: float) -> int:
+    """Have one more write, and kill it so long after it has opened, or sooner; the last number that it said."""
+    writers.write(f"{seed}\n".encode())
+    said, pid = [], 0
+    while not pid or (seed % 10 and not said):
+        match writers.read_line().split():
+            case [b"pid", number]:
+                pid = int(number)
+            case [number]:
+                said.append(int(number))
+            case ended:
+                raise AssertionError((ended, writers.stderr_text()))
+    time.sleep(after_s)  # the moment of the kill is what is tried
+    os.kill(pid, signal.SIGKILL)
+    while len(words := writers.read_line().split()) == 1:
+        said.append(int(words[0]))
+    assert words == [b"ended", b"9"], writers.stderr_text()
+    return max(said, default=0)
+
+
+def require_all_of(directory: Path, acknowledged: int) -> None:
+    """That what is there is whole, and as much as was said."""
+    head = read_head(directory, 0) if directory.exists() else None
+    if head is None:
+        assert acknowledged == 0
+        return
+    with LedgerStore.open(directory, writable=False) as reader:
+        found = reader.verify()
+        assert found.is_intact, found
+        assert found.missing_archives == 0
+        assert acknowledged <= found.tip.count
+        assert acknowledged <= head.count  # each one that was said was an approval, and the head is after it
+        assert head.count <= found.tip.count
+        require_whole_appends(reader)
 
 
 def require_whole_appends(reader: LedgerReader) -> None:

@@ -8,7 +8,8 @@ from support.real import SHOWS_SCRIPTS, fault_at_open, opened, pretend, python_c
 from quarterdeck_protocol.faults import FaultKind
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("neighbour")]
+"""The neighbour keeps the zygote, which would be started for each test."""
 
 FILES = "import os, time\nfor n in range(300): open(f\"{os.environ['TMPDIR']}/{n}\", 'w').close()\ntime.sleep(600)"
 CHILDREN = "import os, time\nfor n in range(3):\n    if os.fork() == 0: time.sleep(600)\nwhile True: pass"

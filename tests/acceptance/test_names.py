@@ -1,7 +1,6 @@
 """Tools whose names clients would refuse, behind `quarterdeck serve`: all are shown, and all can be called."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Final
@@ -9,10 +8,12 @@ from typing import Final
 import anyio
 import pytest
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from support.commands import DEADLINE_S, command, quarterdeck, row, serving, stderr_of, write_config
+from mcp.client.streamable_http import streamable_http_client
+from support.commands import DEADLINE_S, row, serving, stderr_of, write_config
 from support.leftovers import POLL_S, eventually, no_leftovers
+from support.line_child import LineChild
 from support.raw_client import RawStdioClient
+from support.terminals import quarterdeck_forked, terminal
 
 PREFIX: Final = "mcp__quarterdeck__"
 """What Claude Code puts before our names."""
@@ -50,39 +51,50 @@ def listed(client: RawStdioClient) -> list[str]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("native", [(), ("--profile", "authoring")], ids=["alone", "beside native tools"])
-async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(
-    config: Path, tmp_path: Path, mode: str, native: tuple[str, ...]
-) -> None:
+async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: Path, native: tuple[str, ...]) -> None:
     """One long name breaks the whole session of some clients; a wrong one would call another tool."""
-    program, *args = command("serve", "--config", str(config), *native)
-    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ), cwd=str(tmp_path))
-    with no_leftovers(DEADLINE_S):
-        with anyio.fail_after(DEADLINE_S):
-            async with Client(stdio_client(parameters), mode=mode, cache=None) as client:
-                shown: list[str] = []
-                while not has_all(shown):
-                    shown = [tool.name for tool in (await client.list_tools()).tools]
-                    await anyio.sleep(POLL_S)
-                assert len(set(shown)) == len(shown)
-                assert [name for name in shown if not EVERYBODYS.fullmatch(PREFIX + name)] == []
-                answers = []
-                for name in shown:
-                    if OURS.search(name):
-                        result = await client.call_tool(name, {"n": len(answers)})
-                        assert result.structured_content["arguments"] == {"n": len(answers)}
-                        answers.append((name.partition("__")[0], result.structured_content["name"]))
-                ids = ("left", "right", "_7".ljust(32, "x"))
-                assert sorted(answers) == sorted((server, name) for server in ids for name in NAMES)
-                for name in NAMES:
-                    result = await client.call_tool(f"left__{name}", {})
-                    assert result.structured_content["name"] == name
+    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-token", "--json", *native)
+    popen = terminal().popen
+    with no_leftovers(DEADLINE_S), LineChild(words, cwd=config.parent, deadline_s=DEADLINE_S, popen=popen) as child:
+        url = json.loads(child.read_line())["url"]
+        wrong = {}
+        for mode in ("legacy", "auto"):
+            with anyio.fail_after(DEADLINE_S):
+                async with Client(streamable_http_client(url), mode=mode, cache=None) as client:
+                    wrong |= {(mode, what): how for what, how in (await wrong_names(client)).items() if how}
+        assert wrong == {}
+
+
+async def wrong_names(client: Client) -> dict[str, object]:
+    """What is wrong with the names that a client is shown, and with what answers to them."""
+    shown: list[str] = []
+    while not has_all(shown):
+        shown = [tool.name for tool in (await client.list_tools()).tools]
+        await anyio.sleep(POLL_S)
+    answers, strange = [], []
+    for name in filter(OURS.search, shown):
+        result = await client.call_tool(name, {"n": len(answers)})
+        if result.structured_content["arguments"] != {"n": len(answers)}:
+            strange.append(result)
+        answers.append((name.partition("__")[0], result.structured_content["name"]))
+    for name in NAMES:
+        result = await client.call_tool(f"left__{name}", {})
+        if result.structured_content["name"] != name:
+            strange.append(result)
+    ids = ("left", "right", "_7".ljust(32, "x"))
+    expected = sorted((server, name) for server in ids for name in NAMES)
+    return {
+        "shown twice": sorted(name for name in set(shown) if shown.count(name) > 1),
+        "illegal": [name for name in shown if not EVERYBODYS.fullmatch(PREFIX + name)],
+        "another tool's answer": [] if sorted(answers) == expected else answers,
+        "strange": strange,
+    }
 
 
 def test_names_stay_as_they_are_where_the_client_takes_them(config: Path) -> None:
     """A program of one's own, which takes any name, would have to look them up."""
-    with no_leftovers(DEADLINE_S), serving(config, "--name-budget", "0") as client:
+    with no_leftovers(DEADLINE_S), serving(config, "--name-budget", "0", is_forked=True) as client:
         client.initialize()
         assert {f"{server}__{name}" for server in ("left", "right") for name in NAMES} <= set(listed(client))
         assert client.call("left__a.dotted.name")["structuredContent"]["name"] == "a.dotted.name"
@@ -90,19 +102,21 @@ def test_names_stay_as_they_are_where_the_client_takes_them(config: Path) -> Non
 
 def test_a_prefix_of_the_clients_leaves_the_rest_of_64(config: Path) -> None:
     """A client with a short entry would see names cut that it could take."""
-    with no_leftovers(DEADLINE_S), serving(config, "--client-prefix", "d-") as client:
-        client.initialize()
+    with no_leftovers(DEADLINE_S), serving(config, "--client-prefix", "d-", is_forked=True) as client:
+        client.discover()
         names = listed(client)
         assert max(map(len, names)) == 62
         assert "left__a_dotted_name" in names
         told = [json.loads(line)["event"] for line in stderr_of(client).splitlines()]
         (line,) = [event for event in told if "left__a.dotted.name" in event]
-        assert line.rpartition(" ")[2] in names
+        renamed = line.rpartition(" ")[2]
+        assert renamed in names
+        assert client.call(renamed)["structuredContent"]["name"] == "a.dotted.name"
 
 
 def test_a_budget_that_nothing_fits_is_refused_before_anything_starts(config: Path) -> None:
     """A client would show tools that are all digests."""
-    ended = quarterdeck("serve", "--config", str(config), "--client-prefix", "p" * 50)
+    ended = quarterdeck_forked("serve", "--config", str(config), "--client-prefix", "p" * 50)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "--client-prefix: of 64 characters 50 are its own" in ended.stderr
     assert "shorter name" in ended.stderr

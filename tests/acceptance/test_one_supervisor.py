@@ -2,116 +2,253 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S, command, quarterdeck, quarterdeck_json, row, serving, write_config
+from support.commands import DEADLINE_S, command, quarterdeck, row, serving, write_config
 from support.leftovers import eventually, no_leftovers
 from support.line_child import LineChild
 from support.raw_client import RawStdioClient
+from support.reused import Reused
+from support.terminals import quarterdeck_forked, quarterdeck_json_forked, terminal
 
 from quarterdeck.ledger.lease import Holder, read_holder, take_lease
 
-pytestmark = pytest.mark.usefixtures("state")
-
-EMPTY: Final = b""
-ANOTHERS: Final = b"%PDF-1.7 of somebody else"
 TORN: Final = b"SQLite format 3\x00" + b"\xff" * 8192
 
+NO_LEDGERS: Final = {
+    "an empty file": (b"", 2, "no ledger: move it away"),
+    "another program's file": (b"%PDF-1.7 of somebody else", 2, "no ledger: move it away"),
+    "a damaged database": (TORN, 8, "is damaged"),
+}
 
-@pytest.fixture
-def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A state directory that no other test has used; nothing runs at the end."""
+CHANGES: Final = {
+    "its end is cut off": ("DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)", "are gone"),
+    "an event is rewritten": ("UPDATE events SET hash = zeroblob(32) WHERE seq = 2", "chain is broken at event 2"),
+    "its head is gone": (None, "ledger verify --accept"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A state directory, and a configuration file in a directory of its own."""
+
+    state: Path
+    config: str
+
+    @property
+    def ledger(self) -> Path:
+        """Where the ledger of this state is."""
+        return self.state / "ledger"
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Have every command use it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("QUARTERDECK_STATE_DIR", str(self.state))
+            patch.setenv("QUARTERDECK_RUNTIME_DIR", str(self.state.with_name("run")))
+            yield
+
+
+@contextmanager
+def placed(**rows: object) -> Iterator[Place]:
+    """A place that nothing has used; nothing that was started meanwhile runs at the end."""
     with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as name, no_leftovers(DEADLINE_S):
-        root = Path(name)
-        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
-        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
-        yield root / "state"
+        yield Place(Path(name) / "state", str(write_config(Path(name) / "mcp.json", **rows)))
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    return write_config(tmp_path / "mcp.json", one=row("echo"))
+def place() -> Iterator[Place]:
+    """One that no other test uses."""
+    with placed(one=row("echo")) as made, made.used():
+        yield made
 
 
-def ready(client: RawStdioClient, *tools: str) -> None:
-    """Greet it, and wait until it lists these."""
+@dataclass(frozen=True)
+class Served:
+    """A serve on stdio that several tests look at, and its place."""
+
+    place: Place
+    client: RawStdioClient
+
+
+@contextmanager
+def opened() -> Iterator[Served]:
+    """`one` is for everybody, `two` for the test of decisions alone."""
+    with placed(one=row("echo"), two=row("echo", trust="strict")) as place, place.used():
+        assert quarterdeck_forked("trust", "approve", "two", "--all", "-c", place.config).returncode == 0
+        with serving(Path(place.config), is_forked=True) as client:
+            ready(client)
+            eventually(lambda: held(place, "two") > 0, DEADLINE_S, "the tools of the other are held")
+            yield Served(place, client)
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Reused[Served]]:
+    """One for the module, while it answers."""
+    reused = Reused(opened, lambda served: "one__echo" in names(served.client))
+    yield reused
+    reused.close()
+
+
+@pytest.fixture
+def served(kept: Reused[Served]) -> Iterator[Served]:
+    """It, with commands that use its place."""
+    served = kept.get()
+    with served.place.used():
+        yield served
+
+
+def ready(client: RawStdioClient, tool: str = "one__echo") -> None:
+    """Greet it, and wait until it lists this."""
     client.initialize()
-    wanted = set(tools or ("one__echo",))
-    eventually(lambda: wanted <= {tool["name"] for tool in client.list_tools()}, DEADLINE_S, f"{wanted} are listed")
+    eventually(lambda: tool in names(client), DEADLINE_S, f"{tool} is listed")
 
 
-def events(state: Path) -> list[tuple[int, str]]:
+def names(client: RawStdioClient) -> set[str]:
+    return {tool["name"] for tool in client.list_tools()}
+
+
+def held(place: Place, server: str) -> int:
+    """How many of a server's tools wait for a person."""
+    shown = quarterdeck_json_forked("ps", "-c", place.config)["servers"]
+    return sum(each["held"] for each in shown if each["id"] == server)
+
+
+def events(ledger: Path) -> list[tuple[int, str]]:
     """What the ledger holds, read past everything of ours."""
-    with sqlite3.connect(f"file:{state / 'ledger' / 'ledger.db'}?mode=ro", uri=True) as database:
+    with sqlite3.connect(f"file:{ledger / 'ledger.db'}?mode=ro", uri=True) as database:
         rows: list[tuple[int, str]] = database.execute("SELECT seq, hash FROM events ORDER BY seq").fetchall()
     database.close()
     return rows
 
 
-def test_a_second_serve_of_the_same_configuration_is_told_whom_to_join(config: Path, state: Path) -> None:
+def test_a_second_serve_of_the_same_configuration_is_told_whom_to_join(served: Served) -> None:
     """Two would write one ledger; or a user would not know who has it."""
-    with serving(config) as client:
-        ready(client)
-        second = quarterdeck("serve", "-c", str(config))
-        assert (second.returncode, second.stdout) == (2, "")
-        said, remedy = second.stderr.splitlines()
-        assert f"process {client.process.pid} (since " in said
-        assert "serves this configuration already, to the client that started it" in said
-        assert "quarterdeck serve --http" in remedy
-        assert f"--state-dir {state}-" in remedy
-        assert client.call("one__echo", text="still here")["content"][0]["text"] == "still here"
-
-
-def test_a_second_serve_is_told_the_url_of_one_that_many_can_join(config: Path) -> None:
-    """A user would start a third instead of pointing the client there."""
-    with LineChild(command("serve", "-c", str(config), "--http", "127.0.0.1:0", "--json"), deadline_s=DEADLINE_S) as it:
-        url = json.loads(it.read_line())["url"]
-        second = quarterdeck("serve", "-c", str(config))
-        assert second.returncode == 2
-        assert f"process {it.process.pid}" in second.stderr
-        assert f"join it: point your client at {url}" in second.stderr
+    second = quarterdeck_forked("serve", "-c", served.place.config)
+    assert (second.returncode, second.stdout) == (2, "")
+    said, remedy = second.stderr.splitlines()
+    assert f"process {served.client.process.pid} (since " in said
+    assert "serves this configuration already, to the client that started it" in said
+    assert "quarterdeck serve --http" in remedy
+    assert f"--state-dir {served.place.state}-" in remedy
+    assert served.client.call("one__echo", text="still here")["content"][0]["text"] == "still here"
 
 
 def test_another_configuration_is_told_which_state_directory_to_use_and_runs_there(
-    config: Path, state: Path, tmp_path: Path
+    served: Served, tmp_path: Path
 ) -> None:
     """Two configurations would share homes and history, or the second could not run at all."""
-    other = write_config(tmp_path / "other.json", two=row("echo"))
-    with serving(config) as client:
+    state = served.place.state
+    other = write_config(tmp_path / "other.json", three=row("echo"))
+    before = events(served.place.ledger)
+    refused = quarterdeck_forked("serve", "-c", str(other))
+    assert refused.returncode == 2
+    assert f"process {served.client.process.pid}" in refused.stderr
+    assert served.place.config in refused.stderr
+    [advised] = [word for word in refused.stderr.split() if word.startswith(f"{state}-")]
+    with serving(other, "--state-dir", advised, is_forked=True) as beside:
+        ready(beside, "three__echo")
+        assert read_holder(Path(advised) / "ledger") is not None
+        logged = quarterdeck_json_forked("ledger", "show", "--state-dir", advised)
+        assert [server["server"] for server in logged["servers"]] == ["three"]
+    assert events(served.place.ledger) == before
+    assert {server["server"] for server in quarterdeck_json_forked("ledger", "show")["servers"]} == {"one", "two"}
+
+
+def test_commands_beside_a_serve_answer_and_write_nothing(served: Served) -> None:
+    """Looking would change the record, or be impossible while a client works."""
+    named = ("-c", served.place.config)
+    before = events(served.place.ledger)
+    assert [tool["name"] for tool in quarterdeck_json_forked("tools", *named)["tools"]]
+    assert quarterdeck("call", "one__echo", '{"text": "hi"}', *named).stdout == "hi\n"
+    own = quarterdeck_json_forked("ps", "--own", *named)["servers"][0]
+    its = quarterdeck_json_forked("ps", *named)["servers"][0]
+    assert (own["id"], own["phase"], its["id"], its["phase"]) == ("one", "ready", "one", "ready")
+    assert own["pid"] != its["pid"]
+    assert quarterdeck_forked("tools", "--own", *named).returncode == 0
+    for looking in (["log"], ["show"], ["verify"]):
+        assert quarterdeck_forked("ledger", *looking).returncode == 0
+    assert quarterdeck_forked("trust", "list", *named).returncode == 0
+    assert events(served.place.ledger) == before
+    compacted = quarterdeck("ledger", "compact")
+    assert compacted.returncode == 2
+    assert f"process {served.client.process.pid}" in compacted.stderr
+    assert events(served.place.ledger) == before
+
+
+def test_a_decision_goes_through_the_serve_that_writes(served: Served) -> None:
+    """A user would have to stop their client to approve a tool."""
+    client, named = served.client, ("-c", served.place.config)
+    assert [name for name in names(client) if name.startswith("two__")] == []
+    refused = client.call("two__echo", text="hi")
+    assert refused["isError"] is True
+    assert "quarterdeck trust approve two echo" in refused["content"][0]["text"]
+    one = quarterdeck_forked("trust", "approve", "two", "echo", *named)
+    assert "its instructions are held, and all its tools with them" in one.stderr
+    assert [name for name in names(client) if name.startswith("two__")] == []
+    client.notifications.clear()  # those of the start
+    assert quarterdeck("trust", "approve", "two", "--all", *named).returncode == 0
+    client.notification("notifications/tools/list_changed")
+    assert "two__add" in names(client)
+    assert client.call("two__echo", text="hi")["content"][0]["text"] == "hi"
+    assert quarterdeck_forked("trust", "block", "two", "--all", *named).returncode == 0
+    eventually(lambda: "two__add" not in names(client), DEADLINE_S, "the blocked server is gone")
+    assert [name for name in names(client) if name.startswith("two__")] == []
+    [stopped] = [each for each in quarterdeck_json_forked("ps", *named)["servers"] if each["id"] == "two"]
+    assert (stopped["phase"], stopped["pid"]) == ("faulted", None)
+
+
+def test_a_serve_over_http_takes_decisions_too_and_a_second_serve_is_told_its_url() -> None:
+    """One that many clients share would have to be ended to approve a tool; or a user would start a third."""
+    with placed(one=row("echo", trust="strict")) as place, place.used():
+        named = ("-c", place.config)
+        assert quarterdeck_forked("trust", "approve", "one", "--all", *named).returncode == 0
+        with LineChild(
+            ("serve", *named, "--http", "127.0.0.1:0", "--json"), deadline_s=DEADLINE_S, popen=terminal().popen
+        ) as child:
+            url = json.loads(child.read_line())["url"]
+            second = quarterdeck_forked("serve", *named)
+            assert second.returncode == 2
+            assert f"process {child.process.pid}" in second.stderr
+            assert f"join it: point your client at {url}" in second.stderr
+            eventually(lambda: held(place, "one") > 0, DEADLINE_S, "its tools are held")
+            assert quarterdeck_forked("trust", "approve", "one", "--all", *named).returncode == 0
+            assert "one__echo" in {tool["name"] for tool in quarterdeck_json_forked("tools", *named)["tools"]}
+            child.process.terminate()
+            assert child.process.wait(DEADLINE_S) == 0
+        logged = quarterdeck_forked("ledger", "log", "--kind", "approve", "--tool", "echo", "--json").stdout
+        assert [json.loads(line)["event"]["by"] for line in logged.splitlines()] == ["person"]
+
+
+def test_a_killed_serve_lets_go_of_the_ledger_at_once_and_the_next_waits_for_a_command_that_writes(
+    place: Place,
+) -> None:
+    """After a crash a user would have to delete a lock file; a client that starts during `approve` would be refused."""
+    with serving(Path(place.config)) as client:
         ready(client)
-        before = events(state)
-        refused = quarterdeck("serve", "-c", str(other))
-        assert refused.returncode == 2
-        assert f"process {client.process.pid}" in refused.stderr
-        assert str(config) in refused.stderr
-        [advised] = [word for word in refused.stderr.split() if word.startswith(f"{state}-")]
-        with serving(other, "--state-dir", advised) as beside:
-            ready(beside, "two__echo")
-            assert read_holder(Path(advised) / "ledger") is not None
-            logged = quarterdeck_json("ledger", "show", "--state-dir", advised)
-            assert [server["server"] for server in logged["servers"]] == ["two"]
-        assert events(state) == before
-        assert {server["server"] for server in quarterdeck_json("ledger", "show")["servers"]} == {"one"}
-
-
-def test_a_serve_waits_for_a_command_that_writes_the_ledger(config: Path, state: Path) -> None:
-    """A client that starts while a user approves something would be refused."""
-    directory = state / "ledger"
-    argv = command("serve", "--config", str(config))
-    lease = take_lease(directory, Holder(pid=os.getpid(), digest="", command="trust"))
+        client.process.send_signal(signal.SIGKILL)
+        client.process.wait(DEADLINE_S)
+        assert read_holder(place.ledger) is None
+        lease = take_lease(place.ledger, Holder(pid=os.getpid(), digest="", command="trust"))
+    argv = command("serve", "-c", place.config)
     with lease, RawStdioClient(argv, deadline_s=DEADLINE_S) as client:
-        eventually(lambda: has_open(client.process.pid, directory / "lock"), DEADLINE_S, "it wants the lease")
+        eventually(lambda: has_open(client.process.pid, place.ledger / "lock"), DEADLINE_S, "it wants the lease")
         lease.release()
         ready(client)
-        holder = read_holder(directory)
+        holder = read_holder(place.ledger)
         assert holder is not None
         assert (holder.pid, holder.command) == (client.process.pid, "serve")
+    assert quarterdeck_json_forked("ledger", "verify")["intact"] is True
 
 
 def has_open(pid: int, path: Path) -> bool:
@@ -122,141 +259,51 @@ def has_open(pid: int, path: Path) -> bool:
         return False
 
 
-def test_commands_beside_a_serve_answer_and_write_nothing(config: Path, state: Path) -> None:
-    """Looking would change the record, or be impossible while a client works."""
-    with serving(config) as client:
-        ready(client)
-        before = events(state)
-        assert [tool["name"] for tool in quarterdeck_json("tools", "-c", str(config))["tools"]]
-        assert quarterdeck("call", "one__echo", '{"text": "hi"}', "-c", str(config)).stdout == "hi\n"
-        [own] = quarterdeck_json("ps", "--own", "-c", str(config))["servers"]
-        [its] = quarterdeck_json("ps", "-c", str(config))["servers"]
-        assert (own["phase"], its["phase"]) == ("ready", "ready")
-        assert own["pid"] != its["pid"]
-        assert quarterdeck("tools", "--own", "-c", str(config)).returncode == 0
-        for looking in (["log"], ["show"], ["verify"]):
-            assert quarterdeck("ledger", *looking).returncode == 0
-        assert quarterdeck("trust", "list", "-c", str(config)).returncode == 0
-        assert events(state) == before
-        compacted = quarterdeck("ledger", "compact")
-        assert compacted.returncode == 2
-        assert f"process {client.process.pid}" in compacted.stderr
-
-
-def test_a_killed_serve_lets_go_of_the_ledger_at_once(config: Path, state: Path) -> None:
-    """After a crash a user would have to find and delete a lock file."""
-    with serving(config) as client:
-        ready(client)
-        client.process.send_signal(signal.SIGKILL)
-        client.process.wait(DEADLINE_S)
-        assert read_holder(state / "ledger") is None
-        with take_lease(state / "ledger", Holder(pid=os.getpid(), digest="")):
-            pass
-    with serving(config) as client:
-        ready(client)
-    assert quarterdeck_json("ledger", "verify")["intact"] is True
-
-
-def test_a_decision_goes_through_the_serve_that_writes(tmp_path: Path) -> None:
-    """A user would have to stop their client to approve a tool."""
-    config = write_config(tmp_path / "mcp.json", one=row("echo", trust="strict"))
-    assert quarterdeck("trust", "approve", "one", "--all", "-c", str(config)).returncode == 0
-    with serving(config) as client:
-        client.initialize()
-        eventually(lambda: held(config) > 0, DEADLINE_S, "its tools are held")
-        assert client.list_tools() == []
-        refused = client.call("one__echo", text="hi")
-        assert refused["isError"] is True
-        assert "quarterdeck trust approve one echo" in refused["content"][0]["text"]
-        one = quarterdeck("trust", "approve", "one", "echo", "-c", str(config))
-        assert "its instructions are held, and all its tools with them" in one.stderr
-        assert client.list_tools() == []
-        assert quarterdeck("trust", "approve", "one", "--all", "-c", str(config)).returncode == 0
-        client.notification("notifications/tools/list_changed")
-        assert "one__add" in {tool["name"] for tool in client.list_tools()}
-        assert client.call("one__echo", text="hi")["content"][0]["text"] == "hi"
-        assert quarterdeck("trust", "block", "one", "--all", "-c", str(config)).returncode == 0
-        eventually(lambda: not client.list_tools(), DEADLINE_S, "the blocked server is gone")
-        [stopped] = quarterdeck_json("ps", "-c", str(config))["servers"]
-        assert (stopped["phase"], stopped["pid"]) == ("faulted", None)
-
-
-def held(config: Path) -> int:
-    """How many of the first server's tools wait for a person."""
-    return int(quarterdeck_json("ps", "-c", str(config))["servers"][0]["held"])
-
-
-def test_a_serve_over_http_takes_decisions_too(tmp_path: Path) -> None:
-    """A server that many clients share would have to be ended to approve a tool."""
-    config = write_config(tmp_path / "mcp.json", one=row("echo", trust="strict"))
-    assert quarterdeck("trust", "approve", "one", "--all", "-c", str(config)).returncode == 0
-    argv = command("serve", "-c", str(config), "--http", "127.0.0.1:0", "--no-token", "--json")
-    with LineChild(argv, deadline_s=DEADLINE_S) as child:
-        child.read_line()
-        eventually(lambda: held(config) > 0, DEADLINE_S, "its tools are held")
-        assert quarterdeck("trust", "approve", "one", "--all", "-c", str(config)).returncode == 0
-        assert "one__echo" in {tool["name"] for tool in quarterdeck_json("tools", "-c", str(config))["tools"]}
-        child.process.terminate()
-        assert child.process.wait(DEADLINE_S) == 0
-    assert [event["event"]["by"] for event in log_of("approve", "echo")] == ["person"]
-
-
-def log_of(kind: str, tool: str) -> list[dict[str, dict[str, str]]]:
-    """The ledger's events of one kind about one tool."""
-    ended = quarterdeck("ledger", "log", "--kind", kind, "--tool", tool, "--json")
-    return [json.loads(line) for line in ended.stdout.splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("content", "code", "said"),
-    [
-        (EMPTY, 2, "no ledger: move it away"),
-        (ANOTHERS, 2, "no ledger: move it away"),
-        (TORN, 8, "is damaged"),
-    ],
-    ids=["an empty file", "another program's file", "a damaged database"],
-)
-def test_a_serve_refuses_a_file_that_is_no_ledger_and_leaves_it(
-    config: Path, state: Path, content: bytes, code: int, said: str
-) -> None:
+def test_a_serve_refuses_a_file_that_is_no_ledger_and_leaves_it(place: Place) -> None:
     """A history would be thrown away, or servers run without one."""
-    (state / "ledger").mkdir(parents=True, mode=0o700)
-    state.chmod(0o700)
-    database = state / "ledger" / "ledger.db"
-    database.write_bytes(content)
-    refused(config, code, said)
-    assert database.read_bytes() == content
+    wrong = {}
+    for case, (content, code, said) in NO_LEDGERS.items():
+        state = place.state.with_name(case)
+        (state / "ledger").mkdir(parents=True, mode=0o700)
+        state.chmod(0o700)
+        database = state / "ledger" / "ledger.db"
+        database.write_bytes(content)
+        wrong |= not_refused(case, place, state, code, said)
+        if database.read_bytes() != content:
+            wrong[case, "the file"] = "it has changed"
+    assert wrong == {}
 
 
-def refused(config: Path, code: int, said: str) -> None:
-    """See that nothing is served, by `serve` and by a command that would start servers, and why."""
-    for arguments in (["serve"], ["tools"]):
-        ended = quarterdeck(*arguments, "-c", str(config))
-        assert ended.returncode == code, ended.stderr
-        assert ended.stdout == ""
-        assert said in ended.stderr
-        assert "Traceback" not in ended.stderr
-
-
-@pytest.mark.parametrize("damage", ["its end is cut off", "an event is rewritten", "its head is gone"])
-def test_a_serve_refuses_a_ledger_that_somebody_changed(config: Path, state: Path, damage: str) -> None:
+def test_a_serve_refuses_a_ledger_that_somebody_changed(place: Place) -> None:
     """What a person approved could be rewritten behind their back."""
-    assert quarterdeck("tools", "-c", str(config)).returncode == 0
-    directory = state / "ledger"
-    match damage:
-        case "its end is cut off":
-            said = "are gone"
-            change(directory, "DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)")
-        case "an event is rewritten":
-            said = "chain is broken at event 2"
-            change(directory, "UPDATE events SET hash = zeroblob(32) WHERE seq = 2")
-        case _:
-            said = "ledger verify --accept"
-            (directory / "head").unlink()
-    before = events(state)
-    refused(config, 8, said)
-    assert events(state) == before
-    assert quarterdeck("ledger", "verify").returncode == 8
+    assert quarterdeck_forked("tools", "-c", place.config).returncode == 0
+    wrong = {}
+    for case, (statement, said) in CHANGES.items():
+        state = Path(shutil.copytree(place.state, place.state.with_name(case)))
+        if statement is not None:
+            change(state / "ledger", statement)
+        else:
+            (state / "ledger" / "head").unlink()
+        before = events(state / "ledger")
+        wrong |= not_refused(case, place, state, 8, said)
+        if events(state / "ledger") != before:
+            wrong[case, "the events"] = "they have changed"
+        verified = quarterdeck_forked("ledger", "verify", "--state-dir", str(state))
+        if verified.returncode != 8:
+            wrong[case, "verify"] = str(verified)
+    assert wrong == {}
+
+
+def not_refused(case: str, place: Place, state: Path, code: int, said: str) -> dict[tuple[str, str], str]:
+    """What `serve`, and a command that would start servers, do but refuse with this exit code and these words."""
+    wrong = {}
+    for name in ("serve", "tools"):
+        runs = quarterdeck if case in {"a damaged database", "its end is cut off"} else quarterdeck_forked
+        ended: CompletedProcess[str] = runs(name, "-c", place.config, "--state-dir", str(state))
+        is_said = said in ended.stderr and "Traceback" not in ended.stderr
+        if (ended.returncode, ended.stdout, is_said) != (code, "", True):
+            wrong[case, name] = str(ended)
+    return wrong
 
 
 def change(directory: Path, statement: str) -> None:

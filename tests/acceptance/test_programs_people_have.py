@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.real_servers import install_tools
 
 INSTALL_S = 300.0
 """Tools are downloaded once for all tests of the module."""
@@ -73,14 +74,12 @@ def person() -> Iterator[Person]:
 
 
 @pytest.fixture(scope="module")
-def tools(person: Person) -> Path:
-    """A virtual environment with uv and pipx, as an installer's own."""
-    folder = person.home / ".tools"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=INSTALL_S)
-    argv = [str(folder / "bin/pip"), "install", "-q", "uv", "pipx"]
-    if subprocess.run(argv, timeout=INSTALL_S, capture_output=True, check=False).returncode:
-        pytest.skip("no package index within reach")
-    return folder
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with uv and pipx."""
+    found = install_tools(tmp_path_factory.getbasetemp())
+    if found.missing:
+        pytest.skip(found.missing)
+    return Path(found.argv[0])
 
 
 def test_a_virtual_environment_in_a_home(person: Person) -> None:
@@ -100,7 +99,7 @@ def test_uvx_from_an_empty_cache(person: Person, tools: Path) -> None:
     binaries = person.home / ".local/bin"
     binaries.mkdir(parents=True, exist_ok=True)
     for name in ("uv", "uvx"):
-        shutil.copy2(tools / "bin" / name, binaries / name)
+        shutil.copy2(tools / name, binaries / name)
     ran = person.run("uvx", "--python", "/usr/bin/python3", "cowsay", "-t", "moo", path=str(binaries))
     if ran.code and "dns error" in ran.err:
         pytest.skip("no package index within reach of a sandbox")
@@ -118,7 +117,7 @@ def test_a_tool_that_pipx_installed(person: Person, tools: Path) -> None:
         "PIPX_HOME": f"{home}/.local/share/pipx",
         "PIPX_BIN_DIR": f"{home}/.local/bin",
     }
-    argv = [str(tools / "bin/pipx"), "install", "cowsay"]
+    argv = [str(tools / "pipx"), "install", "cowsay"]
     subprocess.run(argv, env=env, check=True, timeout=INSTALL_S, capture_output=True)
     ran = person.run("cowsay", "-t", "moo", path=f"{home}/.local/bin")
     assert "moo" in ran.out, ran.err

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from support.direct import open_direct, without_envelope
 from support.real import BACKSTOP_S, opened, stdio_config
-from support.real_servers import install
+from support.real_servers import install, shared_folder
 
 from quarterdeck.interop import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -67,12 +67,11 @@ def place(tmp_path: Path) -> Path:
 
 
 def _configure(real: Real, place: Path, tmp_path_factory: pytest.TempPathFactory) -> StdioServerConfig:
-    # The parent of an xdist worker's own folder is the run's.
-    shared = tmp_path_factory.getbasetemp().parent / "real-servers"
-    found = install(real.name, shared)
+    basetemp = tmp_path_factory.getbasetemp()
+    found = install(real.name, basetemp)
     if found.missing:
         pytest.skip(found.missing)
-    sandbox = SandboxPolicy(read=(str(shared), str(place)))
+    sandbox = SandboxPolicy(read=(str(shared_folder(basetemp)), str(place)))
     return stdio_config(real.name, [*found.argv, *real.extra(place)], env=ANY_OWNER, sandbox=sandbox)
 
 

@@ -1,9 +1,10 @@
 """What people really run works under the preset `standard`: in every tier, as root and as an ordinary user."""
 
+import json
 import os
 import shutil
 import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import pytest
 from support.hostile import Scene, scene
 from support.identities import Identity, bubblewrap_missing, is_open, plain_python
+from support.real_servers import install_tools
 
 from quarterdeck_protocol.policy import Tier
 
@@ -123,20 +125,43 @@ def place(identity: Identity, tier: Tier) -> Iterator[Scene]:
         yield made
 
 
+ONE_BY_ONE: Final = """
+import json, subprocess, sys
+ended = {}
+for name, argv in json.loads(sys.argv[1]).items():
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ended[name] = [done.returncode, done.stdout.decode(), done.stderr.decode()]
+print(json.dumps(ended))
+"""
+
+
+def not_installed(work: str, path: str) -> str:
+    """What this work needs and is not there; empty when all is."""
+    needed = [WORKS[work][0][0], *((work,) if work in ("gcc", "git") else ())]
+    return ", ".join(name for name in needed if name != "PYTHON" and shutil.which(name, path=path) is None)
+
+
 @pytest.mark.parametrize("identity", Identity)
 @pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])
-@pytest.mark.parametrize("work", WORKS)
-def test_ordinary_work_is_not_disturbed(work: str, tier: Tier, identity: Identity, place: Scene) -> None:
+def test_ordinary_work_is_not_disturbed(tier: Tier, identity: Identity, place: Scene) -> None:
     """A sandbox in which things break is one that is switched off."""
-    argv, expected = WORKS[work]
-    if work == "multiprocessing" and tier is Tier.LANDLOCK:
-        pytest.skip("without a namespace /dev/shm, and so every semaphore with a name, is everybody's: it is closed")
-    for needed in [argv[0], *(("gcc", "git") if work in ("gcc", "git") else ())]:
-        if needed != "PYTHON" and shutil.which(needed, path=place.environ()["PATH"]) is None:
-            pytest.skip(f"{needed} is not installed")
-    run = place.run(tier, [plain_python() if word == "PYTHON" else word for word in argv])
-    assert (run.status, run.stdout.decode()) == (0, expected), run.stderr
+    works = set(WORKS)
+    if tier is Tier.LANDLOCK:
+        # Without a namespace /dev/shm, and so every semaphore with a name, is everybody's: it is closed.
+        works.remove("multiprocessing")
+    missing = {work: lacks for work in sorted(works) if (lacks := not_installed(work, place.environ()["PATH"]))}
+    tried = {
+        work: [plain_python() if word == "PYTHON" else word for word in WORKS[work][0]]
+        for work in sorted(works - missing.keys())
+    }
+    run = place.run(tier, [plain_python(), "-c", ONE_BY_ONE, json.dumps(tried)])
+    assert run.status == 0, run.stderr
     assert run.receipt["tier"] == tier
+    ended = json.loads(run.stdout)
+    assert ended.keys() == tried.keys()
+    assert {work: said for work, said in ended.items() if said[:2] != [0, WORKS[work][1]]} == {}
+    if missing:
+        pytest.skip(f"the rest works, but this is not installed: {missing}")
 
 
 def registry_options() -> list[str]:
@@ -144,10 +169,9 @@ def registry_options() -> list[str]:
     return [word for name in FOR_REGISTRIES if name in os.environ for word in ("--env", f"{name}={os.environ[name]}")]
 
 
-@pytest.mark.parametrize("identity", Identity)
-@pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])
-def test_npx_runs_a_package_from_an_empty_cache(tier: Tier, identity: Identity, place: Scene) -> None:
-    """Half of all MCP servers are started like that."""
+@pytest.fixture(scope="module")
+def npx() -> str:
+    """Its name, where it reaches a registry."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("npm is not installed")
@@ -156,28 +180,31 @@ def test_npx_runs_a_package_from_an_empty_cache(tier: Tier, identity: Identity, 
     )
     if asked.returncode:
         pytest.skip(f"npm reaches no registry: {asked.stderr.strip()[-200:]}")
-    run = place.run(tier, ["npx", "-y", "cowsay", "moo"], *registry_options())
+    return "npx"
+
+
+@pytest.mark.parametrize("identity", Identity)
+@pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])
+def test_npx_runs_a_package_from_an_empty_cache(tier: Tier, identity: Identity, place: Scene, npx: str) -> None:
+    """Half of all MCP servers are started like that."""
+    run = place.run(tier, [npx, "-y", "cowsay", "moo"], *registry_options())
     assert run.status == 0, run.stderr
     assert b"< moo >" in run.stdout
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def uv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with `uv` and `uvx`, that every user can read."""
-    root = tmp_path_factory.mktemp("uv")
-    folder = Path(f"/tmp/qd-uv-{os.getpid()}")
-    target = [sys.executable, "-m", "pip", "install", "-q", "--target", str(root), "uv"]
-    done = subprocess.run(target, capture_output=True, text=True, timeout=REGISTRY_S, check=False)
-    if done.returncode:
-        pytest.skip(f"pip cannot install uv: {done.stderr.strip()[-200:]}")
-    folder.mkdir(mode=0o755)
-    try:
-        for name in ("uv", "uvx"):
-            shutil.copy(root / "bin" / name, folder / name)
+    found = install_tools(tmp_path_factory.getbasetemp())
+    if found.missing:
+        pytest.skip(found.missing)
+    with tempfile.TemporaryDirectory(prefix="qd-uv-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for program in ("uv", "uvx"):
+            shutil.copy(Path(found.argv[0], program), folder / program)
         assert is_open(folder / "uvx")
         yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("identity", Identity)

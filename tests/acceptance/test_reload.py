@@ -3,80 +3,115 @@
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import DEADLINE_S, quarterdeck, quarterdeck_json, row, serving, stderr_of, write_config
+from support.commands import DEADLINE_S, row, serving, write_config
 from support.leftovers import eventually, is_running, no_leftovers
 from support.raw_client import RawStdioClient
+from support.reused import Reused
+from support.terminals import Terminal
 
 
-@pytest.fixture(autouse=True)
-def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A state directory that no other test has used; nothing runs at the end."""
-    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as name, no_leftovers(DEADLINE_S):
-        monkeypatch.setenv("QUARTERDECK_STATE_DIR", f"{name}/state")
-        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", f"{name}/run")
-        yield
+@dataclass(frozen=True)
+class Served:
+    """A `serve`, its client, and whoever edits its configuration and looks after it at a terminal."""
+
+    client: RawStdioClient
+    config: Path
+    terminal: Terminal
+
+    def edit(self, **rows: object) -> None:
+        """Have these servers, and no others."""
+        write_config(self.config, **rows)
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """How its servers are."""
+        return {server["id"]: server for server in self.terminal.document("ps", "-c", str(self.config))["servers"]}
+
+    def is_up(self) -> bool:
+        """Whether all of them run: what they offered the last time is offered before that."""
+        return {server["phase"] for server in self.servers().values()} == {"ready"}
+
+    def offering(self, *ids: str) -> Callable[[], bool]:
+        """Whether the client is offered tools of just these servers."""
+        return lambda: {tool["name"].partition("__")[0] for tool in self.client.list_tools()} == set(ids)
+
+    def ready(self, *ids: str) -> None:
+        """Wait until it is."""
+        eventually(self.offering(*ids), DEADLINE_S, f"the tools of {ids}")
+
+    def written(self) -> int:
+        """How long the log is."""
+        return len(self.client.stderr_text())
+
+    def logged(self, text: str, since: int = 0) -> dict[str, Any]:
+        """The first line of the log that says this, once there is one; of what was written after it was so long."""
+
+        def found() -> dict[str, Any] | None:
+            lines = self.client.stderr_text()[since:].splitlines(keepends=True)
+            whole = [json.loads(line) for line in lines if line.endswith("\n")]
+            return next((line for line in whole if text in line["event"]), None)
+
+        line = eventually(found, DEADLINE_S, f"the log says {text!r}")
+        assert line is not None
+        return line
+
+
+@contextmanager
+def started(terminal: Terminal) -> Iterator[Served]:
+    """Start it; nothing runs at its end."""
+    with tempfile.TemporaryDirectory(prefix="qd-reload-") as name, no_leftovers(DEADLINE_S):
+        config = write_config(Path(name) / "mcp.json", kept=row("echo"), other=row("echo"))
+        with serving(config, is_forked=True) as client:
+            client.initialize()
+            yield Served(client, config, terminal)
+
+
+@pytest.fixture(scope="module")
+def reused(own_directories: Path, terminal: Terminal) -> Iterator[Reused[Served]]:
+    """One `serve` for all tests."""
+    reused = Reused(lambda: started(terminal), lambda served: bool(served.client.list_tools()))
+    yield reused
+    reused.close()
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    return write_config(tmp_path / "mcp.json", kept=row("echo"), other=row("echo"))
+def served(reused: Reused[Served]) -> Served:
+    """It, as every test finds it: with two servers that are ready, and with no news for its client."""
+    served = reused.get()
+    served.edit(kept=row("echo"), other=row("echo"))
+    served.ready("kept", "other")
+    eventually(served.is_up, DEADLINE_S, "what is offered runs, too")
+    served.client.notifications.clear()
+    return served
 
 
-def servers(config: Path) -> dict[str, dict[str, Any]]:
-    """How the servers of the running `serve` are."""
-    return {server["id"]: server for server in quarterdeck_json("ps", "-c", str(config))["servers"]}
-
-
-def offering(client: RawStdioClient, *ids: str) -> Callable[[], bool]:
-    """Whether the client is offered tools of just these servers."""
-    return lambda: {tool["name"].partition("__")[0] for tool in client.list_tools()} == set(ids)
-
-
-def ready(client: RawStdioClient, *ids: str) -> None:
-    eventually(offering(client, *ids), DEADLINE_S, f"the tools of {ids}")
-
-
-def logged(client: RawStdioClient, text: str) -> dict[str, Any]:
-    """The first line of the log that says this."""
-
-    def found() -> dict[str, Any] | None:
-        lines = [json.loads(line) for line in stderr_of(client).splitlines(keepends=True) if line.endswith("\n")]
-        return next((line for line in lines if text in line["event"]), None)
-
-    line = eventually(found, DEADLINE_S, f"the log says {text!r}")
-    assert line is not None
-    return line
-
-
-def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(config: Path) -> None:
+def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(served: Served) -> None:
     """A user would have to restart their client after each edit, or lose every server's state."""
-    with serving(config) as client:
-        client.initialize()
-        ready(client, "kept", "other")
-        before = servers(config)
+    client, before, written = served.client, served.servers(), served.written()
 
-        write_config(config, kept=row("echo"), other=row("echo"), new=row("echo"))
-        client.notification("notifications/tools/list_changed", DEADLINE_S)
-        ready(client, "kept", "other", "new")
-        assert client.call("new__echo", text="hi")["content"][0]["text"] == "hi"
+    served.edit(kept=row("echo"), other=row("echo"), new=row("echo"))
+    client.notification("notifications/tools/list_changed", DEADLINE_S)
+    served.ready("kept", "other", "new")
+    assert client.call("new__echo", text="hi")["content"][0]["text"] == "hi"
 
-        write_config(config, kept=row("echo"), other=row("echo", call_timeout_s=7.0), new=row("echo"))
-        logged(client, "changed: other")
-        eventually(lambda: not is_running(before["other"]["pid"]), DEADLINE_S, "the old server has ended")
-        ready(client, "kept", "other", "new")
+    served.edit(kept=row("echo"), other=row("echo", call_timeout_s=7.0), new=row("echo"))
+    served.logged("changed: other", written)
+    eventually(lambda: not is_running(before["other"]["pid"]), DEADLINE_S, "the old server has ended")
+    served.ready("kept", "other", "new")
 
-        write_config(config, kept=row("echo"))
-        ready(client, "kept")
-        assert client.call("other__echo", text="hi")["isError"] is True
+    served.edit(kept=row("echo"))
+    served.ready("kept")
+    assert client.call("other__echo", text="hi")["isError"] is True
 
-        [now] = servers(config).values()
-        assert (now["pid"], now["restarts"]) == (before["kept"]["pid"], 0)
-        assert not is_running(before["other"]["pid"])
-        assert client.call("kept__echo", text="hi")["content"][0]["text"] == "hi"
+    [now] = served.servers().values()
+    assert (now["pid"], now["restarts"]) == (before["kept"]["pid"], 0)
+    assert not is_running(before["other"]["pid"])
+    assert client.call("kept__echo", text="hi")["content"][0]["text"] == "hi"
 
 
 @pytest.mark.parametrize(
@@ -89,40 +124,37 @@ def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(c
     ],
     ids=["half written", "an unset variable", "a wrong key", "no object"],
 )
-def test_a_broken_file_is_refused_whole_and_nothing_restarts(config: Path, text: str, reason: str) -> None:
+def test_a_broken_file_is_refused_whole_and_nothing_restarts(served: Served, text: str, reason: str) -> None:
     """Saving a half-typed file would stop every server."""
-    with serving(config) as client:
-        client.initialize()
-        ready(client, "kept", "other")
-        before = servers(config)
-        config.write_text(text)
-        refusal = logged(client, "the changed configuration is refused, the old one stays: ")
-        assert refusal["level"] == "error"
-        assert reason in refusal["event"]
-        checked = quarterdeck("config", "check", "-c", str(config))
-        assert checked.returncode == 2
-        assert reason in checked.stdout + checked.stderr
+    client, before, written = served.client, served.servers(), served.written()
+    served.config.write_text(text)
+    refusal = served.logged("the changed configuration is refused, the old one stays: ", written)
+    assert refusal["level"] == "error"
+    assert reason in refusal["event"]
+    checked = served.terminal.run("config", "check", "-c", str(served.config))
+    assert checked.returncode == 2
+    assert reason in checked.stdout + checked.stderr
 
-        after = servers(config)
-        assert {server: each["pid"] for server, each in after.items()} == {
-            server: each["pid"] for server, each in before.items()
-        }
-        assert client.call("other__echo", text="hi")["content"][0]["text"] == "hi"
+    after = served.servers()
+    assert {server: each["pid"] for server, each in after.items()} == {
+        server: each["pid"] for server, each in before.items()
+    }
+    assert client.call("other__echo", text="hi")["content"][0]["text"] == "hi"
 
-        write_config(config, kept=row("echo"))
-        ready(client, "kept")
-        assert quarterdeck("config", "check", "-c", str(config)).returncode == 0
-        assert servers(config)["kept"]["pid"] == before["kept"]["pid"]
+    served.edit(kept=row("echo"))
+    served.ready("kept")
+    assert served.terminal.run("config", "check", "-c", str(served.config)).returncode == 0
+    assert served.servers()["kept"]["pid"] == before["kept"]["pid"]
 
 
-def test_a_changed_command_is_held_until_a_person_approves_it(config: Path) -> None:
+def test_a_changed_command_is_held_until_a_person_approves_it(served: Served) -> None:
     """Whoever can write the file could have anything started."""
-    with serving(config) as client:
-        client.initialize()
-        ready(client, "kept", "other")
-        write_config(config, kept=row("echo"), other=row("modern"))
-        ready(client, "kept")
-        assert servers(config)["other"]["fault"]["code"] == "launch_held"
-        assert "modern.py" in quarterdeck("trust", "diff", "other", "-c", str(config)).stdout
-        assert quarterdeck("trust", "approve", "other", "--all", "-c", str(config)).returncode == 0
-        eventually(lambda: servers(config)["other"]["phase"] == "ready", DEADLINE_S, "it is started")
+    served.edit(kept=row("echo"), turn=row("echo"))
+    served.ready("kept", "turn")
+    served.edit(kept=row("echo"), turn=row("modern"))
+    served.ready("kept")
+    assert served.servers()["turn"]["fault"]["code"] == "launch_held"
+    whom = ("-c", str(served.config))
+    assert "modern.py" in served.terminal.run("trust", "diff", "turn", *whom).stdout
+    assert served.terminal.run("trust", "approve", "turn", "--all", *whom).returncode == 0
+    eventually(lambda: served.servers()["turn"]["phase"] == "ready", DEADLINE_S, "it is started")

@@ -44,22 +44,23 @@ async def settled(fleet: ServerFleetImpl, server: str, phase: str, restarts: int
     return status
 
 
-@pytest.mark.parametrize("victim", ["server", "worker"])
-async def test_the_fleet_starts_again_what_died(victim: str) -> None:
-    """One crash must not cost the user a tool for the rest of the day."""
-    async with running_fleet(pretend("echo", restart=SOON)) as fleet:
-        endpoint = fleet.endpoint("echo")
-        assert endpoint is not None
-        await say(endpoint)
-        server, worker = pids_of(endpoint)
-        os.kill(server if victim == "server" else worker, signal.SIGKILL)
-        status = await settled(fleet, "echo", "ready", restarts=1)
-        assert status.pid not in (server, None)
-        heir = fleet.endpoint("echo")
-        assert heir is not None
-        assert heir is not endpoint
-        await say(heir)
-        assert endpoint.phase == "faulted"
+async def test_the_fleet_starts_again_what_died() -> None:
+    """One crash must not cost the user a tool for the rest of the day, whether the server or its worker died."""
+    victims = ("server", "worker")
+    async with running_fleet(*(pretend("echo", server_id=victim, restart=SOON) for victim in victims)) as fleet:
+        for victim, index in zip(victims, (0, 1), strict=True):
+            endpoint = fleet.endpoint(victim)
+            assert endpoint is not None
+            await say(endpoint)
+            pids = pids_of(endpoint)
+            os.kill(pids[index], signal.SIGKILL)
+            status = await settled(fleet, victim, "ready", restarts=1)
+            assert status.pid not in (pids[0], None)
+            heir = fleet.endpoint(victim)
+            assert heir is not None
+            assert heir is not endpoint
+            await say(heir)
+            assert endpoint.phase == "faulted"
 
 
 async def test_a_server_that_keeps_dying_is_left_alone_until_it_is_restarted_by_hand(tmp_path: Path) -> None:

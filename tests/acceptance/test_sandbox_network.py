@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 from support.confined import Runner, bare_repository, certify, echo, https, low_echo, other_name
+from support.forks import Forks
 from support.identities import Identity, bubblewrap_missing
 
 RAW: Final = """
@@ -85,7 +86,7 @@ class World:
 
 
 @pytest.fixture(scope="module", params=list(Identity), ids=str)
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, forks: Forks) -> Iterator[World]:
     """For each user; skips where there is no bubblewrap."""
     who: Identity = request.param
     if reason := who.missing or bubblewrap_missing():
@@ -104,7 +105,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         if shutil.which("git"):
             bare_repository(files / "project.git")
         yield World(
-            Runner(who, root),
+            Runner(who, root, forks),
             files,
             name,
             cleanup.enter_context(https(files, files / "lab.pem")),

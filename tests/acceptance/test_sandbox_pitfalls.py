@@ -2,13 +2,13 @@
 
 import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.forks import Forks
 from support.hostile import END_S, Scene, scene
 from support.identities import USER_UID, Identity, bubblewrap_missing, plain_python
 from support.leftovers import no_leftovers
@@ -24,11 +24,11 @@ EVERYBODY: Final = pytest.mark.parametrize("identity", Identity)
 
 
 @pytest.fixture
-def place(identity: Identity, tier: Tier) -> Iterator[Scene]:
+def place(identity: Identity, tier: Tier, forks: Forks) -> Iterator[Scene]:
     """Directories of the identity's own."""
     if reason := identity.missing or (bubblewrap_missing() if tier is Tier.BUBBLEWRAP else ""):
         pytest.skip(reason)
-    with scene(identity) as made:
+    with scene(identity, forks) as made:
         yield made
 
 
@@ -47,19 +47,12 @@ def told(place: Scene, tier: Tier, code: str, *options: str) -> list[str]:
 
 
 @contextmanager
-def confined(place: Scene, tier: Tier, code: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
+def confined(place: Scene, tier: Tier, code: str, *options: str) -> Iterator[None]:
     """The same for as long as the block, from its first line on; it ends with its stdin."""
-    argv = place.argv(tier, [plain_python(), "-c", code], "--network", "none", *options)
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(argv, env=place.environ(), cwd="/", **streams, **place.identity.popen) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == b"ready\n"
-            yield process
-        finally:
-            process.stdin.close()
-            process.wait(END_S)
+    command = [plain_python(), "-c", code]
+    with place.start(tier, command, "--network", "none", *options, gives_input=True) as fork:
+        assert fork.stdout.readline() == b"ready\n"
+        yield
 
 
 WAIT: Final = "print('ready', flush=True); import sys; sys.stdin.read()"
@@ -193,22 +186,18 @@ def test_processes_are_counted_for_each_sandbox(identity: Identity, tier: Tier, 
 def test_every_sandbox_of_root_has_a_user_of_its_own(identity: Identity, tier: Tier, place: Scene) -> None:
     """With one for all, a call that kills everything of a user reaches the neighbours."""
     code = f"import os; print('ready', os.getuid(), flush=True); {WAIT.partition(';')[2]}"
-    argv = place.argv(tier, [plain_python(), "-c", code], "--network", "none")
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    users = []
+    command, options = [plain_python(), "-c", code], ("--network", "none")
     with (
-        subprocess.Popen(argv, env=place.environ(), cwd="/", **streams) as one,
-        subprocess.Popen(argv, env=place.environ(), cwd="/", **streams) as other,
+        place.start(tier, command, *options, gives_input=True) as one,
+        place.start(tier, command, *options, gives_input=True) as other,
     ):
-        for process in (one, other):
-            assert process.stdout is not None
-            users.append(int(process.stdout.readline().split()[1]))
-        place.run(tier, [plain_python(), "-c", "import os; os.kill(-1, 9)"], "--network", "none")
-        survivors = [process.poll() is None for process in (one, other)]
-        for process in (one, other):
-            assert process.stdin is not None
-            process.stdin.close()
-        statuses = [process.wait(END_S) for process in (one, other)]
+        users = [int(fork.stdout.readline().split()[1]) for fork in (one, other)]
+        place.run(tier, [plain_python(), "-c", "import os; os.kill(-1, 9)"], *options)
+        survivors = [fork.poll() is None for fork in (one, other)]
+        for fork in (one, other):
+            assert fork.stdin is not None
+            fork.stdin.close()
+        statuses = [fork.wait(END_S) for fork in (one, other)]
     assert len(set(users)) == 2
     assert 0 not in users
     assert survivors == [True, True]
@@ -239,32 +228,23 @@ def test_a_program_in_a_closed_home_runs_or_is_refused_with_the_reason(
 @EVERYBODY
 def test_input_that_nobody_reads_holds_nobody_up(identity: Identity, tier: Tier, place: Scene) -> None:
     """A write to a full pipe waits for ever."""
-    argv = place.argv(tier, ["sleep", "60"], "--network", "none", "--limit", "wall_s=1")
-    done = subprocess.run(
-        argv,
-        env=place.environ(),
-        cwd="/",
-        input=b"x" * (1 << 20),
-        timeout=END_S,
-        check=False,
-        capture_output=True,
-        **place.identity.popen,
-    )
-    assert done.returncode == 128 + 9
-    assert b"wall_s" in done.stderr
+    with place.start(tier, ["sleep", "60"], "--network", "none", "--limit", "wall_s=0.5", gives_input=True) as fork:
+        _, stderr = fork.communicate(b"x" * (1 << 20), END_S)
+    assert fork.returncode == 128 + 9
+    assert b"wall_s" in stderr
 
 
 @BOTH
 @ROOT
 def test_control_groups_are_removed(identity: Identity, tier: Tier, place: Scene) -> None:
     """The kernel keeps an empty one for ever."""
-    argv = place.argv(tier, ["true"], "--network", "none")
-    with subprocess.Popen(argv, env=place.environ(), cwd="/") as process:
-        assert process.wait(END_S) == 0
-    assert list(Path("/sys/fs/cgroup").glob(f"**/qd-{process.pid}-*")) == []
+    with place.start(tier, ["true"], "--network", "none") as fork:
+        assert fork.wait(END_S) == 0
+    assert list(Path("/sys/fs/cgroup").glob(f"**/qd-{fork.pid}-*")) == []
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("neighbour")  # it keeps the zygote
 @pytest.mark.parametrize("holds", [False, True], ids=["alone", "with a daemon that holds its stderr"])
 async def test_a_server_that_closes_its_stdout_is_over(holds: bool) -> None:
     """It lives, but nobody will ever hear from it again."""
@@ -277,6 +257,7 @@ async def test_a_server_that_closes_its_stdout_is_over(holds: bool) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("neighbour")  # it keeps the zygote
 async def test_a_server_that_leaves_holders_of_its_pipes_is_over() -> None:
     """Whoever waits for the end of its output would wait for the holder's."""
     with no_leftovers():

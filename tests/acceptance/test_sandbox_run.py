@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 from support.berths import TIERS
+from support.forks import Forks
+from support.identities import Identity
 
 from quarterdeck_protocol.policy import Tier
 
@@ -19,19 +22,25 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Of whoever types."""
+    return {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "HOME": str(tmp_path),
+        "QUARTERDECK_STATE_DIR": str(tmp_path / "state"),
+        "QUARTERDECK_RUNTIME_DIR": str(tmp_path / "run"),
+    }
+
+
+@pytest.fixture
+def run(environ: dict[str, str]) -> Run:
     """Type a command line; its end."""
 
     def type_it(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "quarterdeck.cli", "sandbox", "run", *words],
-            env={
-                "PATH": "/usr/bin:/bin",
-                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-                "HOME": str(tmp_path),
-                "QUARTERDECK_STATE_DIR": str(tmp_path / "state"),
-                "QUARTERDECK_RUNTIME_DIR": str(tmp_path / "run"),
-            },
+            env=environ,
             cwd="/",
             input=stdin,
             capture_output=True,
@@ -72,6 +81,12 @@ def test_with_json_receipt_and_dossier_are_in_a_file_alone(run: Run, tmp_path: P
     assert document["receipt"]["findings"]
 
 
+def test_a_report_may_go_where_nothing_is_kept(run: Run) -> None:
+    """Who wants no report, nor prose, would get an error from a command that succeeded."""
+    ended = run("--preset", "trusted", "--json", "/dev/null", "--", "true")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_report_is_not_written_through_a_link_that_the_command_put_in_its_place(run: Run, tmp_path: Path) -> None:
     """A program could overwrite any file of the user's, with our hand and partly with its own words."""
     victim, file = tmp_path / "victim", tmp_path / "report.json"
@@ -83,27 +98,31 @@ def test_a_report_is_not_written_through_a_link_that_the_command_put_in_its_plac
     assert victim.read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (("--", "no-such-command"), 127, "no-such-command"),
-        (("--", "/etc/hostname"), 126, "/etc/hostname"),
-        (("--read", "/no/such/path", "--", "true"), 125, "/no/such/path"),
-        (("--tier", "limits", "--", "true"), 125, "--allow-unsandboxed"),
-        (("--tier", "best", "--", "true"), 2, "best"),
-        (("--preset", "lax", "--", "true"), 2, "preset"),
-        (("--limit", "wall_s", "--", "true"), 2, "KEY=VALUE"),
-        (("--policy", "/no/such/file", "--", "true"), 2, "/no/such/file"),
-    ],
+REFUSALS: Final = (
+    (("--", "no-such-command"), 127, "no-such-command"),
+    (("--", "/etc/hostname"), 126, "/etc/hostname"),
+    (("--read", "/no/such/path", "--", "true"), 125, "/no/such/path"),
+    (("--tier", "limits", "--", "true"), 125, "--allow-unsandboxed"),
+    (("--tier", "best", "--", "true"), 2, "best"),
+    (("--preset", "lax", "--", "true"), 2, "preset"),
+    (("--limit", "wall_s", "--", "true"), 2, "KEY=VALUE"),
+    (("--policy", "/no/such/file", "--", "true"), 2, "/no/such/file"),
 )
-def test_what_cannot_be_run_says_why_by_word_and_status(
-    run: Run, words: tuple[str, ...], status: int, said: str
-) -> None:
+"""What cannot be run, the status that says so, and a word of why."""
+
+
+def test_what_cannot_be_run_says_why_by_word_and_status(forks: Forks, environ: dict[str, str]) -> None:
     """A script could not tell our refusal from the command's failure."""
-    ended = run(*words)
-    assert (ended.returncode, ended.stdout) == (status, "")
-    assert said in ended.stderr
-    assert "Traceback" not in ended.stderr
+    who = Identity.ROOT if os.geteuid() == 0 else Identity.USER
+    ended = {words: forks.run(who, ["sandbox", "run", *words], environ) for words, _, _ in REFUSALS}
+    wrong = {
+        words: ended[words]
+        for words, status, said in REFUSALS
+        if (ended[words].returncode, ended[words].stdout) != (status, b"")
+        or said.encode() not in ended[words].stderr
+        or b"Traceback" in ended[words].stderr
+    }
+    assert wrong == {}
 
 
 def test_a_policy_from_a_file_is_obeyed(run: Run, tmp_path: Path) -> None:

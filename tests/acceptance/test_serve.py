@@ -6,11 +6,11 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 from mcp.client.client import Client
@@ -20,7 +20,6 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from support.commands import (
     DEADLINE_S,
     command,
-    quarterdeck,
     quarterdeck_json,
     row,
     serving,
@@ -30,6 +29,7 @@ from support.commands import (
 from support.leftovers import assert_gone, descendants, no_leftovers
 from support.line_child import LineChild, PeerClosedError
 from support.raw_client import RawStdioClient
+from support.terminals import quarterdeck_forked, quarterdeck_json_forked
 
 from quarterdeck.config.paths import runtime_dir
 
@@ -42,20 +42,27 @@ def config(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-def greet(client: RawStdioClient, era: str) -> dict[str, Any]:
-    return client.initialize() if era == "legacy" else client.discover()
-
-
 def runtime_directories() -> list[Path]:
     root = runtime_dir()
     return [path for path in root.iterdir() if path.name.startswith("qd-")] if root.is_dir() else []
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_raw_client_of_either_era_gets_both_servers(config: Path, era: str) -> None:
-    """Half of the clients, or half of the servers, could not be used."""
+@pytest.mark.parametrize(
+    ("greet", "end"),
+    [
+        pytest.param(RawStdioClient.initialize, RawStdioClient.close_stdin, id="legacy-end_of_stdin"),
+        pytest.param(RawStdioClient.discover, lambda client: client.process.terminate(), id="modern-sigterm"),
+    ],
+)
+def test_a_raw_client_of_either_era_gets_both_servers_and_the_end_is_the_end_of_it_all(
+    config: Path, greet: Callable[[RawStdioClient], object], end: Callable[[RawStdioClient], object]
+) -> None:
+    """Half of the clients, or half of the servers, could not be used.
+
+    Or each start of a client would leave processes and directories behind, or a service manager would see a failure.
+    """
     with serving(config) as client:
-        greet(client, era)
+        greet(client)
         names = {tool["name"] for tool in client.list_tools()}
         assert {"old__echo", "new__echo"} <= names
         for server in ("old", "new"):
@@ -63,60 +70,82 @@ def test_a_raw_client_of_either_era_gets_both_servers(config: Path, era: str) ->
             assert result["content"] == [{"type": "text", "text": f"hello {server}"}]
         assert client.call("old__iserror")["isError"] is True
         assert client.call("nobody__echo")["isError"] is True
-        assert client.junk == []
+        below = descendants(client.process.pid)
+        assert below
+        end(client)
+        assert client.process.wait(DEADLINE_S) == 0
+        assert_said_no_more(client)
+    assert_gone(below)
+    assert runtime_directories() == []
+
+
+def assert_said_no_more(client: RawStdioClient) -> None:
+    """Require that the protocol was all that it wrote, and no traceback is in its logs."""
+    with pytest.raises(PeerClosedError):
+        client.notification("no such notification")
+    assert client.junk == []
+    assert "Traceback" not in stderr_of(client)
+
+
+@asynccontextmanager
+async def stock_client(config: Path, mode: str, *options: str) -> AsyncIterator[Client]:
+    """The Python SDK's client of a `serve` that it starts and ends itself."""
+    program, *args = command("serve", "--config", str(config), *options)
+    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ))
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        Client(stdio_client(parameters), mode=mode, cache=None) as client,
+    ):
+        yield client
+
+
+async def schemas_of_both_servers(client: Client) -> dict[str, Any]:
+    """The input schemas of all tools; requires that both servers are there and one answers."""
+    listed = await client.list_tools()
+    schemas = {tool.name: tool.input_schema for tool in listed.tools}
+    assert {"old__add", "new__add"} <= schemas.keys()
+    result = await client.call_tool("old__add", {"a": 2, "b": 3})
+    assert result.structured_content == {"sum": 5}
+    return schemas
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_stock_client_gets_both_servers(config: Path, mode: str) -> None:
-    """The Python SDK's users could not use it."""
-    program, *args = command("serve", "--config", str(config))
-    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ))
-    with anyio.fail_after(DEADLINE_S):
-        async with Client(stdio_client(parameters), mode=mode, cache=None) as client:
-            listed = await client.list_tools()
-            assert {"old__add", "new__add"} <= {tool.name for tool in listed.tools}
-            result = await client.call_tool("old__add", {"a": 2, "b": 3})
-            assert result.structured_content == {"sum": 5}
+async def test_the_stock_client_gets_portable_schemas_on_demand(config: Path) -> None:
+    """The Python SDK's users could not use it, or clients that know no `anyOf` could not use some tools."""
+    async with stock_client(config, "auto", "--portable-schemas") as client:
+        portable = await schemas_of_both_servers(client)
+        listed = await asyncio.to_thread(quarterdeck_json, "tools", "--config", str(config))
+        own = {tool["name"]: tool["definition"]["inputSchema"] for tool in listed["tools"]}
+    assert portable.keys() == own.keys()
+    assert portable != own
 
 
-def test_initialize_is_answered_whatever_the_servers_do(tmp_path: Path) -> None:
-    """A client would give up on all servers because of one."""
+def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_structured_logs(tmp_path: Path) -> None:
+    """A client would give up on all servers because of one, or one stray line would break its connection."""
     config = write_config(
         tmp_path / "mcp.json",
         stuck=row("hostile", "never_answers"),
         dead=row("hostile", "exits_at_once"),
-        missing={"command": "no-such-command"},
-        good=row("echo"),
+        odd={"command": "${NOT_SET_QD}"},
+        missing={"command": "hunter2-hunter2"},
+        noisy=row("echo", "--stderr", "I talk", env={"PASSWORD": "hunter2-hunter2"}),
     )
-    with no_leftovers(DEADLINE_S), serving(config) as client:
+    with no_leftovers(DEADLINE_S), serving(config, "--log-level", "debug") as client:
         assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
         names = {tool["name"] for tool in client.list_tools()}
-        assert {name.partition("__")[0] for name in names} == {"good"}
-        assert client.call("good__echo", text="calm")["content"][0]["text"] == "calm"
-
-
-def test_portable_schemas_are_published_on_demand(config: Path) -> None:
-    """Clients that know no `anyOf` could not use some tools."""
-    with serving(config, "--portable-schemas") as client:
-        client.initialize()
-        portable = {tool["name"]: tool["inputSchema"] for tool in client.list_tools()}
-        own = quarterdeck_json("tools", "--config", str(config))["tools"]
-    assert portable.keys() == {tool["name"] for tool in own}
-    assert any(portable[tool["name"]] != tool["definition"]["inputSchema"] for tool in own)
-
-
-def test_the_end_of_stdin_is_the_end_of_it_all(config: Path) -> None:
-    """Each start of a client would leave processes behind."""
-    with serving(config) as client:
-        client.initialize()
-        client.list_tools()
-        below = descendants(client.process.pid)
-        assert below
-        client.close_stdin()
-        assert client.process.wait(DEADLINE_S) == 0
-    assert_gone(below)
+        assert {name.partition("__")[0] for name in names} == {"noisy"}
+        assert client.call("noisy__echo", text="calm")["content"][0]["text"] == "calm"
+        client.process.send_signal(signal.SIGINT)
+        assert client.process.wait(DEADLINE_S) == 130
+        assert_said_no_more(client)
+        lines = [json.loads(line) for line in stderr_of(client).splitlines()]
     assert runtime_directories() == []
+    assert all({"event", "level", "logger", "timestamp"} <= line.keys() for line in lines)
+    told = " ".join(line["event"] for line in lines)
+    assert "NOT_SET_QD" in told
+    assert "noisy is ready" in told
+    assert "missing is faulted" in told
+    assert "hunter2" not in told
 
 
 def test_a_client_that_leaves_before_it_says_a_word_is_no_error(config: Path) -> None:
@@ -131,25 +160,9 @@ def test_a_client_that_leaves_before_it_says_a_word_is_no_error(config: Path) ->
     assert (ended.returncode, ended.stdout) == (0, b"")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_in_order(config: Path, number: signal.Signals, code: int) -> None:
-    """A service manager would see a failure, or leave processes and directories."""
-    with serving(config) as client:
-        client.initialize()
-        client.list_tools()
-        below = descendants(client.process.pid)
-        client.process.send_signal(number)
-        assert client.process.wait(DEADLINE_S) == code
-        with pytest.raises(PeerClosedError):
-            client.notification("no such notification")
-        assert client.junk == []
-        assert "Traceback" not in stderr_of(client)
-    assert_gone(below)
-    assert runtime_directories() == []
-
-
-def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) -> None:
-    """Servers would run on without an owner, and directories would pile up."""
+@pytest.mark.anyio
+async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) -> None:
+    """Servers would run on without an owner, and directories would pile up; the next one is a stock client's."""
     with serving(config) as client:
         client.initialize()
         client.list_tools()
@@ -158,34 +171,10 @@ def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) 
         client.process.wait()
     assert_gone(below)
     (dead,) = runtime_directories()
-    with serving(config) as client:
-        client.initialize()
-        assert not dead.exists()
-        assert len(runtime_directories()) == 1
-    assert runtime_directories() == []
-
-
-def test_stdout_belongs_to_the_protocol_and_stderr_to_structured_logs(tmp_path: Path) -> None:
-    """One stray line would break the client's connection."""
-    config = write_config(
-        tmp_path / "mcp.json",
-        noisy=row("echo", "--stderr", "I talk", env={"PASSWORD": "hunter2-hunter2"}),
-        odd={"command": "${NOT_SET_QD}"},
-        missing={"command": "hunter2-hunter2"},
-    )
-    with no_leftovers(DEADLINE_S), serving(config, "--log-level", "debug") as client:
-        client.initialize()
-        client.list_tools()
-        client.close_stdin()
-        client.process.wait(DEADLINE_S)
-        lines = [json.loads(line) for line in stderr_of(client).splitlines()]
-        assert client.junk == []
-    assert all({"event", "level", "logger", "timestamp"} <= line.keys() for line in lines)
-    told = " ".join(line["event"] for line in lines)
-    assert "NOT_SET_QD" in told
-    assert "noisy is ready" in told
-    assert "missing is faulted" in told
-    assert "hunter2" not in told
+    async with stock_client(config, "legacy") as stock:
+        assert len(await schemas_of_both_servers(stock)) > 1
+        (living,) = runtime_directories()
+        assert living != dead
 
 
 def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path) -> None:
@@ -193,7 +182,7 @@ def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path
     argv = command("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
     with LineChild(argv, deadline_s=DEADLINE_S) as child:
         url = json.loads(child.read_line())["url"]
-        token = quarterdeck_json("token", "show")["token"]
+        token = quarterdeck_json_forked("token", "show")["token"]
         assert httpx2.post(url, json={}).status_code == 401
         for mode in ("legacy", "auto"):
             asyncio.run(_list_and_call(url, token, mode))
@@ -218,7 +207,7 @@ async def _list_and_call(url: str, token: str, mode: str) -> None:
 
 def test_http_refuses_to_be_reachable_by_mistake(config: Path) -> None:
     """The whole network could call the tools."""
-    ended = quarterdeck("serve", "--config", str(config), "--http", "0.0.0.0:0")
+    ended = quarterdeck_forked("serve", "--config", str(config), "--http", "0.0.0.0:0")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "refusing to listen on 0.0.0.0" in ended.stderr
     assert "--allow-remote" in ended.stderr
@@ -229,7 +218,7 @@ def test_an_address_that_is_taken_is_named(config: Path) -> None:
     """A second serve would end in a traceback of the event loop."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = quarterdeck("serve", "--config", str(config), "--http", address)
+        ended = quarterdeck_forked("serve", "--config", str(config), "--http", address)
     assert ended.returncode == 6
     assert f"cannot listen on {address}" in ended.stderr
     assert "Traceback" not in ended.stderr

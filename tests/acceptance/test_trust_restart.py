@@ -1,169 +1,171 @@
-"""What was decided lasts: over a restart, while servers are slow, and on a full disk."""
+"""What was decided lasts: over a restart, and while servers are slow."""
 
-import resource
-import tempfile
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S, row, write_config
-from support.leftovers import eventually_async, no_leftovers
-from support.rehearsing import Author, Connected, connected
-
-from quarterdeck.config.paths import state_dir
+from support.commands import DEADLINE_S, write_config
+from support.keeping import Kept
+from support.leftovers import eventually_async
+from support.rehearsing import Author, Connected, Json, connected
+from support.stages import open_folder
+from support.terminals import Terminal
 
 pytestmark = pytest.mark.anyio
 
-FULL_BYTES = 16 * 1024
-"""No file may grow beyond it: the log of a few lines still can, and the ledger, as on a full disk, cannot."""
+SERVERS: Final = ("steady", "held", "sly")
+"""One for each test of a restart."""
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A place that a server may read whoever it runs as; nothing of the test is left at the end."""
-    with tempfile.TemporaryDirectory(prefix="qd-last-", dir="/tmp") as name, no_leftovers(DEADLINE_S):
-        Path(name).chmod(0o755)
-        yield Path(name)
+@dataclass(frozen=True)
+class Start:
+    """What a client is told by a `serve`: in its greeting, and as its tools."""
+
+    greeting: str | None
+    tools: dict[str, Json]
+
+    def of(self, server: str) -> dict[str, Json]:
+        """The tools of one server."""
+        return {name: tool for name, tool in self.tools.items() if name.startswith(f"{server}__")}
 
 
-@pytest.fixture
-def author(folder: Path) -> Author:
-    return Author(folder)
+@dataclass(frozen=True)
+class Restart:
+    """A `serve` that was started a second time, with servers that answer nothing until they are let in.
+
+    Attributes:
+        first: the start before.
+        second: this one, before any server was there.
+        keys: those under which the tools of `steady` had joined before.
+        phases: how the servers were at that moment.
+        impatience: a call of `steady` from that moment, and how it ended.
+    """
+
+    client: Connected
+    folder: Path
+    first: Start
+    second: Start
+    keys: list[str]
+    phases: dict[str, str]
+    impatience: "asyncio.Task[tuple[str, bool]]"
+
+    async def let_in(self, server: str) -> None:
+        """Let a server answer, and wait for it."""
+        self.open(server)
+        await eventually_async(lambda: f"{server} is ready" in self.client.logged(), DEADLINE_S, "the server")
+
+    def open(self, server: str) -> None:
+        """Let a server answer."""
+        gate_of(self.folder, server).touch()
+
+    async def tools(self, server: str) -> dict[str, Json]:
+        """What the client is shown of a server now."""
+        return Start(None, await self.client.tools()).of(server)
 
 
-class Gate:
-    """A file without which the server answers nothing; it is there at first."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.open()
-
-    def open(self) -> None:
-        """Let the server start."""
-        self.path.touch()
-
-    def close(self) -> None:
-        """Have it be slow from its next start on."""
-        self.path.unlink()
+def gate_of(folder: Path, server: str) -> Path:
+    """The file without which a server answers nothing."""
+    return folder / server / "gate"
 
 
-@pytest.fixture
-def gate(folder: Path) -> Gate:
-    return Gate(folder / "gate")
-
-
-@pytest.fixture
-def config(folder: Path, author: Author, gate: Gate) -> Path:
-    return write_config(folder / "mcp.json", turn=author.row("--wait", str(gate.path)))
-
-
-async def enrolments(client: Connected) -> list[str]:
-    """The keys under which tools joined, in order."""
-    events = await client.ledger("log", "--kind", "enroll", "--reverse", "--lines", "1000")
+async def enrolments(client: Connected, server: str) -> list[str]:
+    """The keys under which a server's tools joined, in order."""
+    events = await client.ledger("log", "--kind", "enroll", "--server", server, "--reverse", "--lines", "1000")
     return [event["event"]["key"] for event in events]
 
 
-async def test_a_restart_answers_at_once_from_what_was_approved_and_changes_no_key(
-    folder: Path, config: Path, author: Author, gate: Gate
-) -> None:
+@asynccontextmanager
+async def restarted(terminal: Terminal) -> AsyncIterator[Restart]:
+    """Start it twice, with the same configuration; see to it that the second time no server is quick."""
+    with open_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        # A greeting tells what the last `serve` held, whatever its configuration was.
+        patch.setenv("QUARTERDECK_STATE_DIR", str(folder / "state"))
+        authors = {}
+        for server in SERVERS:
+            (folder / server).mkdir(mode=0o755)
+            authors[server] = Author(folder / server)
+            gate_of(folder, server).touch()
+        rows = {each: author.row("--wait", str(gate_of(folder, each))) for each, author in authors.items()}
+        config = write_config(folder / "mcp.json", **rows)
+        lent = {f"{server}__lend" for server in SERVERS}
+        async with connected(config, folder, terminal) as client:
+            tools = await client.until(lambda tools: lent <= tools.keys(), "the servers")
+            first = Start(client.client.instructions, tools)
+            keys = await enrolments(client, "steady")
+            authors["held"].tool()["description"] = "Another text."
+            authors["held"].publish()
+            await client.until(lambda tools: "held__lend" not in tools, "the tool is caught")
+        for server in SERVERS:
+            gate_of(folder, server).unlink()
+        authors["sly"].tool()["description"] = "Another text."
+        authors["sly"].offer["says"] = "the other one"
+        authors["sly"].publish()
+        (folder / "serve.log").unlink()
+        async with connected(config, folder, terminal) as client:
+            second = Start(client.client.instructions, await client.tools())
+            phases = {each["id"]: each["phase"] for each in (await client.command("ps"))["servers"]}
+            impatience = asyncio.create_task(client.call("steady__lend", book="x"))
+            try:
+                yield Restart(client, folder, first, second, keys, phases, impatience)
+            finally:
+                impatience.cancel()
+
+
+@pytest.fixture(scope="module")
+async def kept(terminal: Terminal) -> AsyncIterator[Kept[Restart]]:
+    """One restart, for all tests."""
+    kept = Kept(lambda: restarted(terminal), lambda restart: restart.client.tools())
+    yield kept
+    await kept.close()
+
+
+@pytest.fixture
+async def restart(kept: Kept[Restart]) -> Restart:
+    return await kept.get()
+
+
+async def test_a_restart_answers_at_once_from_what_was_approved_and_changes_no_key(restart: Restart) -> None:
     """Each start would leave the client without tools until the slowest server is up, or with others than before."""
-    async with connected(config, folder) as client:
-        before = await client.until(lambda tools: "turn__lend" in tools, "the server")
-        keys = await enrolments(client)
-    gate.close()
-    async with connected(config, folder) as client:
-        assert await client.tools() == before
-        [server] = (await client.command("ps"))["servers"]
-        assert server["phase"] == "connecting"
-        text, is_error = await client.call("turn__lend", book="x")
-        assert is_error
-        assert "turn is connecting" in text
-        gate.open()
-        await eventually_async(lambda: "turn is ready" in client.logged(), DEADLINE_S, "the server")
-        assert await client.call("turn__lend", book="x") == ("lend from me", False)
-        assert await client.tools() == before
-        assert await enrolments(client) == keys
+    before = restart.first.of("steady")
+    assert restart.second.of("steady") == before
+    assert restart.phases["steady"] == "connecting"
+    text, is_error = await restart.impatience
+    assert is_error
+    assert "steady is connecting" in text
+    await restart.let_in("steady")
+    assert await restart.client.call("steady__lend", book="x") == ("lend from me", False)
+    assert await restart.tools("steady") == before
+    assert await enrolments(restart.client, "steady") == restart.keys
 
 
-async def test_what_is_held_stays_held_over_a_restart_and_the_client_is_told(
-    folder: Path, config: Path, author: Author, gate: Gate
-) -> None:
+async def test_what_is_held_stays_held_over_a_restart_and_the_client_is_told(restart: Restart) -> None:
     """A restart would be the way around every approval."""
-    async with connected(config, folder) as client:
-        await client.until(lambda tools: "turn__lend" in tools, "the server")
-        assert not client.client.instructions
-        author.tool()["description"] = "Another text."
-        author.publish()
-        await client.until(lambda tools: "turn__lend" not in tools, "the tool is caught")
-    gate.close()
-    async with connected(config, folder) as client:
-        assert client.client.instructions is not None
-        assert "1 tool is held" in client.client.instructions
-        assert set(await client.tools()) == {"turn__weather"}
-        gate.open()
-        await eventually_async(lambda: "turn is ready" in client.logged(), DEADLINE_S, "the server")
-        text, is_error = await client.call("turn__lend", book="x")
-        assert is_error
-        assert "quarterdeck trust approve turn lend" in text
-        assert set(await client.tools()) == {"turn__weather"}
-        await client.command("trust", "approve", "turn", "lend")
-        await client.until(lambda tools: "turn__lend" in tools, "the tool is back")
+    assert not restart.first.greeting
+    assert restart.second.greeting is not None
+    assert "1 tool is held" in restart.second.greeting
+    assert set(restart.second.of("held")) == {"held__weather"}
+    await restart.let_in("held")
+    client = restart.client
+    text, is_error = await client.call("held__lend", book="x")
+    assert is_error
+    assert "quarterdeck trust approve held lend" in text
+    assert set(await restart.tools("held")) == {"held__weather"}
+    await client.command("trust", "approve", "held", "lend")
+    await client.until(lambda tools: "held__lend" in tools, "the tool is back")
 
 
-async def test_a_server_that_changes_while_nobody_looks_is_caught_by_the_first_call(
-    folder: Path, config: Path, author: Author, gate: Gate
-) -> None:
+async def test_a_server_that_changes_while_nobody_looks_is_caught_by_the_first_call(restart: Restart) -> None:
     """The tools of the last time are offered before the server is asked: a call must not go by their approval."""
-    async with connected(config, folder) as client:
-        await client.until(lambda tools: "turn__lend" in tools, "the server")
-    gate.close()
-    author.tool()["description"] = "Another text."
-    author.offer["says"] = "the other one"
-    author.publish()
-    async with connected(config, folder) as client:
-        assert "turn__lend" in await client.tools()
-        gate.open()
-        text, is_error = await client.call("turn__lend", book="x")
-        while "turn is connecting" in text:  # on a busy machine the first call gives up before the server is there
-            text, is_error = await client.call("turn__lend", book="x")
-        assert is_error
-        assert "quarterdeck trust approve turn lend" in text
-        await client.until(lambda tools: "turn__lend" not in tools, "the tool is caught")
-
-
-def ledger_bytes() -> int:
-    """The size of what the ledger appends to."""
-    [log] = (state_dir() / "ledger").glob("*-wal")
-    return log.stat().st_size
-
-
-async def test_on_a_full_disk_what_was_approved_stays_and_what_is_new_waits(
-    folder: Path, config: Path, author: Author
-) -> None:
-    """A full disk would take every tool away, or let in what no record admits."""
-    config = write_config(folder / "mcp.json", turn=author.row(trust="open"), calm=row("echo"))
-    async with connected(config, folder) as client:
-        await client.until(lambda tools: {"turn__lend", "calm__echo"} <= tools.keys(), "the servers")
-        assert ledger_bytes() > FULL_BYTES
-        before = resource.prlimit(client.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(client.pid, resource.RLIMIT_FSIZE, (FULL_BYTES, before[1]))
-        author.offer["tools"].append({**author.tool("weather"), "name": "late"})
-        author.tool()["description"] = "Another text."
-        author.publish()
-        tools = await client.until(lambda tools: "turn__lend" not in tools, "the new form is held")
-        assert {"turn__weather", "calm__echo"} <= tools.keys()
-        assert "turn__late" not in tools
-        assert await client.call("turn__weather") == ("weather from me", False)
-        assert await client.call("calm__echo", text="calm") == ("calm", False)
-        text, is_error = await client.call("turn__lend", book="x")
-        assert is_error
-        assert "is held" in text
-        refused = await client.fails("trust", "block", "turn", "weather")
-        assert "could not be written" in refused.stderr
-        assert await client.call("turn__weather") == ("weather from me", False)
-        resource.prlimit(client.pid, resource.RLIMIT_FSIZE, before)
-        await client.until(lambda tools: {"turn__lend", "turn__late"} <= tools.keys(), "it is tried again")
-        assert client.logged().count("is not recorded, and held as far as it is new") == 1
-        assert "what turn offers is recorded again" in client.logged()
-        [verified] = await client.ledger("verify")
-        assert verified["intact"] is True
+    assert "sly__lend" in restart.second.tools
+    client = restart.client
+    restart.open("sly")
+    text, is_error = await client.call("sly__lend", book="x")
+    while "sly is connecting" in text:  # on a busy machine the first call gives up before the server is there
+        text, is_error = await client.call("sly__lend", book="x")
+    assert is_error
+    assert "quarterdeck trust approve sly lend" in text
+    await client.until(lambda tools: "sly__lend" not in tools, "the tool is caught")

@@ -62,5 +62,6 @@ def test_a_merged_node_admits_what_both_admit_and_nothing_else(first: Any, secon
     event("merged" if both is not None else "apart")
     if both is None:
         return
+    merged, *parts = map(judge, (both, first, second))
     for value in [*SAMPLES, *values]:
-        assert admits(judge(both), value) == (admits(judge(first), value) and admits(judge(second), value)), value
+        assert admits(merged, value) == (admits(parts[0], value) and admits(parts[1], value)), value

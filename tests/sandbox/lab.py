@@ -1,6 +1,7 @@
-"""Scenes of `test_process_trees.py`, each in a process of its own: `lab.py SCENE TIER`, its outcome as JSON on stdout.
+"""Scenes of `test_process_trees.py`, each in a process of its own, for each tier: `lab.py TIER…`.
 
 Adopting orphans and killing all descendants concern a whole process; inside the test runner they would hit others.
+On stdout, as lines of JSON: scene, tier and outcome, then scene, tier and how its process ended.
 """
 
 import asyncio
@@ -8,8 +9,11 @@ import json
 import os
 import signal
 import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import psutil
@@ -118,19 +122,40 @@ async def spare_one(place: Berth) -> dict[str, Any]:
     return outcome | {"left": alive(*spared, *rest)}
 
 
-async def be_killed(place: Berth) -> None:
-    """Nothing can be done any more for what runs."""
+async def be_killed(place: Berth) -> dict[str, Any]:
+    """Nothing can be done any more for what runs: whoever plays it is killed afterwards."""
     process, _ = await server(place)
-    print(json.dumps({"pids": tree(process)}), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+    return {"pids": tree(process)}
 
 
-async def main(name: str, tier: str) -> None:
-    """Play one."""
+SCENES: Final = (stop_a_server_with_a_daemon, stop_a_server_that_left_its_daemon, spare_one, be_killed)
+
+
+async def play(scene: Callable[[Berth], Coroutine[None, None, dict[str, Any]]], tier: str) -> None:
+    """One of them."""
     with berth_of(Tier(tier)) as place:
-        print(json.dumps(await globals()[name](place)))
+        print(json.dumps([scene.__name__, tier, await scene(place)]), flush=True)
+        if scene is be_killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    """All of them."""
+    for scene, tier in product(SCENES, sys.argv[1:]):
+        if pid := os.fork():
+            ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            print(json.dumps([scene.__name__, tier, ended]), flush=True)
+            continue
+        status = 1
+        try:
+            adopt_orphans()
+            asyncio.run(play(scene, tier))
+            status = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
 
 
 if __name__ == "__main__":
-    adopt_orphans()
-    asyncio.run(main(*sys.argv[1:]))
+    main()

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -37,25 +38,38 @@ def no_world() -> str:
     return "" if Path("/dev/net/tun").exists() else "there is no /dev/net/tun"
 
 
-def play(scene: str, who: Identity, helper: str) -> dict[str, Any]:
-    """The outcome of one scene; skips where it cannot be played."""
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The outcome of each scene that came to its end, and what was complained of."""
+
+    outcomes: dict[str, dict[str, Any]]
+    complaints: str
+
+    def __getitem__(self, scene: str) -> dict[str, Any]:
+        """That of one scene."""
+        assert scene in self.outcomes, self.complaints
+        return self.outcomes[scene]
+
+
+@pytest.fixture(scope="module", params=WAYS, ids="-".join)
+def played(request: pytest.FixtureRequest) -> Played:
+    """All scenes, in one world; skips where none can be played."""
+    who, helper = request.param
     if reason := no_world() or who.missing or ("" if shutil.which(helper) else f"{helper} is not installed"):
         pytest.skip(reason)
     is_user = who is Identity.USER
-    argv = ["unshare", "--mount", "--net", sys.executable, str(LAB), scene, helper, plain_python()]
+    argv = ["unshare", "--mount", "--net", sys.executable, str(LAB), helper, plain_python()]
     env = {**os.environ, **(quarterdeck_for_others().env if is_user else {})}
     done = subprocess.run(  # noqa: PLW1510 - asserted below
         [*argv, *([str(USER_UID)] if is_user else [])], capture_output=True, env=env, timeout=PATIENCE_S, text=True
     )
     assert done.returncode == 0, done.stderr
-    outcome: dict[str, Any] = json.loads(done.stdout)
-    return outcome
+    return Played(dict(map(json.loads, done.stdout.splitlines())), done.stderr)
 
 
-@pytest.mark.parametrize(("who", "helper"), WAYS)
-def test_the_internet_is_reached_and_nothing_nearer(who: Identity, helper: str) -> None:
+def test_the_internet_is_reached_and_nothing_nearer(played: Played) -> None:
     """A server would read a cloud's metadata, or talk to the user's own services, through its internet."""
-    outcome = play("reach", who, helper)
+    outcome = played["reach"]
     found = outcome["found"]
     assert found.pop(PUBLIC) == "world"
     assert found.pop(f"{PUBLIC} tap0") == "world"
@@ -73,25 +87,22 @@ def test_the_internet_is_reached_and_nothing_nearer(who: Identity, helper: str) 
     assert outcome["left"] == []
 
 
-@pytest.mark.parametrize(("who", "helper"), WAYS)
-def test_a_helper_ends_with_its_killed_owner(who: Identity, helper: str) -> None:
+def test_a_helper_ends_with_its_killed_owner(played: Played) -> None:
     """A crash of the supervisor would leave a process behind for every sandbox."""
-    assert play("lose_the_owner", who, helper)["helpers"] > 0
+    assert played["lose_the_owner"]["helpers"] > 0
 
 
-@pytest.mark.parametrize("helper", ["slirp4netns", "pasta"])
-def test_a_helper_that_cannot_is_named_and_leaves_nothing(helper: str) -> None:
+def test_a_helper_that_cannot_is_named_and_leaves_nothing(played: Played) -> None:
     """A server would wait for ever, or start without the network that its receipt claims."""
-    outcome = play("fail", Identity.ROOT, helper)
+    outcome = played["fail"]
     assert outcome["whys"][0].startswith("false gave no network: ")
     assert "nonexistent gave no network" in outcome["whys"][1]
     assert outcome["left"] == []
 
 
-@pytest.mark.parametrize(("who", "helper"), WAYS)
-def test_the_self_test_tells_a_helper_that_works_from_one_that_does_not(who: Identity, helper: str) -> None:
+def test_the_self_test_tells_a_helper_that_works_from_one_that_does_not(played: Played) -> None:
     """`doctor` would promise an internet that no server gets."""
-    outcome = play("ask", who, helper)
+    outcome = played["ask"]
     assert outcome["works"] == ""
     assert outcome["broken"].startswith("false gave no network: ")
     assert outcome["left"] == []

@@ -96,18 +96,24 @@ def daemonise(message: JsonObject) -> None:
 
 @during(CALL)
 def fork_children(message: JsonObject) -> NoReturn:
-    """Exit in the middle of the call, leaving children that hold the pipes open."""
+    """Exit in the middle of the call, leaving children that hold the pipes open, once their pids are written."""
+    written, writes = os.pipe()
     for _ in range(2):
         if not os.fork():
-            _live_as_child()
+            _live_as_child(writes)
+    os.close(writes)
+    for _ in range(2):
+        os.read(written, 1)
     os._exit(0)
 
 
-def _live_as_child() -> NoReturn:
+def _live_as_child(tells: int | None = None) -> NoReturn:
     # A fork starts without its parent's alarm.
     signal.alarm(LIFETIME_S)
     with open(pid_file, "a", encoding="ascii") as file:
         file.write(f"{os.getpid()}\n")
+    if tells is not None:
+        os.write(tells, b".")
     _linger()
 
 

@@ -35,7 +35,7 @@ parked: Final[dict[object, JsonObject]] = {}
 
 @during(HANDSHAKE)
 def garbage_first(message: JsonObject) -> None:
-    """Write 300,000 lines of junk, then answer."""
+    """Write 100,000 lines of junk, then answer."""
     for _ in range(JUNK_LINES // 1000):
         wire.write(JUNK * 1000)
 

@@ -5,32 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 
 from quarterdeck.cli import program
-from quarterdeck.cli.importing import import_config
-from quarterdeck.cli.link import link, unlink
-from quarterdeck.cli.purge import purge
 
 Run = Callable[..., int]
 """Runs a command line; its exit code."""
 
 
-def commands(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the whole command line, these commands in it however it is put together."""
-    make_program = program.make_program
-
-    def make() -> typer.Typer:
-        made = make_program()
-        group = typer.Typer()
-        group.callback()(lambda: None)
-        group.command("import")(import_config)
-        made.add_typer(group, name="config")
-        for name, command in (("link", link), ("unlink", unlink), ("purge", purge)):
-            made.command(name)(command)
-        return made
-
-    monkeypatch.setattr(program, "make_program", make)
+def commands() -> Run:
+    """Runs the command line."""
     return lambda *arguments: program.run([str(argument) for argument in arguments])
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from .leftovers import eventually
 from .programs import SERVERS, server_argv
 from .raw_client import RawStdioClient
+from .terminals import terminal
 
 DEADLINE_S: Final = 60.0
 """For a command that imports the SDK twice on a busy machine."""
@@ -48,10 +49,14 @@ def write_config(path: Path, **servers: object) -> Path:
 
 
 @contextmanager
-def serving(config: Path, *arguments: str) -> Iterator[RawStdioClient]:
-    """A `serve` on stdio that other commands can find; its client has not said anything yet."""
-    argv = command("serve", "--config", str(config), *arguments)
-    with RawStdioClient(argv, deadline_s=DEADLINE_S) as client:
+def serving(config: Path, *arguments: str, is_forked: bool = False) -> Iterator[RawStdioClient]:
+    """A `serve` on stdio that other commands can find; its client has not said anything yet.
+
+    Started as a user does, or forked where that is not what a test is about.
+    """
+    words = ("serve", "--config", str(config), *arguments)
+    argv, popen = (words, terminal().popen) if is_forked else (command(*words), subprocess.Popen)
+    with RawStdioClient(argv, deadline_s=DEADLINE_S, popen=popen) as client:
         eventually(lambda: is_found(client.process.pid), DEADLINE_S, "a serve that can be found")
         yield client
 
@@ -70,5 +75,4 @@ def is_found(pid: int) -> bool:
 
 def stderr_of(client: RawStdioClient) -> str:
     """What the child has written on its standard error so far."""
-    client._stderr.seek(0)
-    return client._stderr.read().decode()
+    return client.stderr_text()

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from .forks import Forks
 from .identities import Identity
 
 DEADLINE_S: Final = 60.0
@@ -26,28 +27,20 @@ class Runner:
 
     who: Identity
     root: Path
+    forks: Forks
 
     def run(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
         """`quarterdeck sandbox run WORDS`, whose command finds `env` in its environment."""
-        tool = self.who.quarterdeck
         given = [word for item in env.items() for word in ("--env", "=".join(item))]
-        return subprocess.run(
-            [*tool.argv, "sandbox", "run", *given, *words],
-            env={
-                "PATH": "/usr/bin:/bin",
-                "HOME": str(self.root),
-                "QUARTERDECK_STATE_DIR": str(self.root / "state"),
-                "QUARTERDECK_RUNTIME_DIR": str(self.root / "run"),
-                **tool.env,
-            },
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-            **self.who.popen,
-        )
+        own = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.root),
+            "QUARTERDECK_STATE_DIR": str(self.root / "state"),
+            "QUARTERDECK_RUNTIME_DIR": str(self.root / "run"),
+        }
+        argv = ["sandbox", "run", *given, *words]
+        done = self.forks.run(self.who, argv, own, timeout_s=DEADLINE_S)
+        return subprocess.CompletedProcess(argv, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

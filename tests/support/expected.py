@@ -83,7 +83,7 @@ BOMBS: Final = (
     ),
     *(Bomb((name,), _FILES) for name in ("fill_every_mount", "inode_bomb")),
     *(
-        Bomb((name,), frozenset({"cpu_s"}), under={"cpu_s": "1"})
+        Bomb((name,), frozenset({"cpu_s"}), under={"cpu_s": "0.5"})
         for name in ("burn_processor", "burn_processor_in_turns")
     ),
     Bomb(("descriptor_bomb", "core_flood", "big_file")),

@@ -1,5 +1,6 @@
 """A place to be attacked: hostile programs, somebody else's program and files for them to be after, and a runner."""
 
+import atexit
 import json
 import os
 import secrets
@@ -13,12 +14,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import psutil
 
 from quarterdeck_protocol.policy import Tier
 
+from .forks import Fork, Forks
 from .identities import Identity, plain_python
 from .leftovers import eventually, running_with
 
@@ -61,9 +64,9 @@ class Run:
 class Scene:
     """Everything that one identity's attacks need; see `scene`."""
 
-    def __init__(self, identity: Identity, root: Path) -> None:
+    def __init__(self, identity: Identity, root: Path, forks: Forks | None) -> None:
         """Lay it out below `root`, which is the identity's own."""
-        self.identity, self.root = identity, root
+        self.identity, self.root, self.forks = identity, root, forks
         self.home, self.state, self.outside = root / "home", root / "state", root / "outside"
         self.secret, self.environment_secret = f"secret-{secrets.token_hex(8)}", f"env-{secrets.token_hex(8)}"
         self._lay_out()
@@ -74,7 +77,7 @@ class Scene:
         return [plain_python(), "-B", "-I", str(self.root / "attacks")]
 
     def _lay_out(self) -> None:
-        shutil.copytree(ATTACKS, self.root / "attacks", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(_compiled(), self.root / "attacks")
         credentials = [self.home / name for name in (".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml")]
         state_files = [self.state / "servers/other/one/home/token", self.state / "ledger"]
         texts = [self.outside / name for name in ("secret", "owned", "writable", "doomed", "movable")]
@@ -119,52 +122,61 @@ class Scene:
             "LANG": "C.UTF-8",
             "QUARTERDECK_STATE_DIR": str(self.state),
             "QUARTERDECK_RUNTIME_DIR": str(self.root / "run"),
-            "PYTHONPYCACHEPREFIX": _bytecode(self.identity).name,
             "OTHER_TOKEN": self.environment_secret,
             "SSH_AUTH_SOCK": str(self.outside / "stream"),
             "TMPDIR": str(self.root / "tmp"),
             **self.identity.quarterdeck.env,
         }
 
-    def argv(self, tier: Tier, command: Sequence[str], *options: str, json_file: Path | None = None) -> list[str]:
-        """`quarterdeck sandbox run` of `command`."""
+    def words(self, tier: Tier, command: Sequence[str], *options: str, json_file: Path | None = None) -> list[str]:
+        """`quarterdeck sandbox run` of `command`, without its first word."""
         weaker = [] if tier is Tier.BUBBLEWRAP else ["--tier", tier]
         written = ["--json", str(json_file)] if json_file else []
         allowed = ["--allow-unsandboxed"] if tier is Tier.LIMITS else []
         fixed = ["sandbox", "run", "--preset", "standard", *weaker, *allowed, *written]
-        return [*self.identity.quarterdeck.argv, *fixed, *options, "--", *command]
+        return [*fixed, *options, "--", *command]
 
-    def run(self, tier: Tier | None, command: Sequence[str], *options: str, **popen: Any) -> Run:
-        """Run it confined by `tier`, or bare where that is None, to its end.
+    def start(self, tier: Tier, command: Sequence[str], *options: str, gives_input: bool = False) -> Fork:
+        """Run it confined by `tier` for as long as it likes; needs forks."""
+        assert self.forks is not None
+        return self.forks.start(
+            self.identity, self.words(tier, command, *options), self.environ(), gives_input=gives_input
+        )
+
+    def run(self, tier: Tier | None, command: Sequence[str], *options: str, pass_fds: Sequence[int] = ()) -> Run:
+        """Run it confined by `tier`, or bare where that is None, to its end; in a fork where the scene has them.
 
         Raises:
             subprocess.TimeoutExpired: it did not end in `END_S`.
         """
         report = Path(tempfile.mkdtemp(dir=self.root)) / "report"
         self.identity.own(report.parent)
-        argv = list(command) if tier is None else self.argv(tier, command, *options, json_file=report)
-        done = subprocess.run(
-            argv,
-            env=self.environ(),
-            cwd="/",
-            capture_output=True,
-            timeout=END_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            **self.identity.popen,
-            **popen,
-        )
+        argv = list(command) if tier is None else self.words(tier, command, *options, json_file=report)
+        if tier is not None and self.forks is not None:
+            done = self.forks.run(self.identity, argv, self.environ(), pass_fds=pass_fds, timeout_s=END_S)
+        else:
+            done = subprocess.run(
+                argv if tier is None else [*self.identity.quarterdeck.argv, *argv],
+                env=self.environ(),
+                cwd="/",
+                capture_output=True,
+                timeout=END_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                pass_fds=pass_fds,
+                **self.identity.popen,
+            )
         said = json.loads(report.read_text()) if report.exists() else {"receipt": {}, "dossier": {}}
         return Run(done.returncode, done.stdout, done.stderr.decode(errors="replace"), said["receipt"], said["dossier"])
 
-    def attack(self, tier: Tier | None, names: Sequence[str], *options: str, **popen: Any) -> Run:
+    def attack(self, tier: Tier | None, names: Sequence[str], *options: str) -> Run:
         """Run attacks by their names; the folder that they are in is shown, and two descriptors are left open."""
         with ExitStack() as cleanup:
             forgotten = [os.open(path, os.O_RDONLY) for path in (self.outside / "secret", self.outside)]
             for fd in forgotten:
                 cleanup.callback(os.close, fd)
             shown = ("--read", str(self.root / "attacks"))
-            return self.run(tier, [*self.program, *names], *shown, *options, pass_fds=forgotten, **popen)
+            return self.run(tier, [*self.program, *names], *shown, *options, pass_fds=forgotten)
 
     def left(self) -> dict[int, str]:
         """Processes that still run a hostile program, as pid -> command line."""
@@ -242,11 +254,23 @@ class Victim:
         }
 
 
+_compiling: Final = Lock()
+
+
+def _compiled() -> str:
+    """The hostile programs with their bytecode, as long as this process lives: compiling is most of their start."""
+    with _compiling:
+        return _compile()
+
+
 @cache
-def _bytecode(identity: Identity) -> tempfile.TemporaryDirectory[str]:
-    """Where one identity's interpreters keep compiled modules, as long as this process lives: most of a start."""
-    folder = tempfile.TemporaryDirectory(prefix="qd-bytecode-", dir="/tmp")
-    identity.own(Path(folder.name))
+def _compile() -> str:
+    folder = tempfile.mkdtemp(prefix="qd-attacks-", dir="/tmp")
+    atexit.register(shutil.rmtree, folder)
+    shutil.copytree(ATTACKS, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    subprocess.run([plain_python(), "-I", "-m", "compileall", "-q", folder], check=True)
+    # Others read its copies.
+    os.chmod(folder, 0o755)
     return folder
 
 
@@ -272,9 +296,12 @@ def _addresses() -> list[str]:
 
 
 @contextmanager
-def scene(identity: Identity) -> Iterator[Scene]:
-    """A place for the attacks of one identity, gone at the end with all that was made in it."""
+def scene(identity: Identity, forks: Forks | None = None) -> Iterator[Scene]:
+    """A place for the attacks of one identity, gone at the end with all that was made in it.
+
+    Its commands are started anew, or come from `forks`, which costs a quarter.
+    """
     with ExitStack() as cleanup:
         root = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="qd-hostile-", dir="/tmp")))
         root.chmod(0o755)
-        yield Scene(identity, root)
+        yield Scene(identity, root, forks)

@@ -26,9 +26,11 @@ def eventually(predicate: Callable[[], T], within_s: float = PATIENCE_S, what: s
         AssertionError: it was not within `within_s` seconds; says `what` was waited for.
     """
     deadline = time.monotonic() + within_s
+    asked = time.monotonic()
     while not (answer := predicate()):
         _check(deadline, within_s, what, predicate)
-        time.sleep(POLL_S)
+        time.sleep(_pause(asked))
+        asked = time.monotonic()
     return answer
 
 
@@ -39,10 +41,17 @@ async def eventually_async(predicate: Callable[[], T], within_s: float = PATIENC
         AssertionError: it was not within `within_s` seconds; says `what` was waited for.
     """
     deadline = time.monotonic() + within_s
+    asked = time.monotonic()
     while not (answer := predicate()):
         _check(deadline, within_s, what, predicate)
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(_pause(asked))
+        asked = time.monotonic()
     return answer
+
+
+def _pause(asked: float) -> float:
+    """Until the next question: a dear one is asked less often, not to take the time of what is waited for."""
+    return max(POLL_S, 3 * (time.monotonic() - asked))
 
 
 def _check(deadline: float, within_s: float, what: str, predicate: Callable[[], object]) -> None:

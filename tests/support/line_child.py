@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -35,6 +35,7 @@ class LineChild:
         cwd: str | os.PathLike[str] | None = None,
         deadline_s: float = 10.0,
         grace_s: float = GRACE_S,
+        popen: "Callable[..., subprocess.Popen[bytes]]" = subprocess.Popen,
     ) -> None:
         """Start the child.
 
@@ -44,6 +45,7 @@ class LineChild:
             cwd: its working directory; None means ours.
             deadline_s: how long a wait may take where the call names no time of its own, in seconds.
             grace_s: patience at each step of `close`, in seconds.
+            popen: what starts it.
 
         Raises:
             OSError: it cannot be started.
@@ -56,7 +58,7 @@ class LineChild:
         # A file, for a pipe that nobody drains would stall a talkative child.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
         try:
-            self.process = subprocess.Popen(
+            self.process = popen(
                 argv, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0
             )
         except BaseException:

@@ -1,7 +1,8 @@
 """A world in namespaces of its own: a host with services, behind it an internet, and a sandbox that gets an uplink.
 
-`python network_lab.py SCENE IDENTITY HELPER` needs root, changes nothing outside its namespaces, and prints JSON.  The
-world's addresses are documentation's (public, as far as anybody can tell) and what a LAN or a cloud has.
+`python network_lab.py HELPER PYTHON [UID]` needs root, changes nothing outside its namespaces, and prints, as lines of
+JSON, each scene with its outcome.  The world's addresses are documentation's (public, as far as anybody can tell) and
+what a LAN or a cloud has.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,21 +34,33 @@ STUB: Final = "127.0.0.53"
 PORT: Final = 80
 ABSTRACT: Final = "\0quarterdeck-lab"
 TRY_S: Final = 2.0
+"""For what nobody should answer."""
+
+ANSWER_S: Final = 30.0
+"""For what somebody must answer; on a busy machine, datagrams are lost."""
 
 PAYLOAD: Final = """
-import json, socket, subprocess, sys, threading
+import json, socket, subprocess, sys, threading, time
 found = {}
 def attempt(key, family, kind, device, address):
     one = socket.socket(family, kind)
-    one.settimeout(%(try_s)r)
+    patience = %(answer_s)r if address in %(reached)r else %(try_s)r
+    until = time.monotonic() + patience
+    one.settimeout(patience)
     try:
         if device:
             one.setsockopt(socket.SOL_SOCKET, 25, device)
         if kind == socket.SOCK_STREAM:
             one.connect(address)
-        else:
+            found[key] = one.recv(100).decode()
+        one.settimeout(0.4)
+        while key not in found:
             one.sendto(b"?", address)
-        found[key] = one.recv(100).decode()
+            try:
+                found[key] = one.recv(100).decode()
+            except TimeoutError:
+                if time.monotonic() > until:
+                    raise
     except OSError as error:
         found[key] = None
     one.close()
@@ -216,7 +230,15 @@ async def reach(helper: str) -> dict[str, Any]:
     from quarterdeck_sandbox import uplink
 
     addresses = (PUBLIC, HOST, "127.0.0.1", GROUP, *PLAYED, *NEARBY)
-    code = PAYLOAD % {"try_s": TRY_S, "addresses": addresses, "abstract": ABSTRACT, "ip": shutil.which("ip")}
+    values = {
+        "try_s": TRY_S,
+        "answer_s": ANSWER_S,
+        "reached": ((PUBLIC, 80), (PUBLIC, 53), ("10.0.2.3", 53)),
+        "addresses": addresses,
+        "abstract": ABSTRACT,
+        "ip": shutil.which("ip"),
+    }
+    code = PAYLOAD % values
     sandbox = Sandbox(os.environ["LAB_PYTHON"], "-I", "-S", "-c", code)
     connected = await uplink.connect(machine_of(helper), sandbox.pid)
     helpers = children()
@@ -290,22 +312,35 @@ async def ask(helper: str) -> dict[str, Any]:
     return {"works": works, "broken": broken, "left": children()}
 
 
+SCENES: Final = (reach, lose_the_owner, fail, ask)
+
+
+def play(scene: Callable[[str], Coroutine[None, None, dict[str, Any]]], helper: str) -> None:
+    """Play one in a process of its own, whose children are nobody else's."""
+    from quarterdeck_sandbox import uplink  # noqa: F401 - once for all scenes
+
+    if pid := os.fork():
+        os.waitpid(pid, 0)
+        return
+    try:
+        print(json.dumps([scene.__name__, asyncio.run(scene(helper))]), flush=True)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
 def main() -> None:
-    """One scene."""
+    """All scenes."""
     match sys.argv[1:]:
         case ["internet"]:
             internet()
         case ["own", helper]:
             asyncio.run(own(helper))
-        case ["here", scene, helper]:
-            scenes: dict[str, Callable[[str], Any]] = {
-                "reach": reach,
-                "lose_the_owner": lose_the_owner,
-                "fail": fail,
-                "ask": ask,
-            }
-            print(json.dumps(asyncio.run(scenes[scene](helper))))
-        case [scene, helper, python, *identity]:
+        case ["here", helper]:
+            for scene in SCENES:
+                play(scene, helper)
+        case [helper, python, *identity]:
             far = build_world()
             abstract = socket.socket(socket.AF_UNIX)
             abstract.bind(ABSTRACT)
@@ -313,9 +348,7 @@ def main() -> None:
             uid = int(identity[0]) if identity else None
             who: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
             env = {**os.environ, "LAB_PYTHON": python}
-            status = subprocess.call(
-                [python if uid else sys.executable, __file__, "here", scene, helper], env=env, **who
-            )
+            status = subprocess.call([python if uid else sys.executable, __file__, "here", helper], env=env, **who)
             far.communicate()
             sys.exit(status)
 

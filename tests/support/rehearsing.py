@@ -19,8 +19,12 @@ from mcp_types import ToolListChangedNotification
 from .commands import DEADLINE_S, command, is_found
 from .leftovers import descendants, eventually_async
 from .programs import SERVERS
+from .terminals import Terminal
 
 Json = dict[str, Any]
+
+PAUSE_S: Final = 0.1
+"""Between two commands of a person who waits for something."""
 
 TOOL: Final[Json] = {
     "name": "lend",
@@ -73,11 +77,12 @@ class Author:
 
 
 class Connected:
-    """A client of a `serve`, and the commands of a person who uses the same configuration."""
+    """A client of a `serve`, and the commands of a person who uses the same configuration at a terminal."""
 
-    def __init__(self, client: Client, config: Path | None, cwd: Path, log: Path, pid: int) -> None:
+    def __init__(self, client: Client, terminal: Terminal, config: Path | None, cwd: Path, log: Path, pid: int) -> None:
         self.client: Final = client
         self.pid: Final = pid
+        self._terminal = terminal
         self._news = anyio.Event()
         self._whom = ("--config", str(config)) if config is not None else ()
         self._cwd = cwd
@@ -140,21 +145,22 @@ class Connected:
     async def states_of(self, server: str, **wanted: str) -> None:
         """Wait until `trust list` says so."""
         async with asyncio.timeout(DEADLINE_S):
-            while not (await self.states(server)).items() >= wanted.items():
-                pass  # a command is pause enough
+            while True:
+                if (await self.states(server)).items() >= wanted.items():
+                    return
+                await asyncio.sleep(PAUSE_S)
 
     def logged(self) -> str:
         """What the `serve` has said on its standard error."""
         return self._log.read_text()
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        argv = command(*arguments, "--json")
-        return subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False, cwd=self._cwd)
+        return self._terminal.run(*arguments, "--json", cwd=self._cwd)
 
 
 @asynccontextmanager
 async def connected(
-    config: Path | None, folder: Path, *options: str, waits: bool = True, mode: str = "legacy"
+    config: Path | None, folder: Path, terminal: Terminal, *options: str, waits: bool = True, mode: str = "legacy"
 ) -> AsyncIterator[Connected]:
     """A stock client of a `serve` of this configuration; without one, of what is found in `folder`."""
     whom = ("--config", str(config)) if config is not None else ()
@@ -176,5 +182,5 @@ async def connected(
             serves = {pid for pid, line in descendants().items() if pid not in before and " serve" in line}
             if waits:
                 await eventually_async(lambda: any(map(is_found, serves)), DEADLINE_S, "a serve that can be found")
-            heard.append(Connected(client, config, folder, log, min(serves)))
+            heard.append(Connected(client, terminal, config, folder, log, min(serves)))
             yield heard[0]

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -11,34 +12,56 @@ END_S: Final = 30.0
 """How long a thread may take to finish its round."""
 
 
+Flip = Callable[[], None]
+"""Changes what is at a place, and called again changes it back."""
+
+
 @contextmanager
-def swapping(place: Path, lure: Path) -> Iterator[None]:
-    """Until the end of the block `place` is by turns itself, nothing, and a link to `lure`; then itself again."""
+def swap(place: Path, lure: Path) -> Iterator[Flip]:
+    """`place` as itself or, by way of nothing, as a link to `lure`; in the end it must be itself."""
     aside, link = place.with_name(f"{place.name}.aside"), place.with_name(f"{place.name}.link")
     link.symlink_to(lure)
 
-    def turn() -> None:
-        os.rename(place, aside)
-        os.rename(link, place)
-        os.rename(place, link)
-        os.rename(aside, place)
+    def flip() -> None:
+        if aside.exists():
+            os.rename(place, link)
+            os.rename(aside, place)
+        else:
+            os.rename(place, aside)
+            os.rename(link, place)
 
-    with meanwhile(turn):
-        yield
+    yield flip
     link.unlink()
+
+
+def alternation(place: Path, make: Callable[[Path], None], make_other: Callable[[Path], None]) -> Flip:
+    """`place` as what either callable makes, and never nothing; now it is the first."""
+    draft = place.with_name(f"{place.name}.next")
+    makers = cycle((make, make_other))
+
+    def flip() -> None:
+        next(makers)(draft)
+        os.replace(draft, place)
+
+    flip()
+    return flip
 
 
 @contextmanager
 def alternating(place: Path, make: Callable[[Path], None], make_other: Callable[[Path], None]) -> Iterator[None]:
     """Until the end of the block `place` is by turns what either callable makes, and never nothing."""
-    draft = place.with_name(f"{place.name}.next")
+    with flipping(alternation(place, make, make_other)):
+        yield
+
+
+@contextmanager
+def flipping(flip: Flip) -> Iterator[None]:
+    """Until the end of the block it is called as fast as a thread can, then all is as before."""
 
     def turn() -> None:
-        for each in (make_other, make):
-            each(draft)
-            os.replace(draft, place)
+        flip()
+        flip()
 
-    turn()
     with meanwhile(turn):
         yield
 

@@ -4,10 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 from support.loggers import untouched_logging
+from support.one_program import program_made_once
 
 
 @pytest.fixture(autouse=True)
 def logging_restored() -> Iterator[None]:
     """Commands set logging up for a process of their own."""
     with untouched_logging():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def command_line_made_once() -> Iterator[None]:
+    """Hundreds of commands run here."""
+    with program_made_once():
         yield

@@ -1,6 +1,7 @@
 """Looking at the ledger, and keeping it, from the command line."""
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,10 +41,19 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return state
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The story, written once: each test has a copy."""
+    state = tmp_path_factory.mktemp("written") / "state"
+    state.mkdir(mode=0o700)
+    fill(state)
+    return state
+
+
 @pytest.fixture
-def state(empty: Path) -> Path:
+def state(empty: Path, written: Path) -> Path:
     """A state directory with the story."""
-    fill(empty)
+    shutil.copytree(written, empty, dirs_exist_ok=True)
     return empty
 
 

@@ -17,8 +17,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    return commands(monkeypatch)
+def run() -> Run:
+    return commands()
 
 
 def row(path: Path, section: str = "mcpServers", name: str = "quarterdeck") -> object:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.cli import program, tools
+from quarterdeck.cli import tools
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
-from quarterdeck.cli.program import hoist_state_dir, run
+from quarterdeck.cli.program import hoist_state_dir, make_program, run
 from quarterdeck.cli.running import InterruptedBySignal
 
 COMMANDS = ("serve", "tools", "call", "ps", "inspect", "logs", "restart", "trust", "ledger", "lock", "config", "secret")
@@ -104,7 +104,7 @@ def program_version() -> str:
 
 def test_the_command_line_is_made_anew_for_each_run() -> None:
     """State of one run would leak into the next of an embedding program."""
-    assert program.make_program() is not program.make_program()
+    assert make_program() is not make_program()
 
 
 @pytest.mark.parametrize(

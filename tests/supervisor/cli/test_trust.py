@@ -1,6 +1,7 @@
 """`quarterdeck trust`: what it shows of a ledger, and what it records."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +75,37 @@ def scanned(desk: Desk, document: Document, rule: str) -> LedgerEvent:
     return Scanned(scope=desk.scope, server="time", hash=document.hash, version=1, findings=findings)
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where every desk stands, for the ledger names the configuration by its path."""
+    return tmp_path_factory.mktemp("desk") / "place"
+
+
+@pytest.fixture(scope="module")
+def written(place: Path) -> dict[str, Path]:
+    """The story, written for the first test: the others have a copy."""
+    return {}
+
+
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+def desk(
+    place: Path, written: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
     """The server `time` after its tool `now` was changed by its author; its launch is approved."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.chdir(tmp_path)
-    desk = Desk(tmp_path, capsys)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(place / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(place / "run"))
+    monkeypatch.chdir(place)
+    desk = Desk(place, capsys)
     desk.configure(time={})
+    if written:
+        shutil.copytree(written["state"], desk.state)
+        return desk
     fill(desk.state, desk.scope, days=1)
     desk("approve", "time", "--all")
     desk.happens(seen(EVIL, scope=desk.scope))
+    written["state"] = Path(shutil.copytree(desk.state, place.with_name("written"), dirs_exist_ok=True))
     return desk
 
 

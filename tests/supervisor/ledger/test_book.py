@@ -64,15 +64,15 @@ def server_model(events: list[Stored]) -> dict[str, Any]:
             live = [old for old in live if old[0] != event.key]
     named = [e for e in events if isinstance(e.event, Seen | Gone | Approved | Blocked)]
     first_seen = [(e.event.subject, e.event.name) for e in named if not isinstance(e.event, Gone)]
+    by_item: dict[tuple[Subject, str], list[Stored]] = {}
+    for e in named:
+        by_item.setdefault((e.event.subject, e.event.name), []).append(e)
     lives = [e.event for e in events if isinstance(e.event, Began | Ended)]
     starts = [event for event in lives if isinstance(event, Began)]
     ends = [event for event in lives if isinstance(event, Ended)]
     return {
         "live": live,
-        "items": [
-            (key, item_model([e for e in named if (e.event.subject, e.event.name) == key]))
-            for key in dict.fromkeys(first_seen)
-        ],
+        "items": [(key, item_model(by_item[key])) for key in dict.fromkeys(first_seen)],
         "life": lives[-1] if lives and isinstance(lives[-1], Began) else None,
         "last_life": starts[-1] if starts else None,
         "last_end": ends[-1] if ends else None,
@@ -236,7 +236,7 @@ def test_a_hundred_thousand_events_are_what_the_model_says() -> None:
         ]
         return chance.choice(makers)()
 
-    events = stored(event() for _ in range(MANY))
+    events = stored(chance.choices([event() for _ in range(MANY // 10)], k=MANY))
     assert told(Book.of(events)) == model(events)
 
 

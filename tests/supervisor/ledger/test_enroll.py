@@ -1,10 +1,10 @@
 """Attaching servers to a ledger, and detaching them, with real ones."""
 
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 from support.leftovers import no_leftovers
-from support.real import pretend
+from support.real import opened, pretend
 
 from quarterdeck.config.paths import UnsafePathError
 from quarterdeck.deck.contract import DeckContext, DeckFaultKind
@@ -27,10 +27,19 @@ from quarterdeck_protocol.phases import EndpointPhase
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def private_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that is written stays with the test."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module's tests, so that they share a runtime and its zygote."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def neighbour(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[None]:
+    """Everything that is written stays with the module; a server that is open all the time keeps the zygote."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path_factory.mktemp("enroll") / "state"))
+        async with opened(pretend("echo", server_id="neighbour")):
+            yield
 
 
 async def test_servers_are_attached_called_and_detached() -> None:

@@ -1,21 +1,23 @@
-"""A session's files while somebody swaps what paths lead to, thousands of times."""
+"""A session's files while somebody swaps what paths lead to: at each moment in turn, and as fast as a thread can."""
 
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 import pytest
-from support.swapping import alternating, meanwhile, swapping
+from support.moments import answer, at_every_moment
+from support.swapping import Flip, alternation, flipping, meanwhile, swap
 
 from quarterdeck.kernel.backends import OutsideRootsError
 from quarterdeck.kernel.files.changing import DRAFT_PREFIX
 from quarterdeck.kernel.files.fs import LocalFs
 from quarterdeck.kernel.files.roots import Roots
 
-TIMES: Final = 1500
-"""Of one verb against one swapper; a check that is not on the descriptor falls within some tens."""
+TIMES: Final = 100
+"""Of one verb against a thread: what no single change at a moment of ours shows."""
 
 pytestmark = pytest.mark.anyio
 
@@ -41,14 +43,13 @@ def outside_of(work: Path) -> dict[str, str]:
     return {str(path.relative_to(outside)): path.read_text() if path.is_file() else "" for path in outside.rglob("*")}
 
 
-async def gather(use: Callable[[], Awaitable[object]], times: int = TIMES) -> set[object]:
-    """All answers, and the types of the failures."""
+async def answers_of(flip: Flip, *uses: Callable[[], Awaitable[object]]) -> set[object]:
+    """All answers, and the types of the failures, while what is there changes and changes back."""
     answers = set[object]()
-    for _ in range(times):
-        try:
-            answers.add(await use())
-        except OSError as error:
-            answers.add(type(error))
+    for use in uses:
+        answers |= await at_every_moment(use, flip)
+    with flipping(flip):
+        answers |= {await answer(use) for use in uses for _ in range(TIMES)}
     return answers
 
 
@@ -63,8 +64,8 @@ async def test_nothing_is_read_through_a_swapped_directory(work: Path, files: Lo
         with await files.open_binary("d/f") as file:
             return file.read().decode()
 
-    with swapping(work / "d", work.with_name("outside")):
-        answers = await gather(lambda: files.read_text("d/f")) | await gather(read_opened)
+    with swap(work / "d", work.with_name("outside")) as flip:
+        answers = await answers_of(flip, lambda: files.read_text("d/f"), read_opened)
     assert "inside" in answers
     assert answers <= {"inside", *IN_A_SWAP}
 
@@ -76,8 +77,8 @@ async def test_nothing_is_read_through_a_swapped_file(work: Path, files: LocalFs
     if far:
         (work / "far").symlink_to(secret)
         secret = work / "far"
-    with alternating(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret)):
-        answers = await gather(lambda: files.read_text("f"))
+    flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
+    answers = await answers_of(flip, lambda: files.read_text("f"))
     assert "inside" in answers
     assert answers <= {"inside", OutsideRootsError}
 
@@ -101,10 +102,8 @@ async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
         found, count = await files.list_directory("d", 10)
         return (*sorted(entry.name for entry in found), count)
 
-    with swapping(work / "d", outside):
-        answers = set[object]().union(
-            *[await gather(use, TIMES // 2) for use in (look, names, entries, lambda: files.real_path("d/f"))]
-        )
+    with swap(work / "d", outside) as flip:
+        answers = await answers_of(flip, look, names, entries, lambda: files.real_path("d/f"))
     named = ("f", "inside", "tree")
     places = {str(work / place / "f") for place in ("d", "d.aside")}
     assert answers & places
@@ -114,10 +113,13 @@ async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
 async def test_nothing_is_written_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
     """A command of the session could make its file tools replace any file of this machine."""
     before = outside_of(work)
-    numbers = iter(range(TIMES))
-    with swapping(work / "d", work.with_name("outside")):
-        answers = await gather(lambda: files.write_file("d/f", "written"), TIMES // 2)
-        answers |= await gather(lambda: files.write_file(f"d/new{next(numbers)}", "written"), TIMES // 2)
+    numbers = count()
+    with swap(work / "d", work.with_name("outside")) as flip:
+        answers = await answers_of(
+            flip,
+            lambda: files.write_file("d/f", "written"),
+            lambda: files.write_file(f"d/new{next(numbers)}", "written"),
+        )
     assert None in answers
     assert answers <= {None, *IN_A_SWAP}
     assert outside_of(work) == before
@@ -129,8 +131,8 @@ async def test_nothing_is_written_through_a_swapped_file(work: Path, files: Loca
     """The same, by the last name of a path."""
     before = outside_of(work)
     secret = work.with_name("outside") / "f"
-    with alternating(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret)):
-        answers = await gather(lambda: files.write_file("f", "written"), TIMES // 2)
+    flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
+    answers = await answers_of(flip, lambda: files.write_file("f", "written"))
     assert answers <= {None, OutsideRootsError}
     assert outside_of(work) == before
 
@@ -140,13 +142,17 @@ async def test_nothing_is_made_or_removed_through_a_swapped_link(work: Path, fil
     before = outside_of(work)
     outside = work.with_name("outside")
 
-    async def make_and_remove() -> None:
-        await files.mkdir("to/new/a/b", recursive=True)
-        await files.rm("to/new", recursive=True, ignore_missing=True)
-        await files.rm("to/tree", recursive=True, ignore_missing=True)
+    numbers = count()
 
-    with alternating(work / "to", lambda path: path.symlink_to("d"), lambda path: path.symlink_to(outside)):
-        answers = await gather(make_and_remove)
+    async def make() -> None:
+        await files.mkdir(f"to/new{next(numbers)}/a", recursive=True)
+
+    async def remove() -> None:
+        (work / "d" / "tree" / "a").mkdir(parents=True, exist_ok=True)
+        await files.rm("to/tree", recursive=True)
+
+    flip = alternation(work / "to", lambda path: path.symlink_to("d"), lambda path: path.symlink_to(outside))
+    answers = await answers_of(flip, make, remove)
     assert None in answers
     assert answers <= {None, OutsideRootsError}
     assert outside_of(work) == before
@@ -157,23 +163,36 @@ async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_
 ) -> None:
     """The same, by a name that only the removal comes upon."""
     before = outside_of(work)
-    outside, place, aside = work.with_name("outside"), work / "tree" / "a", work / "aside"
+    outside, place, asides = work.with_name("outside"), work / "tree" / "a", map(str, count())
 
-    def turn() -> None:
+    def flip() -> None:
         with suppress(FileNotFoundError, FileExistsError):  # the tree goes, and comes again
-            place.mkdir()
-            place.rename(aside)
-            place.symlink_to(outside)
+            if place.is_symlink():
+                place.unlink()
+                place.mkdir()
+            else:
+                place.rename(work / next(asides))
+                place.symlink_to(outside)
+
+    async def remove() -> None:
+        if place.is_symlink():
             place.unlink()
-        with suppress(FileNotFoundError):
-            aside.rmdir()
+        (place / "b").mkdir(parents=True, exist_ok=True)
+        await files.rm("tree", recursive=True, ignore_missing=True)
 
     async def make_and_remove() -> None:
         await files.mkdir("tree/b", recursive=True)
         await files.rm("tree", recursive=True, ignore_missing=True)
 
+    def turn() -> None:
+        with suppress(FileNotFoundError, FileExistsError):
+            place.mkdir()
+            flip()
+            place.unlink()
+
+    answers = await at_every_moment(remove, flip)
     with meanwhile(turn):
-        answers = await gather(make_and_remove)
+        answers |= {await answer(make_and_remove) for _ in range(TIMES)}
     assert None in answers
     assert OutsideRootsError not in answers
     assert outside_of(work) == before
@@ -181,9 +200,8 @@ async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_
 
 async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, files: LocalFs) -> None:
     """One call would hold a thread of all sessions for good."""
-    with alternating(work / "f", lambda path: _write(path, "inside"), os.mkfifo):
-        answers = await gather(lambda: files.read_text("f"))
-        answers |= await gather(lambda: files.write_file("f", "inside"), TIMES // 5)
+    flip = alternation(work / "f", lambda path: _write(path, "inside"), os.mkfifo)
+    answers = await answers_of(flip, lambda: files.read_text("f"), lambda: files.write_file("f", "inside"))
     assert "inside" in answers
     assert answers <= {"inside", None, OSError}
 
@@ -191,9 +209,13 @@ async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, fi
 async def test_a_root_that_is_swapped_itself_leads_nowhere_else(work: Path, files: LocalFs) -> None:
     """Whoever may rename the workspace could open any directory."""
     before = outside_of(work)
-    with swapping(work, work.with_name("outside")):
-        answers = await gather(lambda: files.read_text("d/f")) | await gather(lambda: files.read_text("f"))
-        answers |= await gather(lambda: files.write_file("new", "written"), TIMES // 5)
+    with swap(work, work.with_name("outside")) as flip:
+        answers = await answers_of(
+            flip,
+            lambda: files.read_text("d/f"),
+            lambda: files.read_text("f"),
+            lambda: files.write_file("new", "written"),
+        )
     assert "inside" in answers
     assert answers <= {"inside", None, *IN_A_SWAP}
     assert outside_of(work) == before

@@ -1,0 +1,152 @@
+"""Native tools beside a real server in one `quarterdeck serve`: what a client of either era sees of them, and does.
+
+The clients of each era share a `serve`, which every test leaves as it was.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.commands import DEADLINE_S, row, serving, write_config
+from support.identities import Identity
+from support.leftovers import eventually, no_leftovers, running_with
+from support.native_serves import ALL, AUTHORING, make_project, native, text_of
+from support.raw_client import JsonObject, RawStdioClient
+from support.reused import Reused
+
+GREETINGS: Final[dict[str, Callable[[RawStdioClient], JsonObject]]] = {
+    "legacy": RawStdioClient.initialize,
+    "modern": RawStdioClient.discover,
+}
+"""By era, how a client begins."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a workspace, a directory that is allowed beside it, and one that is not."""
+    root = tmp_path_factory.mktemp("native")
+    for name in ("workspace", "shared", "private"):
+        make_project(root / name)
+    return root
+
+
+@pytest.fixture(scope="module")
+def workspace(root: Path) -> Path:
+    """Where the tools work."""
+    return root / "workspace"
+
+
+@pytest.fixture(scope="module", params=GREETINGS)
+def kept(request: pytest.FixtureRequest, root: Path, workspace: Path) -> Iterator[Reused[RawStdioClient]]:
+    """The client of one era, with a `serve` of its own; nothing is left of either at the end."""
+    config = write_config(root / "mcp.json", srv=row("echo"))
+
+    @contextmanager
+    def start() -> Iterator[RawStdioClient]:
+        with serving(config, *native(workspace), "--allow-dir", str(root / "shared"), is_forked=True) as client:
+            greeted = GREETINGS[request.param](client)
+            assert greeted["capabilities"]["tools"]["listChanged"]
+            assert "srv__echo" in {tool["name"] for tool in client.list_tools()}
+            yield client
+
+    with no_leftovers(DEADLINE_S):
+        shared = Reused(start, is_well)
+        try:
+            yield shared
+        finally:
+            shared.close()
+
+
+def is_well(client: RawStdioClient) -> bool:
+    """Whether it is answered, by the server too, and by nothing else."""
+    return text_of(client.call("srv__echo", text="well")) == "well" and client.junk == []
+
+
+@pytest.fixture
+def client(kept: Reused[RawStdioClient]) -> Iterator[RawStdioClient]:
+    """The module's, with its server ready; no process of the test is left at the end."""
+    client = kept.get()
+    assert is_well(client)
+    client.notifications.clear()
+    with no_leftovers(DEADLINE_S):
+        yield client
+
+
+def test_native_tools_come_before_the_servers_and_say_what_they_may_do(client: RawStdioClient) -> None:
+    """A client would ask its user before every look, or not before a change; or it would see only half of the tools."""
+    listed = client.list_tools()
+    names = [tool["name"] for tool in listed]
+    assert names[: len(ALL)] == ALL
+    assert {name.partition("__")[0] for name in names[len(ALL) :]} == {"srv"}
+    by_name = {tool["name"]: tool for tool in listed}
+    for name in AUTHORING:
+        assert by_name[name]["annotations"]["readOnlyHint"] is True, name
+    for name in ("write", "edit", "bash", "process", "bg-process"):
+        hints = by_name[name]["annotations"]
+        assert (hints["readOnlyHint"], hints["destructiveHint"]) == (False, True), name
+    assert by_name["read"]["annotations"]["openWorldHint"] is False
+    assert by_name["webfetch"]["annotations"]["openWorldHint"] is True
+    assert all(tool["title"] and tool["inputSchema"]["additionalProperties"] is False for tool in listed[: len(ALL)])
+    assert "# A project" in text_of(client.call("read", path="README.md"))
+    assert text_of(client.call("srv__echo", text="theirs")) == "theirs"
+    unknown = client.call("reed")
+    assert unknown["isError"]
+    assert "read" in text_of(unknown)
+    assert client.junk == []
+
+
+def test_a_directory_that_was_allowed_can_be_changed_and_no_other(
+    client: RawStdioClient, root: Path, workspace: Path
+) -> None:
+    """An agent would reach files that its user never gave it, or not those that he did."""
+    shared, private = root / "shared", root / "private"
+    (shared / "new").unlink(missing_ok=True)
+    for folder in (shared, private):
+        (folder / "file").write_text("hello")
+        Identity.USER.own(folder / "file")
+    assert "hello" in text_of(client.call("read", path=str(shared / "file")))
+    assert not client.call("write", path=str(shared / "new"), content="x").get("isError")
+    assert (shared / "new").read_text() == "x"
+    assert not client.call("bash", command=f"echo more >> {shared}/file").get("isError")
+    refused = client.call("read", path=str(private / "file"))
+    assert refused["isError"]
+    assert str(workspace) in text_of(refused)
+    assert (shared / "file").read_text() == "hellomore\n"
+
+
+def test_progress_of_a_command_arrives_while_it_runs(client: RawStdioClient, workspace: Path) -> None:
+    """A person would think that a long build hangs."""
+    go = workspace / "go"
+    go.unlink(missing_ok=True)
+    script = "echo first; while ! [ -e go ]; do sleep 0.02; done; echo last"
+    params = {"name": "bash", "arguments": {"command": script}, "_meta": {"progressToken": "t"}}
+    asked = client.send("tools/call", params)
+    note = client.notification("notifications/progress")["params"]
+    assert note["progressToken"] == "t"
+    go.write_text("")
+    result = client.reply(asked)["result"]
+    assert "first" in text_of(result)
+    assert "last" in text_of(result)
+
+
+def test_a_command_that_is_cancelled_is_gone_with_all_that_it_started(client: RawStdioClient) -> None:
+    """A user who stops an agent would not stop what it started."""
+    arguments = {"command": "trap '' TERM; (setsid sleep 4711.25 &); sleep 4711.25"}
+    asked = client.send("tools/call", {"name": "bash", "arguments": arguments})
+    eventually(lambda: len(running_with("sleep 4711.25")) >= 2, DEADLINE_S)
+    client.cancel(asked)
+    eventually(lambda: not running_with("sleep 4711.25"), DEADLINE_S)
+    assert not client.call("ls").get("isError")
+
+
+def test_what_is_cut_can_be_read_on_in_the_file_that_the_notice_names(client: RawStdioClient) -> None:
+    """A model would see the middle of a log never."""
+    cut = text_of(client.call("bash", command="seq 1 40000"))
+    path = cut.partition("the full text is in ")[2].partition("]")[0]
+    assert "bytes left out" in cut
+    assert "20000" in text_of(client.call("read", path=path, offset=20001, limit=3))
+    assert client.call("write", path=path, content="")["isError"]
+    assert os.path.getsize(path) > 40_000

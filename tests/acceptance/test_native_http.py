@@ -1,0 +1,149 @@
+"""Native tools over HTTP: each client has its own, and what it started ends with it.
+
+All clients come to one `serve`, which every test leaves as it was.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from support.commands import DEADLINE_S, row, write_config
+from support.leftovers import assert_gone, descendants, eventually_async, no_leftovers, running_with
+from support.line_child import LineChild
+from support.native_serves import first_text, make_project, native, sessions_of
+from support.reused import Reused
+from support.terminals import terminal
+
+from quarterdeck.cli.token import read_token, token_path
+from quarterdeck.config.paths import workspace_paths
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tools work."""
+    return make_project(tmp_path_factory.mktemp("http") / "workspace")
+
+
+@pytest.fixture(scope="module")
+def kept(workspace: Path) -> Iterator[Reused[str]]:
+    """The URL of a serve, which ends with all below it."""
+    config = write_config(workspace.parent / "mcp.json", srv=row("echo"))
+    options = ["--config", str(config), *native(workspace), "--http", "127.0.0.1:0", "--json"]
+
+    @contextmanager
+    def start() -> Iterator[str]:
+        with LineChild(("serve", *options), deadline_s=DEADLINE_S, popen=terminal().popen) as child:
+            yield json.loads(child.read_line())["url"]
+            below = descendants(child.process.pid)
+            child.process.terminate()
+            assert child.process.wait(DEADLINE_S) == 0
+        assert_gone(below)
+
+    with no_leftovers(DEADLINE_S):
+        shared = Reused(start, lambda url: httpx2.post(url, json={}, timeout=DEADLINE_S).status_code == 401)
+        try:
+            yield shared
+        finally:
+            shared.close()
+
+
+@pytest.fixture
+def url(kept: Reused[str]) -> str:
+    """The URL, where somebody answers."""
+    return kept.get()
+
+
+@pytest.fixture(params=["legacy", "auto"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """The client's eras."""
+    mode: str = request.param
+    return mode
+
+
+@asynccontextmanager
+async def connected(url: str, mode: str, name: str = "test") -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {read_token(token_path())}"}
+    info = types.Implementation(name=name, version="1")
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        create_mcp_http_client(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None, client_info=info) as client,
+    ):
+        yield client
+
+
+async def test_two_http_clients_do_not_share_what_they_do(url: str, mode: str) -> None:
+    """One agent's plan would be another's, and each could stop the other's processes.
+
+    What the clients without a session started still runs when the module's serve is told to end, which ends it.
+    """
+    async with connected(url, mode, f"ada-{mode}") as ada, connected(url, mode, f"bob-{mode}") as bob:
+        await ada.call_tool("todo_set", {"items": [{"id": "1", "text": "mine alone", "status": "active"}]})
+        await ada.call_tool("bg-process", {"action": "start", "command": "sleep 4714.25"})
+        assert "mine alone" in first_text(await ada.call_tool("todo_read", {}))
+        assert "mine alone" not in first_text(await bob.call_tool("todo_read", {}))
+        assert "bg-1" in first_text(await ada.call_tool("bg-process", {"action": "list"}))
+        assert "bg-1" not in first_text(await bob.call_tool("bg-process", {"action": "list"}))
+
+
+async def test_a_legacy_http_session_ends_with_its_processes(url: str, workspace: Path) -> None:
+    """What a client started would run for as long as the server does."""
+    paths = workspace_paths(workspace)
+    async with connected(url, "legacy") as client:
+        before = {each.directory for each in sessions_of(paths)} if paths.sessions.is_dir() else set()
+        await client.call_tool("bg-process", {"action": "start", "command": "sleep 4715.25"})
+        await eventually_async(lambda: running_with("sleep 4715.25"))
+        new = {each.directory for each in sessions_of(paths)} - before
+        assert new
+    await eventually_async(lambda: not running_with("sleep 4715.25"))
+    await eventually_async(lambda: not new & {each.directory for each in sessions_of(paths)})
+
+
+async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: str, mode: str) -> None:
+    """Both would work for local clients only."""
+    seen = asyncio.Event()
+
+    async def remember(progress: float, total: float | None, message: str | None) -> None:
+        seen.set()
+
+    async with connected(url, mode) as client:
+        running = asyncio.create_task(
+            client.call_tool("bash", {"command": "echo on; sleep 4716.25"}, progress_callback=remember)
+        )
+        await seen.wait()
+        assert running_with("sleep 4716.25")
+        running.cancel()
+        await asyncio.wait([running])
+        await eventually_async(lambda: not running_with("sleep 4716.25"))
+
+
+async def test_a_workspace_that_is_gone_takes_no_server_along(url: str, mode: str, workspace: Path) -> None:
+    """One removed directory would take every tool away, or leave a client without a word."""
+    async with connected(url, mode, f"late-{mode}") as client:
+        with away(workspace):
+            listed = await client.list_tools()
+            assert {tool.name.partition("__")[0] for tool in listed.tools} == {"srv"}
+            refused = await client.call_tool("read", {"path": "README.md"})
+            assert refused.is_error
+            assert f"{workspace} is no directory" in first_text(refused)
+            assert first_text(await client.call_tool("srv__echo", {"text": "calm"})) == "calm"
+
+
+@contextmanager
+def away(folder: Path) -> Iterator[None]:
+    """Have it under another name for as long as the block."""
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    try:
+        yield
+    finally:
+        elsewhere.rename(folder)

@@ -30,8 +30,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers on two cores: tests with processes wait for a good part of their time."""
-    return max(2, (os.cpu_count() or 2) * 3 // 2)
+    """Two more than there are processors: tests with processes wait for a good part of their time."""
+    return (os.cpu_count() or 2) + 2
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,7 +29,7 @@ from support.commands import (
 from support.leftovers import assert_gone, descendants, no_leftovers
 from support.line_child import LineChild, PeerClosedError
 from support.raw_client import RawStdioClient
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+from support.terminals import quarterdeck_forked, quarterdeck_json_forked, terminal
 
 from quarterdeck.config.paths import runtime_dir
 
@@ -163,7 +163,7 @@ def test_a_client_that_leaves_before_it_says_a_word_is_no_error(config: Path) ->
 @pytest.mark.anyio
 async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) -> None:
     """Servers would run on without an owner, and directories would pile up; the next one is a stock client's."""
-    with serving(config) as client:
+    with serving(config, is_forked=True) as client:
         client.initialize()
         client.list_tools()
         below = descendants(client.process.pid)
@@ -179,8 +179,8 @@ async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: 
 
 def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path) -> None:
     """Every local web page could call the tools, or no client at all."""
-    argv = command("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
-    with LineChild(argv, deadline_s=DEADLINE_S) as child:
+    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
+    with LineChild(words, deadline_s=DEADLINE_S, popen=terminal().popen) as child:
         url = json.loads(child.read_line())["url"]
         token = quarterdeck_json_forked("token", "show")["token"]
         assert httpx2.post(url, json={}).status_code == 401

@@ -17,6 +17,7 @@ from support.native_serves import (
     AUTHORING,
     SURVEY,
     first_text,
+    forked_serve,
     make_project,
     serve_argv,
     sessions_of,
@@ -98,7 +99,7 @@ async def test_the_stock_client_uses_the_native_tools_that_were_named_and_no_oth
 def test_a_session_ends_with_nothing_left_but_what_can_be_undone(workspace: Path) -> None:
     """Servers that an agent started would hold their ports, and a disk would fill; or an edit could not be undone."""
     paths = workspace_paths(workspace)
-    with RawStdioClient(serve_argv(workspace), deadline_s=DEADLINE_S) as client:
+    with forked_serve(workspace) as client:
         client.initialize()
         for tool in ("bg-process", "process"):
             started = client.call(tool, action="start", command="echo up; (setsid sleep 4712.25 &); exec sleep 4712.25")
@@ -126,7 +127,7 @@ def test_a_session_ends_with_nothing_left_but_what_can_be_undone(workspace: Path
 
 def test_a_killed_serve_leaves_no_command_and_the_next_one_tidies(workspace: Path) -> None:
     """Commands would run on without an owner, and outputs pile up."""
-    with RawStdioClient(serve_argv(workspace), deadline_s=DEADLINE_S) as client:
+    with forked_serve(workspace) as client:
         client.initialize()
         client.call("bg-process", action="start", command="echo up; exec sleep 4713.25")
         eventually(lambda: running_with("sleep 4713.25"), DEADLINE_S)
@@ -137,7 +138,7 @@ def test_a_killed_serve_leaves_no_command_and_the_next_one_tidies(workspace: Pat
     assert_gone(below)
     (left,) = sessions_of(workspace_paths(workspace))
     assert left.captures.is_dir()
-    with RawStdioClient(serve_argv(workspace), deadline_s=DEADLINE_S) as client:
+    with forked_serve(workspace) as client:
         client.initialize()
         client.list_tools()
         assert not left.captures.exists()
@@ -171,7 +172,7 @@ def test_commands_use_native_tools_without_any_configuration(workspace: Path, mo
 def test_commands_find_the_serve_of_their_workspace(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one command starts no other could stop, or a command that may only look would change files."""
     listing = ("call", "bg-process", '{"action": "list"}')
-    with RawStdioClient(serve_argv(workspace), deadline_s=DEADLINE_S) as client:
+    with forked_serve(workspace) as client:
         client.initialize()
         assert [tool["name"] for tool in client.list_tools()] == ALL
         start = '{"action": "start", "command": "sleep 4717.25"}'

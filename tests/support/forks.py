@@ -62,7 +62,7 @@ class Fork:
         except subprocess.TimeoutExpired:
             return None
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = START_S) -> int:
         """The same, once it has ended.
 
         Raises:

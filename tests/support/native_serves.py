@@ -7,8 +7,10 @@ import mcp_types as types
 
 from quarterdeck.config.paths import SessionPaths, WorkspacePaths
 
-from .commands import command
+from .commands import DEADLINE_S, command
 from .identities import Identity
+from .raw_client import RawStdioClient
+from .terminals import terminal
 
 AUTHORING: Final = ["read", "ls", "grep", "find", "websearch", "webfetch", "todo_read"]
 SURVEY: Final = [*AUTHORING, "write", "edit", "bash", "process", "todo_set"]
@@ -31,6 +33,12 @@ def native(workspace: Path, profile: str = "all") -> list[str]:
 def serve_argv(workspace: Path, profile: str = "all", *more: str) -> list[str]:
     """A serve of native tools alone."""
     return command("serve", *native(workspace, profile), *more)
+
+
+def forked_serve(workspace: Path) -> RawStdioClient:
+    """A client of one that has all of them, at the price of a fork."""
+    words = ("serve", *native(workspace))
+    return RawStdioClient(words, deadline_s=DEADLINE_S, popen=terminal().popen)
 
 
 def sessions_of(paths: WorkspacePaths) -> list[SessionPaths]:

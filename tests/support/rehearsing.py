@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import json
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -13,11 +12,11 @@ from typing import Any, Final
 
 import anyio
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ToolListChangedNotification
 
-from .commands import DEADLINE_S, command, is_found
-from .leftovers import descendants, eventually_async
+from .commands import DEADLINE_S, is_found
+from .forked_stdio import forked_stdio
+from .leftovers import eventually_async
 from .programs import SERVERS
 from .terminals import Terminal
 
@@ -164,10 +163,8 @@ async def connected(
 ) -> AsyncIterator[Connected]:
     """A stock client of a `serve` of this configuration; without one, of what is found in `folder`."""
     whom = ("--config", str(config)) if config is not None else ()
-    program, *args = command("serve", *whom, *options)
-    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ), cwd=folder)
+    words = ("serve", *whom, *options)
     log = folder / "serve.log"
-    before = set(descendants())
     heard: list[Connected] = []
 
     async def listen(message: object) -> None:
@@ -175,12 +172,9 @@ async def connected(
             for each in heard:
                 each.hear()
 
-    with log.open("a") as errors:
-        async with Client(
-            stdio_client(parameters, errlog=errors), mode=mode, cache=None, message_handler=listen
-        ) as client:
-            serves = {pid for pid, line in descendants().items() if pid not in before and " serve" in line}
+    with log.open("ab") as errors, terminal.popen(words, cwd=folder, stderr=errors) as serve:
+        async with Client(forked_stdio(serve), mode=mode, cache=None, message_handler=listen) as client:
             if waits:
-                await eventually_async(lambda: any(map(is_found, serves)), DEADLINE_S, "a serve that can be found")
-            heard.append(Connected(client, terminal, config, folder, log, min(serves)))
+                await eventually_async(lambda: is_found(serve.pid), DEADLINE_S, "a serve that can be found")
+            heard.append(Connected(client, terminal, config, folder, log, serve.pid))
             yield heard[0]

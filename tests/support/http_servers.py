@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
+import psutil
+
 from .leftovers import eventually, is_running
 
 TESTS: Final = Path(__file__).resolve().parent.parent
@@ -50,4 +52,5 @@ class HttpServers:
         finally:
             if is_running(told["pid"]):
                 os.kill(told["pid"], signal.SIGKILL)
-            eventually(lambda: not is_running(told["pid"]), what="the end of the HTTP server")
+            # Not `is_running`: its first thread may be dead while another one still holds its port.
+            eventually(lambda: not psutil.pid_exists(told["pid"]), what="the end of the HTTP server")

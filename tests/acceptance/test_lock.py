@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S, quarterdeck, quarterdeck_json, row, serving, stderr_of, write_config
+from support.commands import DEADLINE_S, quarterdeck, quarterdeck_json, row, serving, write_config
 from support.leftovers import eventually
 from support.programs import SERVERS
 from support.terminals import quarterdeck_forked, quarterdeck_json_forked
@@ -99,7 +99,7 @@ def test_a_locked_serve_offers_what_is_locked_and_ends_when_a_server_changes(dec
         deck.poison()
         assert quarterdeck_forked("restart", "one", "-c", deck.config).returncode in (0, 6)
         assert client.process.wait(DEADLINE_S) == 7
-        last = stderr_of(client).splitlines()[-2:]
+        last = client.stderr_text().splitlines()[-2:]
         assert last[0] == "quarterdeck: what servers offer is not what deck.lock names: one echo changed"
         assert "quarterdeck lock --check" in last[1]
 
@@ -110,7 +110,7 @@ def test_a_locked_serve_does_not_start_to_offer_what_has_changed(deck: Deck) -> 
     with serving(Path(deck.config), "--locked", "--lock-file", deck.lock, is_forked=True) as client:
         client.initialize()
         assert client.process.wait(DEADLINE_S) == 7
-        assert "one echo changed" in stderr_of(client)
+        assert "one echo changed" in client.stderr_text()
 
 
 def test_a_locked_serve_without_a_lock_does_not_start(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from support.commands import DEADLINE_S, row, serving, stderr_of, write_config
+from support.commands import DEADLINE_S, row, serving, write_config
 from support.leftovers import POLL_S, eventually, no_leftovers
 from support.line_child import LineChild
 from support.raw_client import RawStdioClient
@@ -107,7 +107,7 @@ def test_a_prefix_of_the_clients_leaves_the_rest_of_64(config: Path) -> None:
         names = listed(client)
         assert max(map(len, names)) == 62
         assert "left__a_dotted_name" in names
-        told = [json.loads(line)["event"] for line in stderr_of(client).splitlines()]
+        told = [json.loads(line)["event"] for line in client.stderr_text().splitlines()]
         (line,) = [event for event in told if "left__a.dotted.name" in event]
         renamed = line.rpartition(" ")[2]
         assert renamed in names

@@ -23,7 +23,6 @@ from support.commands import (
     quarterdeck_json,
     row,
     serving,
-    stderr_of,
     write_config,
 )
 from support.leftovers import assert_gone, descendants, no_leftovers
@@ -84,7 +83,7 @@ def assert_said_no_more(client: RawStdioClient) -> None:
     with pytest.raises(PeerClosedError):
         client.notification("no such notification")
     assert client.junk == []
-    assert "Traceback" not in stderr_of(client)
+    assert "Traceback" not in client.stderr_text()
 
 
 @asynccontextmanager
@@ -138,7 +137,7 @@ def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_struct
         client.process.send_signal(signal.SIGINT)
         assert client.process.wait(DEADLINE_S) == 130
         assert_said_no_more(client)
-        lines = [json.loads(line) for line in stderr_of(client).splitlines()]
+        lines = [json.loads(line) for line in client.stderr_text().splitlines()]
     assert runtime_directories() == []
     assert all({"event", "level", "logger", "timestamp"} <= line.keys() for line in lines)
     told = " ".join(line["event"] for line in lines)

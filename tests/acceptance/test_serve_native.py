@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from support.commands import DEADLINE_S, command, stderr_of
+from support.commands import DEADLINE_S, command
 from support.leftovers import assert_gone, descendants, eventually, no_leftovers, running_with
 from support.native_serves import (
     ALL,
@@ -58,7 +58,7 @@ def test_a_signal_ends_the_serve_of_a_profile_and_the_command_that_runs(workspac
         eventually(lambda: running_with("sleep 4718.25"), DEADLINE_S)
         client.process.terminate()
         assert client.process.wait(DEADLINE_S) == 0
-        assert "Traceback" not in stderr_of(client)
+        assert "Traceback" not in client.stderr_text()
     assert not running_with("sleep 4718.25")
     assert (workspace / "new.txt").read_text() == "x"
     (kept,) = sessions_of(workspace_paths(workspace))

@@ -71,8 +71,3 @@ def is_found(pid: int) -> bool:
         return False
     found = [read_serving(path) for path in root.iterdir()]
     return any(serving is not None and serving.pid == pid for serving in found)
-
-
-def stderr_of(client: RawStdioClient) -> str:
-    """What the child has written on its standard error so far."""
-    return client.stderr_text()

@@ -3,8 +3,8 @@
 Isolated means that neither the working directory nor PYTHONPATH is trusted, so the few directories that hold our
 packages (an editable install has several) are named by whoever starts us.
 
-The collector is off when the module begins: it looks at what imports made again and again, a quarter of their time,
-and finds nothing.  A module that lives on turns it on.
+The collector is off when the module begins: it looks at what imports made again and again, a tenth of their time, and
+finds nothing.  A module that lives on turns it on.
 """
 
 import gc

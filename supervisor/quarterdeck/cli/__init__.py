@@ -3,13 +3,8 @@
 Importing this loads nothing: each command pays for what it uses.
 """
 
-import gc
 import sys
-from typing import Final, NoReturn
-
-NEW_OBJECTS: Final = 20_000
-"""Containers that are made between two looks of the collector.  At Python's own 700 it takes a fifth of a start, looks
-at what imports made, and finds nothing; what is thrown away while we run is freed by its count."""
+from typing import NoReturn
 
 
 def main() -> NoReturn:
@@ -19,7 +14,6 @@ def main() -> NoReturn:
             "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
         )
         sys.exit(2)
-    gc.set_threshold(NEW_OBJECTS)
     if sys.argv[1:2] == ["serve"] and not {"--http", "--help", "-h"} & set(sys.argv):
         # Before all other imports: a client waits for its first answer.
         from quarterdeck.host.greeter import start_early

@@ -374,5 +374,5 @@ class HonestEnds(RuleBasedStateMachine):
         assert not self.condemned
 
 
-HonestEnds.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+HonestEnds.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 test_two_honest_ends_lose_nothing_and_never_accuse_each_other = HonestEnds.TestCase

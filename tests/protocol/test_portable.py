@@ -14,7 +14,7 @@ from quarterdeck_protocol.portable import MAX_VALUES, portable_schema
 from quarterdeck_protocol.portable_types import DISJOINT_TYPES
 from quarterdeck_protocol.schema import normalize_schema
 
-DEEP = 3_000
+DEEP = 10_000
 EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 NULL = {"type": "null"}
 STRING = {"type": "string"}

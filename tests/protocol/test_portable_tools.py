@@ -27,7 +27,7 @@ TOOLS: Final[dict[str, Any]] = {
 KINDS: Final = {"items": "array", "additionalProperties": "object"}
 """The type that a keyword speaks about; beside another type it says nothing, whatever stands in it."""
 
-CALLS: Final = 20
+CALLS: Final = 40
 """Calls written for a tool from its own schema, and again from the portable one."""
 
 
@@ -65,7 +65,7 @@ def refused_and_unproven(tool: Any) -> tuple[list[Any], list[str]]:
     random = Random(0)
     refused, unproven = [], []
     for name, schema in tool.get("properties", {}).items():
-        drawn = [written(schema, tool, random) for _ in range(8)]
+        drawn = [written(schema, tool, random) for _ in range(12)]
         tried = [{name: value} for value in (*SAMPLES, *examples(schema, tool), *drawn)]
         verdicts = [admits(server, call) for call in tried]
         is_barren = isinstance(schema, dict) and schema.get("enum") == []

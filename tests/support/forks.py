@@ -141,20 +141,12 @@ def _write(fd: int, data: memoryview) -> int:
 
 
 class Forks:
-    """One server of forks for each identity, from its first command on to the end of the block."""
+    """One server of forks for each identity, from its first command on to `close`."""
 
     def __init__(self) -> None:
         """None yet."""
         self._servers: dict[Identity, tuple[subprocess.Popen[bytes], socket.socket]] = {}
         self._lock = Lock()
-
-    def __enter__(self) -> Self:
-        """Nothing more."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End them."""
-        self.close()
 
     def close(self) -> None:
         """End the servers, and wait for that."""

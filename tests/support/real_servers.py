@@ -1,7 +1,7 @@
 """Real MCP servers from the registries, and uv and pipx, installed once for the run and shared by its processes.
 
-The npm ones share a folder, the Python ones an environment, the tools another.  Where a registry cannot be reached, the
-reason is what comes back.
+The npm ones share a folder, each Python one has an environment of its own, and so have the tools.  Where a registry
+cannot be reached, the reason is what comes back.
 """
 
 import fcntl
@@ -49,8 +49,7 @@ def install(name: str, basetemp: Path) -> Installed:
     tools = install_tools(basetemp)
     if tools.missing:
         return tools
-    packages = PYTHON_SERVERS.values()
-    place, missing = _once(basetemp, "python", lambda place: _install_python(place, tools.argv[0], *packages))
+    place, missing = _once(basetemp, name, lambda place: _install_python(place, tools.argv[0], PYTHON_SERVERS[name]))
     return Installed(missing=missing) if missing else Installed((str(place / "bin" / PYTHON_SERVERS[name]),))
 
 
@@ -103,23 +102,22 @@ def _install_tools(place: Path) -> str:
     return f"pip cannot install uv and pipx: {failure}" if failure else ""
 
 
-def _install_python(place: Path, uv: str, *packages: str) -> str:
+def _install_python(place: Path, uv: str, package: str) -> str:
     # uv takes a tenth of what pip does.
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "-q", "--no-compile"]
     failure = _run([sys.executable, "-m", "venv", "--without-pip", str(place)])
-    failure = failure or (_run_uv(Path(uv), place, *packages) and _run([*pip, *packages]))
+    failure = failure or (_run_uv(Path(uv), place, package) and _run([*pip, package]))
     if failure:
-        return f"pip cannot install {' and '.join(packages)}: {failure}"
-    # Of all that was installed, only what they import is worth compiling.
-    modules = ", ".join(package.replace("-", "_") for package in packages)
-    return _run([str(place / "bin" / "python"), "-c", f"import {modules}"])
+        return f"pip cannot install {package}: {failure}"
+    # Of all that was installed, only what it imports is worth compiling.
+    return _run([str(place / "bin" / "python"), "-c", f"import {package.replace('-', '_')}"])
 
 
-def _run_uv(programs: Path, place: Path, *packages: str) -> str:
-    """Install packages into an environment; with no cache of a user's."""
+def _run_uv(programs: Path, place: Path, package: str) -> str:
+    """Install a package into an environment; with no cache of a user's."""
     cache = place.with_suffix(".cache")
     return _run(
-        [str(programs / "uv"), "pip", "install", "-q", "--cache-dir", str(cache), "--python", str(place), *packages]
+        [str(programs / "uv"), "pip", "install", "-q", "--cache-dir", str(cache), "--python", str(place), package]
     )
 
 

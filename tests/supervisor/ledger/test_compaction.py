@@ -17,7 +17,7 @@ from quarterdeck.ledger.errors import ArchivedError, BrokenChainError, CorruptLe
 from quarterdeck.ledger.events import Checkpoint, Retired
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(EVENTS, min_size=1, max_size=4), min_size=1, max_size=6))
 def test_the_fold_is_the_same_however_often_it_is_compacted(tmp_path_factory, appends) -> None:
     """Old decisions would fade."""

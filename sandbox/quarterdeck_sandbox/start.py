@@ -138,7 +138,9 @@ async def _uplink(confinement: Confinement, holdings: Holdings) -> AsyncIterator
     taking = asyncio.ensure_future(take())
     try:
         yield
-        await taking
+        # Not awaited itself: who gives up would cancel it again and again, in the middle of its clearing up.
+        await asyncio.wait((taking,))
+        taking.result()
     finally:
         taking.cancel()
         with anyio.CancelScope(shield=True):

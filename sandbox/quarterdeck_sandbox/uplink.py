@@ -96,11 +96,13 @@ class Uplink:
         self._leash = -1
         if not self._has_keeper:
             self._child.kill()  # its own orderly end takes it 20 ms
-        with anyio.move_on_after(CLOSE_S, shield=True):
-            await exit_of(self._child)
-        self._child.kill()
-        self._child.wait()
-        os.close(self._stderr)
+        try:
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                await exit_of(self._child)
+        finally:
+            self._child.kill()
+            self._child.wait()
+            os.close(self._stderr)
 
 
 async def connect(machine: Machine, child_pid: int) -> Uplink:

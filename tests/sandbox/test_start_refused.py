@@ -18,16 +18,17 @@ from support.berths import (
     run,
 )
 
-from quarterdeck_protocol.policy import Limits, Property, Tier
+from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
 from quarterdeck_sandbox import spawning
 from quarterdeck_sandbox import start as start_module
-from quarterdeck_sandbox.gatekeeper import Gatekeeper
+from quarterdeck_sandbox.gatekeeper import Gatekeeper, Report
 from quarterdeck_sandbox.launch import LaunchError
-from quarterdeck_sandbox.machine import Cgroups
+from quarterdeck_sandbox.machine import Cgroups, Machine
 from quarterdeck_sandbox.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.names import Route
 from quarterdeck_sandbox.receipt import Finding, Strength
 from quarterdeck_sandbox.start import start
+from quarterdeck_sandbox.uplink import Uplink
 
 pytestmark = pytest.mark.anyio
 
@@ -226,6 +227,39 @@ async def test_a_start_that_is_given_up_leaves_nothing(
     assert scope.cancelled_caught
     assert not (berth.home / "ran").exists()
     assert all(group.said == ["kill", "destroy"] for group in groups)
+
+
+@BUBBLEWRAP_ONLY
+async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_cleared_up(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who stops a command at once would leave its network's helper, with nobody to reap it."""
+    scope = anyio.CancelScope()
+    reported, cleared = anyio.Event(), anyio.Event()
+    receive_report = Gatekeeper.receive_report
+
+    async def report(keeper: Gatekeeper) -> Report | None:
+        reported.set()
+        return await receive_report(keeper)
+
+    async def connect(machine: Machine, child_pid: int) -> Uplink:
+        await reported.wait()
+        try:
+            await anyio.sleep(0.05)  # until nothing else is waited for
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError("for ever has ended")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            cleared.set()
+
+    monkeypatch.setattr(Gatekeeper, "receive_report", report)
+    monkeypatch.setattr(start_module, "connect", connect)
+    with leaves_nothing(), scope:
+        await start(berth.shell("exit 0", network=NetworkMode.INTERNET))
+    assert scope.cancelled_caught
+    assert cleared.is_set()
 
 
 async def test_a_control_group_holds_the_program_and_goes_with_it(berth: Berth, groups: list[Group]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from support.leftovers import no_leftovers
 from support.native_decks import DeckMaker, PlayedDeck
 from support.programs import SERVERS, server_argv
+from support.real import hostile
 from support.workers import PlayedSeat
 
 from quarterdeck import Settings, app, open_quarterdeck
@@ -123,10 +124,11 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
 @pytest.mark.anyio
 async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings_say(folder: Path) -> None:
     """The first list of tools would wait for the slowest server's connect deadline."""
-    settings = Settings(servers=(stdio("stuck", *server_argv("hostile", "never_answers")),), settle_s=0.05)
+    stuck = hostile("never_answers")
+    settings = Settings(servers=(stuck,), settle_s=0.05)
     async with open_quarterdeck(settings) as deck:
         assert not await deck.settled()
-        assert deck.status()["stuck"].phase == "connecting"
+        assert deck.status()["never-answers"].phase == "connecting"
 
 
 @pytest.mark.anyio

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,19 @@ sys.dont_write_bytecode = False
 # A shared machine makes any deadline of an example a coin toss; the examples themselves are bounded.
 settings.register_profile("quarterdeck", deadline=None)
 settings.load_profile("quarterdeck")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_zygotes() -> Iterator[None]:
+    """See `support.zygotes`."""
+    from support.terminals import terminal
+    from support.zygotes import forked_from
+
+    from quarterdeck.fleet import placement
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "isolated", forked_from(lambda: terminal().fork_server()))
+        yield
 
 
 @pytest.fixture

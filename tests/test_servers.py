@@ -12,7 +12,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from support.direct import direct_call, direct_listing, open_direct, without_envelope
-from support.http_servers import HttpServers
+from support.http_servers import forked_http_server
 from support.leftovers import assert_gone, eventually, is_running, no_leftovers
 from support.programs import running_http_server, server_argv
 from support.raw_client import PeerClosedError, RawStdioClient, RpcError
@@ -48,13 +48,6 @@ GOOD_UNTIL_CALLED = [
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def http_servers() -> Iterator[HttpServers]:
-    """The HTTP server, imported once."""
-    with HttpServers() as servers:
-        yield servers
 
 
 @pytest.fixture(autouse=True)
@@ -241,9 +234,9 @@ def test_a_server_that_writes_junk_first_answers_behind_it() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["streamable", "sse"])
-async def test_the_stock_client_reaches_the_http_server(transport: str, http_servers: HttpServers) -> None:
+async def test_the_stock_client_reaches_the_http_server(transport: str) -> None:
     """Else remote transports would be tried against nothing."""
-    with http_servers.running("--transport", transport) as url:
+    with forked_http_server("--transport", transport) as url:
         legacy = transport == "sse"
         server = sse_client(url) if legacy else url
         async with Client(server, mode="legacy" if legacy else "auto", cache=None, read_timeout_seconds=30) as client:

@@ -48,7 +48,7 @@ def serve(config: Path) -> Iterator[RawStdioClient]:
 
 def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStdioClient) -> None:
     """`ps` would start servers of its own and show those."""
-    below = descendants(serve.process.pid)
+    below = descendants()
     echo, gone, unset = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
     assert (echo["id"], echo["phase"], echo["transport"]) == ("echo", "ready", "stdio")
     assert {echo["pid"], echo["worker_pid"]} <= below.keys()
@@ -82,7 +82,7 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
     [pid] = [
         row["pid"] for row in quarterdeck_json_forked("ps", "--config", str(config))["servers"] if row["id"] == "echo"
     ]
-    assert pid in descendants(serve.process.pid)
+    assert pid in descendants()
     whole = quarterdeck_json_forked("call", "echo__add", '{"a": 2, "b": 3}', "--config", str(config))
     assert whole["structuredContent"] == {"sum": 5}
 
@@ -187,7 +187,7 @@ def _is_asking(pid: int) -> bool:
 
 def test_own_servers_are_started_and_stopped_beside_the_serve(config: Path, serve: RawStdioClient) -> None:
     """`--own` would touch the running ones, or leave its own behind."""
-    before = descendants(serve.process.pid).keys()
+    before = descendants().keys()
     with no_leftovers(DEADLINE_S):
         listed = quarterdeck_json_forked("ps", "--own", "--config", str(config))["servers"]
         said = quarterdeck_forked("call", "echo__echo", '{"text": "own"}', "--own", "--config", str(config))
@@ -195,7 +195,7 @@ def test_own_servers_are_started_and_stopped_beside_the_serve(config: Path, serv
     assert listed[0]["pid"] not in before
     assert said.stdout == "own\n"
     assert_gone([listed[0]["pid"], listed[0]["worker_pid"]])
-    assert descendants(serve.process.pid).keys() == before
+    assert descendants().keys() == before
 
 
 def test_commands_work_without_any_serve(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ import pytest
 from support.leftovers import assert_gone, eventually_async, is_running, no_leftovers
 from support.programs import SERVERS, server_argv
 from support.real import hostile, opened, pids_of, pretend, say
+from support.zygotes import started_anew
 
+from quarterdeck.fleet import placement
 from quarterdeck.interop import BridgeConfig, ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy
 
@@ -45,6 +47,14 @@ asyncio.run(main())
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
     with no_leftovers():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _zygotes_are_started_anew() -> Iterator[None]:
+    """As everybody has them: who is whose child is what this is about."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "isolated", started_anew)
         yield
 
 

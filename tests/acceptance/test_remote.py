@@ -1,14 +1,14 @@
 """Servers behind a URL: streamable HTTP, legacy SSE, and a bare URL that may be either."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import pytest
-from support.http_servers import HttpServers
+from support.http_servers import forked_http_server
 from support.leftovers import eventually_async
 from support.real import BACKSTOP_S, assert_fault, fault_at_open, fault_of, opened, say, text_of
 
@@ -41,19 +41,10 @@ def config_of(kind: str, url: str, **settings: Any) -> SseServerConfig | Streama
     return KINDS[kind][0](id=kind, url=url, **settings)
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[HttpServers]:
-    """Where servers of every kind are to be had."""
-    with HttpServers() as servers:
-        yield servers
-
-
 @pytest.fixture(scope="module", params=KINDS)
-async def server(
-    request: pytest.FixtureRequest, neighbour: ServerEndpointImpl, servers: HttpServers
-) -> AsyncIterator[ServerEndpointImpl]:
+async def server(request: pytest.FixtureRequest, neighbour: ServerEndpointImpl) -> AsyncIterator[ServerEndpointImpl]:
     """One good server of each kind, shared by the tests that leave it as it was."""
-    with servers.running(*KINDS[request.param][1]) as url:
+    with forked_http_server(*KINDS[request.param][1]) as url:
         async with opened(config_of(request.param, url)) as endpoint:
             yield endpoint
 
@@ -116,11 +107,9 @@ async def test_a_url_where_nobody_listens_fails_the_open(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["streamable", "streamable-legacy", "sse"])
-async def test_a_server_that_wants_credentials_gets_the_configured_ones_or_says_so(
-    kind: str, servers: HttpServers
-) -> None:
+async def test_a_server_that_wants_credentials_gets_the_configured_ones_or_says_so(kind: str) -> None:
     """Only the status tells a missing token from a broken server."""
-    with servers.running(*KINDS[kind][1], "--require-token", "s3cret") as url:
+    with forked_http_server(*KINDS[kind][1], "--require-token", "s3cret") as url:
         fault = await fault_at_open(config_of(kind, url))
         assert_fault(fault, "transport", "auth_needed", "not_sent", "401")
         async with opened(config_of(kind, url, headers={"Authorization": "Bearer s3cret"})) as endpoint:
@@ -128,19 +117,19 @@ async def test_a_server_that_wants_credentials_gets_the_configured_ones_or_says_
 
 
 @pytest.mark.parametrize("kind", ["streamable", "bare-url"])
-async def test_a_url_that_is_no_mcp_server_says_so(kind: str, servers: HttpServers) -> None:
+async def test_a_url_that_is_no_mcp_server_says_so(kind: str) -> None:
     """A wrong path, as when `/mcp` is forgotten."""
-    with servers.running() as url:
+    with forked_http_server() as url:
         fault = await fault_at_open(config_of(kind, url + "/wrong"))
     assert_fault(fault, "transport", "connect_failed", "not_sent", "answered 404")
 
 
-async def test_a_server_configured_as_legacy_sse_is_dialled_so_alone(servers: HttpServers) -> None:
+async def test_a_server_configured_as_legacy_sse_is_dialled_so_alone() -> None:
     """Probing would cost a request that some gateways punish."""
-    with servers.running("--transport", "sse") as url:
+    with forked_http_server("--transport", "sse") as url:
         async with opened(SseServerConfig(id="only", url=url, legacy_only=True)) as endpoint:
             await say(endpoint)
-    with servers.running() as url:
+    with forked_http_server() as url:
         fault = await fault_at_open(SseServerConfig(id="only", url=url, legacy_only=True))
     assert_fault(fault, "transport", "connect_failed", "not_sent", url)
 
@@ -154,9 +143,9 @@ async def test_a_host_that_never_answers_is_given_up_at_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("kind", ["streamable", "streamable-legacy", "sse"])
-async def test_a_remote_server_that_dies_in_a_call_is_lost(kind: str, servers: HttpServers) -> None:
+async def test_a_remote_server_that_dies_in_a_call_is_lost(kind: str) -> None:
     """The caller is told at once, and the fleet knows."""
-    with servers.running(*KINDS[kind][1], "--die-on-call") as url:
+    with forked_http_server(*KINDS[kind][1], "--die-on-call") as url:
         async with opened(config_of(kind, url)) as endpoint:
             fault = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
             assert_fault(fault, "tool_error", "server_lost", "unknown")
@@ -167,17 +156,17 @@ async def test_a_remote_server_that_dies_in_a_call_is_lost(kind: str, servers: H
 
 
 @pytest.mark.parametrize("kind", ["streamable-legacy", "sse"])
-async def test_the_fleet_connects_again_to_a_server_that_was_restarted(kind: str, servers: HttpServers) -> None:
+async def test_the_fleet_connects_again_to_a_server_that_was_restarted(kind: str) -> None:
     """Its owner updated it, and our session went with the old process."""
     with ExitStack() as first:
-        url = first.enter_context(servers.running(*KINDS[kind][1]))
+        url = first.enter_context(forked_http_server(*KINDS[kind][1]))
         with anyio.fail_after(BACKSTOP_S):
             fleet = await start_server_fleet(BridgeConfig(servers=(config_of(kind, url, restart=SOON),)))
         try:
             (endpoint,) = fleet.endpoints()
             await say(endpoint)
             first.close()
-            with servers.running(*KINDS[kind][1], "--port", str(urlsplit(url).port)):
+            with forked_http_server(*KINDS[kind][1], "--port", str(urlsplit(url).port)):
                 if endpoint.phase == "ready":  # without a standing stream, only use shows that the session is gone
                     fault = await fault_of(endpoint.invoke("echo", {"text": "hello"}))
                     assert_fault(fault, "tool_error", "server_lost", "unknown")
@@ -189,12 +178,12 @@ async def test_the_fleet_connects_again_to_a_server_that_was_restarted(kind: str
                 await fleet.tear_down()
 
 
-async def test_a_server_without_sessions_may_be_restarted_unnoticed(servers: HttpServers) -> None:
+async def test_a_server_without_sessions_may_be_restarted_unnoticed() -> None:
     """The modern era keeps no state between requests: who is there answers."""
     with ExitStack() as first:
-        url = first.enter_context(servers.running())
+        url = first.enter_context(forked_http_server())
         async with opened(config_of("streamable", url)) as endpoint:
             await say(endpoint)
             first.close()
-            with servers.running("--port", str(urlsplit(url).port)):
+            with forked_http_server("--port", str(urlsplit(url).port)):
                 await say(endpoint)

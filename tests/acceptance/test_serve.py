@@ -185,10 +185,8 @@ def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path
         assert httpx2.post(url, json={}).status_code == 401
         for mode in ("legacy", "auto"):
             asyncio.run(_list_and_call(url, token, mode))
-        below = descendants(child.process.pid)
         child.process.terminate()
         assert child.process.wait(DEADLINE_S) == 0
-    assert_gone(below)
     assert runtime_directories() == []
 
 

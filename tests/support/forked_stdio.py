@@ -34,7 +34,10 @@ async def forked_stdio(serve: Fork) -> AsyncIterator[Streams]:
     async def hear() -> None:
         async with heard:
             async for line in lines:
-                await heard.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+                try:
+                    await heard.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+                except anyio.BrokenResourceError:
+                    return  # the client left while something was said to it
 
     async def say() -> None:
         async for each in said:

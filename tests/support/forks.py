@@ -1,13 +1,11 @@
-"""Commands of ours that cost a fork and not a start: see `fork_server`.  For tests whose subject is what happens then.
+"""Programs of ours that cost a fork and not a start: see `fork_server`.  For tests whose subject is what happens then.
 
 They are processes of their own, under the user and with the descriptors that a test says.  What starting anew itself
 must do is tried by the tests that start `quarterdeck` as everybody does.
 """
 
-import json
 import os
 import selectors
-import signal
 import socket
 import subprocess
 import time
@@ -18,27 +16,23 @@ from threading import Lock
 from types import TracebackType
 from typing import Final, Self
 
+from .forked import START_S, Forked, ask
 from .identities import Identity
 
-SERVER: Final = Path(__file__).with_name("fork_server.py")
-
-START_S: Final = 60.0
-"""For importing everything on a busy machine, once."""
+TESTS: Final = Path(__file__).resolve().parent.parent
 
 CHUNK_BYTES: Final = 64 * 1024
 
 
-class Fork:
-    """One command that runs; as much of `subprocess.Popen` as tests need.  At a block's end it is waited for."""
+class Fork(Forked):
+    """A fork with streams.  At a block's end it is waited for."""
 
-    def __init__(self, pid: int, answers: socket.socket, stdin: int | None, stdout: int, stderr: int | None) -> None:
-        """Take over the descriptors; `answers` will say how it ended."""
-        self.pid, self.returncode, self._answers = pid, None, answers
+    def __init__(self, process: Forked, stdin: int | None, stdout: int, stderr: int | None) -> None:
+        """Take over the descriptors, and the process."""
+        super().__init__(process.pid, process.answers)
         self.stdin = None if stdin is None else open(stdin, "wb", buffering=0)  # noqa: SIM115 - closed by the block
         self.stdout = open(stdout, "rb")  # noqa: SIM115
         self.stderr = None if stderr is None else open(stderr, "rb")  # noqa: SIM115
-
-    returncode: int | None
 
     def __enter__(self) -> Self:
         """Nothing more."""
@@ -54,46 +48,6 @@ class Fork:
         if kind is not None:
             self.kill()
         self.wait(START_S)
-
-    def poll(self) -> int | None:
-        """Its return code, as `subprocess` has it; None while it runs."""
-        try:
-            return self.wait(0)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def wait(self, timeout: float = START_S) -> int:
-        """The same, once it has ended.
-
-        Raises:
-            subprocess.TimeoutExpired: it has not within `timeout` seconds.
-            RuntimeError: nobody can say how it ended.
-        """
-        if self.returncode is None:
-            # At 0 it would not be waited for at all, and say so by another error.
-            self._answers.settimeout(timeout or 0.001)
-            try:
-                status = self._answers.recv(100)
-            except TimeoutError:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout) from None
-            if not status:
-                raise RuntimeError("the server of forks has ended")
-            self.returncode = os.waitstatus_to_exitcode(int(status))
-            self._answers.close()
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """Unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """As a service manager asks it to."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """At once."""
-        self.send_signal(signal.SIGKILL)
 
     def communicate(self, given: bytes = b"", timeout: float = START_S) -> tuple[bytes, bytes]:
         """Give it this input and take all its output, up to the end of both; then it is waited for.
@@ -155,10 +109,6 @@ class Forks:
             process.wait(START_S)
         self._servers.clear()
 
-    def warm(self, identity: Identity) -> None:
-        """Have the identity's server started, which its first command would do otherwise."""
-        self._server(identity)
-
     def start(
         self,
         identity: Identity,
@@ -169,24 +119,21 @@ class Forks:
         pass_fds: Sequence[int] = (),
         gives_input: bool = False,
         stderr_fd: int | None = None,
+        program: str = "quarterdeck",
     ) -> Fork:
-        """Start `quarterdeck WORDS`; its output comes through pipes, and so does its input if there is any.
+        """Start `PROGRAM WORDS`; its output comes through pipes, and so does its input if there is any.
 
         What it says on its standard error goes to `stderr_fd` where that is given.
         """
         with ExitStack() as theirs:
-            ends = [_pipe(theirs), (None, stderr_fd) if stderr_fd is not None else _pipe(theirs)]
-            stdin = _pipe(theirs, gives=True) if gives_input else None
             nothing = os.open(os.devnull, os.O_RDONLY)
             theirs.callback(os.close, nothing)
-            mine, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            theirs.enter_context(answers)
-            request = json.dumps({"words": words, "env": dict(env), "cwd": str(cwd)}).encode()
-            streams = [nothing if stdin is None else stdin[1], *(their for _, their in ends)]
-            socket.send_fds(self._server(identity), [request], [answers.fileno(), *streams, *pass_fds])
-        mine.settimeout(START_S)
-        pid = int(mine.recv(100))
-        return Fork(pid, mine, stdin and stdin[0], ends[0][0], ends[1][0])
+            stdin, reads = _pipe(theirs, gives=True) if gives_input else (None, nothing)
+            stdout, writes = _pipe(theirs)
+            stderr, complains = (None, stderr_fd) if stderr_fd is not None else _pipe(theirs)
+            fds = {0: reads, 1: writes, 2: complains, **{fd: fd for fd in pass_fds}}
+            process = ask(self.server(identity), program, words, env=env, cwd=str(cwd), fds=fds)
+        return Fork(process, stdin, stdout, stderr)
 
     def run(
         self,
@@ -199,7 +146,7 @@ class Forks:
         given: bytes | None = None,
         timeout_s: float = START_S,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run it to its end.
+        """Run `quarterdeck WORDS` to its end.
 
         Raises:
             subprocess.TimeoutExpired: it did not end in time, and is dead now.
@@ -209,17 +156,19 @@ class Forks:
         assert fork.returncode is not None
         return subprocess.CompletedProcess(words, fork.returncode, stdout, stderr)
 
-    def _server(self, identity: Identity) -> socket.socket:
-        """That of the identity; another one where it died of something."""
+    def server(self, identity: Identity) -> socket.socket:
+        """Where the identity's server listens, which is started where there is none."""
         with self._lock:
             known = self._servers.get(identity)
             if known is not None and known[0].poll() is None:
                 return known[1]
             control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            tool = identity.quarterdeck
+            paths = os.pathsep.join(filter(None, (tool.env.get("PYTHONPATH"), str(TESTS))))
             with theirs:
                 process = subprocess.Popen(
-                    [identity.quarterdeck.argv[0], str(SERVER), str(theirs.fileno())],
-                    env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **identity.quarterdeck.env},
+                    [tool.argv[0], "-m", "support.fork_server", str(theirs.fileno())],
+                    env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **tool.env, "PYTHONPATH": paths},
                     cwd="/",
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

@@ -1,56 +1,22 @@
-"""Pretend HTTP servers for the tests of a module: each is a process of its own, and costs a fork instead of a start."""
+"""The pretend HTTP server for tests that need one of their own: a process, at the price of a fork."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Final, Self
 
-import psutil
-
-from .leftovers import eventually, is_running
-
-TESTS: Final = Path(__file__).resolve().parent.parent
+from .terminals import terminal
 
 
-class HttpServers:
-    """What starts them; a context manager, at whose end all are gone.  For one thread."""
+@contextmanager
+def forked_http_server(*arguments: str) -> Iterator[str]:
+    """Run `http_server.py` as `programs.running_http_server` does, and yield its URL; it is gone at the end.
 
-    def __init__(self) -> None:
-        """Start the process that forks."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.http_fork_server"],
-            cwd=TESTS,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
-
-    @contextmanager
-    def running(self, *arguments: str) -> Iterator[str]:
-        """Run `http_server.py` as `programs.running_http_server` does, and yield its URL; it is gone at the end.
-
-        Raises:
-            json.JSONDecodeError: the server ended before it listened; stderr, which is ours, says why.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(arguments).encode() + b"\n")
-        self._process.stdin.flush()
-        told = json.loads(self._process.stdout.readline())
+    Raises:
+        json.JSONDecodeError: the server ended before it listened; stderr, which is ours, says why.
+    """
+    with terminal().http_server(*arguments) as server:
+        url: str = json.loads(server.stdout.readline())["url"]
         try:
-            yield told["url"]
+            yield url
         finally:
-            if is_running(told["pid"]):
-                os.kill(told["pid"], signal.SIGKILL)
-            # Not `is_running`: its first thread may be dead while another one still holds its port.
-            eventually(lambda: not psutil.pid_exists(told["pid"]), what="the end of the HTTP server")
+            server.kill()

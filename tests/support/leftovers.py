@@ -11,6 +11,8 @@ from typing import Final, TypeVar
 
 import psutil
 
+from .terminals import terminal
+
 POLL_S: Final = 0.01
 
 PATIENCE_S: Final = 10.0
@@ -109,6 +111,8 @@ def no_leftovers(within_s: float = PATIENCE_S) -> Iterator[None]:
     Raises:
         AssertionError: a process that was not there before still runs `within_s` seconds after the body.
     """
+    # It forks for all tests, and is not taken for something that the first of them left.
+    terminal()
     before = descendants()
     yield
     left: dict[int, str] = {}

@@ -3,13 +3,14 @@
 import atexit
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
-from .forks import Forks
+from .forks import Fork, Forks
 from .identities import Identity
 
 
@@ -20,7 +21,11 @@ class Terminal:
         """Use these forks; their server is there from now on, so that no test takes it for something that it left."""
         self.forks: Final = forks
         self._identity: Final = Identity.ROOT if os.geteuid() == 0 else Identity.USER
-        forks.warm(self._identity)
+        self.fork_server()
+
+    def fork_server(self) -> socket.socket:
+        """Where more forks can be asked for."""
+        return self.forks.server(self._identity)
 
     def run(self, *arguments: str, stdin: str = "", cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """Run `quarterdeck …` to its end, in this process' environment as it is now.
@@ -40,6 +45,12 @@ class Terminal:
             cwd=cwd or Path.cwd(),
             gives_input=True,
             stderr_fd=stderr.fileno(),
+        )
+
+    def http_server(self, *arguments: str) -> Fork:
+        """Start the pretend HTTP server; it ends with its stdin."""
+        return self.forks.start(
+            self._identity, arguments, os.environ, program="http_server", gives_input=True, stderr_fd=2
         )
 
     def document(self, *arguments: str, cwd: Path | None = None) -> object:

@@ -36,6 +36,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """See `support.collecting`; a hook in here would not be asked for the directories below."""
+    from support.collecting import Turns
+
+    config.pluginmanager.register(Turns())
+
+
 def pytest_collection_finish() -> None:
     """Have the collector leave alone what was collected: looking at thousands of tests again and again takes time."""
     gc.collect()

@@ -51,8 +51,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are processors: tests with processes wait for a good part of their time."""
-    return (os.cpu_count() or 2) + 2
+    """Three more than there are processors: tests with processes wait for a good part of their time."""
+    return (os.cpu_count() or 2) + 3
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -133,7 +133,7 @@ async def test_much_is_carried_whole_and_not_hoarded() -> None:
     async with relaying(pour) as (_, (place,)):
         reader, writer = await asyncio.open_connection(*place)
         held = -1
-        while held != written:  # nobody reads: it comes to rest, far from its end
+        while not written or held != written:  # nobody reads: it comes to rest, far from its end
             held = written
             await anyio.sleep(0.1)
         assert 0 < written < size

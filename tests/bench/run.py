@@ -51,8 +51,8 @@ COLUMNS: Final = ("measure", "ours", "reference", "ratio", "required", "goal", "
 
 LEFT_ALIGNED: Final = ("measure", "verdict", "note")
 
-WIDTH: Final = 220
-"""Wide enough that no line of the table is broken."""
+WIDTH: Final = 1000
+"""Wide enough that nothing in the table is broken or cut, whatever a note says."""
 
 
 def main() -> None:

@@ -20,13 +20,13 @@ settings.load_profile("quarterdeck")
 @pytest.fixture(scope="session", autouse=True)
 def forked_zygotes() -> Iterator[None]:
     """See `support.zygotes`."""
-    from support.terminals import terminal
+    from support.terminals import fork_server
     from support.zygotes import forked_from
 
     from quarterdeck.fleet import placement
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement, "isolated", forked_from(lambda: terminal().fork_server()))
+        patch.setattr(placement, "isolated", forked_from(fork_server))
         yield
 
 

@@ -9,8 +9,7 @@ import pytest
 from support.forks import Forks
 from support.leftovers import descendants, eventually_async, running_with
 from support.real import BACKSTOP_S, pretend
-from support.terminals import Terminal
-from support.terminals import terminal as open_terminal
+from support.terminals import forks as our_forks
 
 from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
 
@@ -38,15 +37,9 @@ def own_directories() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def forks(terminal: Terminal) -> Forks:
+def forks() -> Forks:
     """Commands of ours at the price of a fork, as any identity; see `support.forks`."""
-    return terminal.forks
-
-
-@pytest.fixture(scope="session", autouse=True)
-def terminal() -> Terminal:
-    """Where a person gives commands beside what a test is about: there before a test looks for what it left."""
-    return open_terminal()
+    return our_forks()
 
 
 @pytest.fixture(scope="module")

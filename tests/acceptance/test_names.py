@@ -13,7 +13,7 @@ from support.commands import DEADLINE_S, row, serving, write_config
 from support.leftovers import POLL_S, eventually, no_leftovers
 from support.line_child import LineChild
 from support.raw_client import RawStdioClient
-from support.terminals import quarterdeck_forked, terminal
+from support.terminals import popen_forked, quarterdeck_forked
 
 PREFIX: Final = "mcp__quarterdeck__"
 """What Claude Code puts before our names."""
@@ -55,8 +55,10 @@ def listed(client: RawStdioClient) -> list[str]:
 async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: Path, native: tuple[str, ...]) -> None:
     """One long name breaks the whole session of some clients; a wrong one would call another tool."""
     words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-token", "--json", *native)
-    popen = terminal().popen
-    with no_leftovers(DEADLINE_S), LineChild(words, cwd=config.parent, deadline_s=DEADLINE_S, popen=popen) as child:
+    with (
+        no_leftovers(DEADLINE_S),
+        LineChild(words, cwd=config.parent, deadline_s=DEADLINE_S, popen=popen_forked) as child,
+    ):
         url = json.loads(child.read_line())["url"]
         wrong = {}
         for mode in ("legacy", "auto"):

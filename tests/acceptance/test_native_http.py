@@ -20,7 +20,7 @@ from support.leftovers import assert_gone, descendants, eventually_async, no_lef
 from support.line_child import LineChild
 from support.native_serves import first_text, make_project, native, sessions_of
 from support.reused import Reused
-from support.terminals import terminal
+from support.terminals import popen_forked
 
 from quarterdeck.cli.token import read_token, token_path
 from quarterdeck.config.paths import workspace_paths
@@ -42,7 +42,7 @@ def kept(workspace: Path) -> Iterator[Reused[str]]:
 
     @contextmanager
     def start() -> Iterator[str]:
-        with LineChild(("serve", *options), deadline_s=DEADLINE_S, popen=terminal().popen) as child:
+        with LineChild(("serve", *options), deadline_s=DEADLINE_S, popen=popen_forked) as child:
             yield json.loads(child.read_line())["url"]
             below = descendants(child.process.pid)
             child.process.terminate()

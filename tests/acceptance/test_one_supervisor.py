@@ -19,7 +19,7 @@ from support.leftovers import eventually, no_leftovers
 from support.line_child import LineChild
 from support.raw_client import RawStdioClient
 from support.reused import Reused
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked, terminal
+from support.terminals import popen_forked, quarterdeck_forked, quarterdeck_json_forked
 
 from quarterdeck.ledger.lease import Holder, read_holder, take_lease
 
@@ -214,7 +214,7 @@ def test_a_serve_over_http_takes_decisions_too_and_a_second_serve_is_told_its_ur
         named = ("-c", place.config)
         assert quarterdeck_forked("trust", "approve", "one", "--all", *named).returncode == 0
         with LineChild(
-            ("serve", *named, "--http", "127.0.0.1:0", "--json"), deadline_s=DEADLINE_S, popen=terminal().popen
+            ("serve", *named, "--http", "127.0.0.1:0", "--json"), deadline_s=DEADLINE_S, popen=popen_forked
         ) as child:
             url = json.loads(child.read_line())["url"]
             second = quarterdeck_forked("serve", *named)

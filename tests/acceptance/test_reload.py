@@ -13,16 +13,15 @@ from support.commands import DEADLINE_S, row, serving, write_config
 from support.leftovers import eventually, is_running, no_leftovers
 from support.raw_client import RawStdioClient
 from support.reused import Reused
-from support.terminals import Terminal
+from support.terminals import quarterdeck_forked, quarterdeck_json_forked
 
 
 @dataclass(frozen=True)
 class Served:
-    """A `serve`, its client, and whoever edits its configuration and looks after it at a terminal."""
+    """A `serve`, its client, and whoever edits its configuration."""
 
     client: RawStdioClient
     config: Path
-    terminal: Terminal
 
     def edit(self, **rows: object) -> None:
         """Have these servers, and no others."""
@@ -30,7 +29,7 @@ class Served:
 
     def servers(self) -> dict[str, dict[str, Any]]:
         """How its servers are."""
-        return {server["id"]: server for server in self.terminal.document("ps", "-c", str(self.config))["servers"]}
+        return {server["id"]: server for server in quarterdeck_json_forked("ps", "-c", str(self.config))["servers"]}
 
     def is_up(self) -> bool:
         """Whether all of them run: what they offered the last time is offered before that."""
@@ -62,19 +61,19 @@ class Served:
 
 
 @contextmanager
-def started(terminal: Terminal) -> Iterator[Served]:
+def started() -> Iterator[Served]:
     """Start it; nothing runs at its end."""
     with tempfile.TemporaryDirectory(prefix="qd-reload-") as name, no_leftovers(DEADLINE_S):
         config = write_config(Path(name) / "mcp.json", kept=row("echo"), other=row("echo"))
         with serving(config, is_forked=True) as client:
             client.initialize()
-            yield Served(client, config, terminal)
+            yield Served(client, config)
 
 
 @pytest.fixture(scope="module")
-def reused(own_directories: Path, terminal: Terminal) -> Iterator[Reused[Served]]:
+def reused(own_directories: Path) -> Iterator[Reused[Served]]:
     """One `serve` for all tests."""
-    reused = Reused(lambda: started(terminal), lambda served: bool(served.client.list_tools()))
+    reused = Reused(started, lambda served: bool(served.client.list_tools()))
     yield reused
     reused.close()
 
@@ -131,7 +130,7 @@ def test_a_broken_file_is_refused_whole_and_nothing_restarts(served: Served, tex
     refusal = served.logged("the changed configuration is refused, the old one stays: ", written)
     assert refusal["level"] == "error"
     assert reason in refusal["event"]
-    checked = served.terminal.run("config", "check", "-c", str(served.config))
+    checked = quarterdeck_forked("config", "check", "-c", str(served.config))
     assert checked.returncode == 2
     assert reason in checked.stdout + checked.stderr
 
@@ -143,7 +142,7 @@ def test_a_broken_file_is_refused_whole_and_nothing_restarts(served: Served, tex
 
     served.edit(kept=row("echo"))
     served.ready("kept")
-    assert served.terminal.run("config", "check", "-c", str(served.config)).returncode == 0
+    assert quarterdeck_forked("config", "check", "-c", str(served.config)).returncode == 0
     assert served.servers()["kept"]["pid"] == before["kept"]["pid"]
 
 
@@ -155,6 +154,6 @@ def test_a_changed_command_is_held_until_a_person_approves_it(served: Served) ->
     served.ready("kept")
     assert served.servers()["turn"]["fault"]["code"] == "launch_held"
     whom = ("-c", str(served.config))
-    assert "modern.py" in served.terminal.run("trust", "diff", "turn", *whom).stdout
-    assert served.terminal.run("trust", "approve", "turn", "--all", *whom).returncode == 0
+    assert "modern.py" in quarterdeck_forked("trust", "diff", "turn", *whom).stdout
+    assert quarterdeck_forked("trust", "approve", "turn", "--all", *whom).returncode == 0
     eventually(lambda: served.servers()["turn"]["phase"] == "ready", DEADLINE_S, "it is started")

@@ -9,7 +9,6 @@ from support.commands import DEADLINE_S
 from support.programs import running_http_server
 from support.rehearsing import PAUSE_S, Connected, Json
 from support.stages import Stage, Turncoat, neighbour, open_folder
-from support.terminals import Terminal
 
 pytestmark = pytest.mark.anyio
 
@@ -17,10 +16,10 @@ LENT: Final = ("lend from me", False)
 
 
 @pytest.fixture(scope="module")
-async def stage(terminal: Terminal) -> AsyncIterator[Stage]:
+async def stage() -> AsyncIterator[Stage]:
     """One `serve` for all tests: a server that is new to it is as good as one that is new to another `serve`."""
     with open_folder() as folder:
-        stage = Stage(folder, terminal)
+        stage = Stage(folder)
         yield stage
         await stage.close()
 

@@ -28,7 +28,7 @@ from support.commands import (
 from support.leftovers import assert_gone, descendants, no_leftovers
 from support.line_child import LineChild, PeerClosedError
 from support.raw_client import RawStdioClient
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked, terminal
+from support.terminals import popen_forked, quarterdeck_forked, quarterdeck_json_forked
 
 from quarterdeck.config.paths import runtime_dir
 
@@ -179,7 +179,7 @@ async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: 
 def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path) -> None:
     """Every local web page could call the tools, or no client at all."""
     words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
-    with LineChild(words, deadline_s=DEADLINE_S, popen=terminal().popen) as child:
+    with LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
         url = json.loads(child.read_line())["url"]
         token = quarterdeck_json_forked("token", "show")["token"]
         assert httpx2.post(url, json={}).status_code == 401

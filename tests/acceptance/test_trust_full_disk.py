@@ -8,7 +8,6 @@ import pytest
 from support.commands import row, write_config
 from support.rehearsing import Author, connected
 from support.stages import open_folder
-from support.terminals import Terminal
 
 from quarterdeck.config.paths import state_dir
 
@@ -30,11 +29,11 @@ def ledger_bytes() -> int:
     return log.stat().st_size
 
 
-async def test_on_a_full_disk_what_was_approved_stays_and_what_is_new_waits(folder: Path, terminal: Terminal) -> None:
+async def test_on_a_full_disk_what_was_approved_stays_and_what_is_new_waits(folder: Path) -> None:
     """A full disk would take every tool away, or let in what no record admits."""
     author = Author(folder)
     config = write_config(folder / "mcp.json", turn=author.row(trust="open"), calm=row("echo"))
-    async with connected(config, folder, terminal) as client:
+    async with connected(config, folder) as client:
         await client.until(lambda tools: {"turn__lend", "calm__echo"} <= tools.keys(), "the servers")
         assert ledger_bytes() > FULL_BYTES
         before = resource.prlimit(client.pid, resource.RLIMIT_FSIZE)

@@ -10,7 +10,6 @@ from support.commands import row, write_config
 from support.keeping import Kept
 from support.rehearsing import OTHER, Author, Connected, connected
 from support.stages import open_folder
-from support.terminals import Terminal
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +25,7 @@ class Modes:
 
 
 @asynccontextmanager
-async def started(terminal: Terminal) -> AsyncIterator[Modes]:
+async def started() -> AsyncIterator[Modes]:
     """Start it; the strict one brings along a poisoned text."""
     with open_folder() as folder:
         authors = {}
@@ -37,15 +36,15 @@ async def started(terminal: Terminal) -> AsyncIterator[Modes]:
         authors["strict"].publish()
         rows = {mode: author.row(trust=mode) for mode, author in authors.items()}
         config = write_config(folder / "mcp.json", **rows, calm=row("echo"))
-        async with connected(config, folder, terminal) as client:
+        async with connected(config, folder) as client:
             await client.until(lambda tools: "calm__echo" in tools, "the neighbour")
             yield Modes(client, authors)
 
 
 @pytest.fixture(scope="module")
-async def kept(terminal: Terminal) -> AsyncIterator[Kept[Modes]]:
+async def kept() -> AsyncIterator[Kept[Modes]]:
     """One `serve`, with a server for each test."""
-    kept = Kept(lambda: started(terminal), lambda modes: modes.client.tools())
+    kept = Kept(started, lambda modes: modes.client.tools())
     yield kept
     await kept.close()
 

@@ -9,7 +9,6 @@ import pytest
 from support.programs import SERVERS
 from support.rehearsing import Author, Connected, connected
 from support.stages import open_folder
-from support.terminals import Terminal
 
 pytestmark = pytest.mark.anyio
 
@@ -33,9 +32,7 @@ async def launches(client: Connected) -> dict[str, tuple[str, str | None, int | 
     return {each["id"]: (each["phase"], (each["fault"] or {}).get("code"), each["pid"]) for each in servers}
 
 
-async def test_a_projects_servers_are_not_started_before_a_person_approves_their_command(
-    folder: Path, terminal: Terminal
-) -> None:
+async def test_a_projects_servers_are_not_started_before_a_person_approves_their_command(folder: Path) -> None:
     """Cloning a repository and opening it would run what its author likes, the more so if it asks to be trusted."""
     # A project's row may show its server nothing but the project.
     author = Author(folder, scripts=Path(shutil.copytree(SERVERS, folder / "servers")))
@@ -47,7 +44,7 @@ async def test_a_projects_servers_are_not_started_before_a_person_approves_their
         project.write_text(json.dumps({"mcpServers": rows}))
 
     write()
-    async with connected(None, folder, terminal) as client:
+    async with connected(None, folder) as client:
         assert await client.tools() == {}
         assert await launches(client) == dict.fromkeys(MODES, ("faulted", "launch_held", None))
         calls = {mode: await client.call(f"{mode}__lend", book="x") for mode in MODES}

@@ -13,7 +13,6 @@ from support.keeping import Kept
 from support.leftovers import eventually_async
 from support.rehearsing import Author, Connected, Json, connected
 from support.stages import open_folder
-from support.terminals import Terminal
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +78,7 @@ async def enrolments(client: Connected, server: str) -> list[str]:
 
 
 @asynccontextmanager
-async def restarted(terminal: Terminal) -> AsyncIterator[Restart]:
+async def restarted() -> AsyncIterator[Restart]:
     """Start it twice, with the same configuration; see to it that the second time no server is quick."""
     with open_folder() as folder, pytest.MonkeyPatch.context() as patch:
         # A greeting tells what the last `serve` held, whatever its configuration was.
@@ -92,7 +91,7 @@ async def restarted(terminal: Terminal) -> AsyncIterator[Restart]:
         rows = {each: author.row("--wait", str(gate_of(folder, each))) for each, author in authors.items()}
         config = write_config(folder / "mcp.json", **rows)
         lent = {f"{server}__lend" for server in SERVERS}
-        async with connected(config, folder, terminal) as client:
+        async with connected(config, folder) as client:
             tools = await client.until(lambda tools: lent <= tools.keys(), "the servers")
             first = Start(client.client.instructions, tools)
             keys = await enrolments(client, "steady")
@@ -105,7 +104,7 @@ async def restarted(terminal: Terminal) -> AsyncIterator[Restart]:
         authors["sly"].offer["says"] = "the other one"
         authors["sly"].publish()
         (folder / "serve.log").unlink()
-        async with connected(config, folder, terminal) as client:
+        async with connected(config, folder) as client:
             second = Start(client.client.instructions, await client.tools())
             phases = {each["id"]: each["phase"] for each in (await client.command("ps"))["servers"]}
             impatience = asyncio.create_task(client.call("steady__lend", book="x"))
@@ -116,9 +115,9 @@ async def restarted(terminal: Terminal) -> AsyncIterator[Restart]:
 
 
 @pytest.fixture(scope="module")
-async def kept(terminal: Terminal) -> AsyncIterator[Kept[Restart]]:
+async def kept() -> AsyncIterator[Kept[Restart]]:
     """One restart, for all tests."""
-    kept = Kept(lambda: restarted(terminal), lambda restart: restart.client.tools())
+    kept = Kept(restarted, lambda restart: restart.client.tools())
     yield kept
     await kept.close()
 

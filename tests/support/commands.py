@@ -11,7 +11,7 @@ from typing import Any, Final
 from .leftovers import eventually
 from .programs import SERVERS, server_argv
 from .raw_client import RawStdioClient
-from .terminals import terminal
+from .terminals import popen_forked
 
 DEADLINE_S: Final = 60.0
 """For a command that imports the SDK twice on a busy machine."""
@@ -55,7 +55,7 @@ def serving(config: Path, *arguments: str, is_forked: bool = False) -> Iterator[
     Started as a user does, or forked where that is not what a test is about.
     """
     words = ("serve", "--config", str(config), *arguments)
-    argv, popen = (words, terminal().popen) if is_forked else (command(*words), subprocess.Popen)
+    argv, popen = (words, popen_forked) if is_forked else (command(*words), subprocess.Popen)
     with RawStdioClient(argv, deadline_s=DEADLINE_S, popen=popen) as client:
         eventually(lambda: is_found(client.process.pid), DEADLINE_S, "a serve that can be found")
         yield client

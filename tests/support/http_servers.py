@@ -1,10 +1,11 @@
 """The pretend HTTP server for tests that need one of their own: a process, at the price of a fork."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .terminals import terminal
+from .terminals import OURSELVES, forks
 
 
 @contextmanager
@@ -14,7 +15,9 @@ def forked_http_server(*arguments: str) -> Iterator[str]:
     Raises:
         json.JSONDecodeError: the server ended before it listened; stderr, which is ours, says why.
     """
-    with terminal().http_server(*arguments) as server:
+    with forks().start(
+        OURSELVES, arguments, os.environ, program="http_server", gives_input=True, stderr_fd=2
+    ) as server:
         url: str = json.loads(server.stdout.readline())["url"]
         try:
             yield url

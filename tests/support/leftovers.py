@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import psutil
 
-from .terminals import terminal
+from .terminals import fork_server
 
 POLL_S: Final = 0.01
 
@@ -112,7 +112,7 @@ def no_leftovers(within_s: float = PATIENCE_S) -> Iterator[None]:
         AssertionError: a process that was not there before still runs `within_s` seconds after the body.
     """
     # It forks for all tests, and is not taken for something that the first of them left.
-    terminal()
+    fork_server()
     before = descendants()
     yield
     left: dict[int, str] = {}

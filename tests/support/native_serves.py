@@ -10,7 +10,7 @@ from quarterdeck.config.paths import SessionPaths, WorkspacePaths
 from .commands import DEADLINE_S, command
 from .identities import Identity
 from .raw_client import RawStdioClient
-from .terminals import terminal
+from .terminals import popen_forked
 
 AUTHORING: Final = ["read", "ls", "grep", "find", "websearch", "webfetch", "todo_read"]
 SURVEY: Final = [*AUTHORING, "write", "edit", "bash", "process", "todo_set"]
@@ -38,7 +38,7 @@ def serve_argv(workspace: Path, profile: str = "all", *more: str) -> list[str]:
 def forked_serve(workspace: Path) -> RawStdioClient:
     """A client of one that has all of them, at the price of a fork."""
     words = ("serve", *native(workspace))
-    return RawStdioClient(words, deadline_s=DEADLINE_S, popen=terminal().popen)
+    return RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked)
 
 
 def sessions_of(paths: WorkspacePaths) -> list[SessionPaths]:

@@ -18,7 +18,7 @@ from .commands import DEADLINE_S, is_found
 from .forked_stdio import forked_stdio
 from .leftovers import eventually_async
 from .programs import SERVERS
-from .terminals import Terminal
+from .terminals import popen_forked, quarterdeck_forked
 
 Json = dict[str, Any]
 
@@ -78,10 +78,9 @@ class Author:
 class Connected:
     """A client of a `serve`, and the commands of a person who uses the same configuration at a terminal."""
 
-    def __init__(self, client: Client, terminal: Terminal, config: Path | None, cwd: Path, log: Path, pid: int) -> None:
+    def __init__(self, client: Client, config: Path | None, cwd: Path, log: Path, pid: int) -> None:
         self.client: Final = client
         self.pid: Final = pid
-        self._terminal = terminal
         self._news = anyio.Event()
         self._whom = ("--config", str(config)) if config is not None else ()
         self._cwd = cwd
@@ -154,12 +153,12 @@ class Connected:
         return self._log.read_text()
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return self._terminal.run(*arguments, "--json", cwd=self._cwd)
+        return quarterdeck_forked(*arguments, "--json", cwd=self._cwd)
 
 
 @asynccontextmanager
 async def connected(
-    config: Path | None, folder: Path, terminal: Terminal, *options: str, waits: bool = True, mode: str = "legacy"
+    config: Path | None, folder: Path, *options: str, waits: bool = True, mode: str = "legacy"
 ) -> AsyncIterator[Connected]:
     """A stock client of a `serve` of this configuration; without one, of what is found in `folder`."""
     whom = ("--config", str(config)) if config is not None else ()
@@ -172,9 +171,9 @@ async def connected(
             for each in heard:
                 each.hear()
 
-    with log.open("ab") as errors, terminal.popen(words, cwd=folder, stderr=errors) as serve:
+    with log.open("ab") as errors, popen_forked(words, cwd=folder, stderr=errors) as serve:
         async with Client(forked_stdio(serve), mode=mode, cache=None, message_handler=listen) as client:
             if waits:
                 await eventually_async(lambda: is_found(serve.pid), DEADLINE_S, "a serve that can be found")
-            heard.append(Connected(client, terminal, config, folder, log, serve.pid))
+            heard.append(Connected(client, config, folder, log, serve.pid))
             yield heard[0]

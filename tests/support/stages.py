@@ -12,7 +12,6 @@ from .commands import DEADLINE_S, row, write_config
 from .keeping import Kept
 from .leftovers import no_leftovers
 from .rehearsing import Author, Connected, connected
-from .terminals import Terminal
 
 PAUSE_S: Final = 0.03
 """Between two calls of the neighbour: often enough to be in the middle of whatever happens, and no load."""
@@ -46,12 +45,12 @@ class Turncoat:
 class Stage:
     """A `serve` with a neighbour that nothing may disturb, and whatever servers the tests bring along."""
 
-    def __init__(self, folder: Path, terminal: Terminal) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._rows: dict[str, object] = {"calm": row("echo")}
         self._numbers = itertools.count(1)
         self._config = write_config(folder / "mcp.json", **self._rows)
-        self._kept = Kept(lambda: connected(self._config, folder, terminal), Connected.tools)
+        self._kept = Kept(lambda: connected(self._config, folder), Connected.tools)
 
     def configure(self, server: str, fields: dict[str, object]) -> None:
         """Give a server this row."""

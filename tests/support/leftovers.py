@@ -1,9 +1,11 @@
 """Nothing may be left behind: which processes live below this test, and waiting for things to become true.
 
-Zombies do not count: they hold nothing, and reaping them is the business of PID 1.
+Zombies do not count: they hold nothing, and reaping them is the business of PID 1.  But those of this very process do:
+whoever started them has forgotten them.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -72,13 +74,15 @@ def is_running(pid: int) -> bool:
 def descendants(pid: int | None = None) -> dict[int, str]:
     """The running processes below `pid` (None: below this one), as pid -> command line.
 
-    Those whose parent died are below PID 1 and not in here: watch them by their pids.
+    Our own zombies are among them.  Those whose parent died are below PID 1 and not in here: watch them by their pids.
     """
     found = {}
     for process in psutil.Process(pid).children(recursive=True):
         try:
             if process.status() != psutil.STATUS_ZOMBIE:
                 found[process.pid] = " ".join(process.cmdline())
+            elif process.ppid() == os.getpid():
+                found[process.pid] = f"{process.name()}, which nobody waits for"
         except psutil.NoSuchProcess:
             continue
     return found

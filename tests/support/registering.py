@@ -3,6 +3,7 @@
 # ruff: noqa: D102 - what each method means is said in `Recorder` and `Locks`
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,6 +42,12 @@ LAUNCH: Final = ItemKey(Subject.LAUNCH)
 def tool_key(name: str) -> ItemKey:
     """A tool, as the ledger names it."""
     return ItemKey(Subject.TOOL, name)
+
+
+class ReviewGate(threading.Event):
+    """While it is cleared, lists are being looked through; `started` says of how many that began."""
+
+    started = 0
 
 
 class MemoryRecorder:

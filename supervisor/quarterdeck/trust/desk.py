@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck_protocol.contract import RemoteTool
@@ -12,6 +13,9 @@ from quarterdeck_protocol.phases import EndpointPhase
 from .judging import Verdict
 from .offers import NOTHING, Offer, launch_held
 from .rows import Row
+
+RETRY_S: Final = 5.0
+"""Between two attempts to record what could not be recorded."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,11 @@ class Desk:
     def __post_init__(self) -> None:
         # One for as long as it lasts: who watches tells what is new by its identity.
         self.launch_fault = None if is_admitted(self) else launch_held(self.row, self.verdict)
+
+
+def postpone(desk: Desk) -> None:
+    """Have it judged again, but not at once."""
+    desk.retry_at = asyncio.get_running_loop().time() + RETRY_S
 
 
 def is_admitted(desk: Desk) -> bool:

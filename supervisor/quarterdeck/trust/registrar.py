@@ -1,7 +1,6 @@
 """Record what servers offer, and say what of it may be shown: the edge between fleet, ledger and whoever offers tools.
 
-Nothing is offered before what admits it is recorded.  Where it cannot be (a full disk), what was approved before is
-offered all the same, the rest is held, and recording is tried again.
+What could not be recorded is tried again; see `examiner`.
 """
 
 import asyncio
@@ -12,49 +11,36 @@ from types import MappingProxyType
 from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.ledger.book import Book, Entry, Item, ItemKey
+from quarterdeck.ledger.book import Book, Item, ItemKey
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events import LedgerEvent, Subject
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
-from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault
 
-from .allowance import EVENT_BYTES, Allowance
 from .decisions import Decision, decide
-from .desk import Desk, has_list, is_admitted
-from .items import instructions_document, tool_document, value_of
-from .judging import Judgement, Verdict, judge_launch, judge_listing
+from .desk import Desk, has_list, is_admitted, postpone
+from .examiner import Examiner, held_log
+from .items import value_of
+from .judging import Judgement, Verdict, judge_launch
 from .lives import Lives
 from .offers import (
     NOTHING,
     Offer,
-    describe_held,
-    enrolments,
     last_held,
     last_verdict,
-    offer_of,
     snapshot_hashes,
     snapshot_offer,
     tool_held,
     withdrawal,
     without,
-    without_news,
 )
 from .recorder import LookedAfter, Recorder
-from .review import Review, review_documents
 from .rows import Row
-from .scan import Siblings
 
 CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""
 
-RETRY_S: Final = 5.0
-"""Between two attempts to record what could not be recorded."""
-
 _log = logging.getLogger("quarterdeck.trust")
-
-_held_log = logging.getLogger("quarterdeck.trust.held")
-"""What is held: commands say it themselves, and keep this quiet."""
 
 
 class Registrar:
@@ -80,13 +66,10 @@ class Registrar:
         """
         self._recorder = recorder
         self._fleet = fleet
-        self._native_names = native_names
         self._desks: dict[str, Desk] = {}
         self._rows: tuple[Row, ...] = ()
         self._lives = Lives(home_of, redact)
-        # What the book says when something is judged by it, it says until that is recorded.
-        self._recording = asyncio.Lock()
-        self._allowances: dict[tuple[str, str], Allowance] = {}
+        self._examiner = Examiner(recorder, lambda: self._desks, native_names)
         self._working: set[asyncio.Task[None]] = set()
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
@@ -130,7 +113,7 @@ class Registrar:
         self._rows = tuple(desk.row for desk in desks.values())
         for desk in desks.values():
             if not is_admitted(desk) and not any(desk is old for old in old_desks):
-                _held_log.warning("%s", desk.launch_fault)
+                held_log.warning("%s", desk.launch_fault)
         await self._withdraw(gone)
         self._review()
         self._tell()
@@ -230,7 +213,7 @@ class Registrar:
             StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.
             LedgerWriteError: it cannot be kept: nothing was recorded.
         """
-        async with self._recording:
+        async with self._examiner.recording:
             record = decide(self.book, decisions)
             await self._recorder.record(record.events, record.documents)
         touched: dict[tuple[str, str], list[ItemKey]] = {}
@@ -297,88 +280,21 @@ class Registrar:
         return self._lives.has_news(endpoint) or has_list(desk, endpoint)
 
     async def _work(self, desk: Desk) -> None:
+        loop = asyncio.get_running_loop()
         try:
             endpoint = self._fleet.endpoint(desk.row.id)
             if endpoint is not None:
-                await self._look(desk, endpoint)
+                await self._record_quietly(await self._lives.news(desk.row, endpoint))
+                await self._examiner.examine(desk, endpoint)
         except Exception:
             _log.exception("what %s offers could not be judged", desk.row.id)
-            self._retry(desk)
+            postpone(desk)
         finally:
             desk.work = None
+        if desk.retry_at > loop.time():
+            loop.call_at(desk.retry_at + 0.01, self._review)
         self._tell()
         self._review()
-
-    async def _look(self, desk: Desk, endpoint: ServerEndpointImpl) -> None:
-        await self._record_quietly(await self._lives.news(desk.row, endpoint))
-        if not has_list(desk, endpoint):
-            return
-        listed, card = endpoint.tools(), endpoint.card
-        entry = self.book.entry(desk.row.scope, desk.row.id)
-        review = await asyncio.to_thread(
-            self._review_list, desk.row, listed, card.instructions if card is not None else "", entry
-        )
-        async with self._recording:
-            if self._desks.get(desk.row.id) is desk:  # else another row is there, with rules of its own
-                await self._judge(desk, endpoint, listed, review)
-
-    async def _judge(
-        self, desk: Desk, endpoint: ServerEndpointImpl, listed: tuple[RemoteTool, ...], review: Review
-    ) -> None:
-        """Judge a list by the book of this moment, record that, and have it offered."""
-        entry = self.book.entry(desk.row.scope, desk.row.id)
-        judgement = judge_listing(desk.row.scope, desk.row.id, entry, review.documents, desk.row.rules)
-        offer = offer_of(listed, judgement.verdicts)
-        events = [*judgement.events, *review.scans, *enrolments(desk.row, entry, offer, review.hashes)]
-        bodies = review.bodies_of(events)
-        try:
-            self._spend(desk.row, events, bodies)
-            await self._recorder.record(events, bodies)
-        except LedgerWriteError as error:
-            if not desk.is_unrecorded:
-                _log.error("what %s offers is not recorded, and held as far as it is new: %s", desk.row.id, error)
-            offer = offer_of(listed, without_news(judgement.verdicts, entry, review.documents))
-            self._retry(desk)
-            desk.judged = (endpoint, None)
-        else:
-            if desk.is_unrecorded:
-                _log.info("what %s offers is recorded again", desk.row.id)
-            desk.judged = (endpoint, listed)
-        was_unrecorded, desk.is_unrecorded = desk.is_unrecorded, desk.judged[1] is None
-        if offer.held != desk.offer.held and offer.held_tools:
-            _held_log.warning("%s", describe_held(desk.row.id, offer.held))
-        for warning in review.warnings if not was_unrecorded else ():
-            _log.warning("%s", warning)
-        desk.offer = offer
-
-    def _spend(self, row: Row, events: Sequence[LedgerEvent], bodies: Mapping[str, bytes]) -> None:
-        """Take the price of a record from its server's allowance.
-
-        Raises:
-            LedgerWriteError: too little is left.
-        """
-        now = asyncio.get_running_loop().time()
-        allowance = self._allowances.setdefault((row.scope, row.id), Allowance(now))
-        wait_s = allowance.take(sum(map(len, bodies.values())) + EVENT_BYTES * len(events), now)
-        if wait_s:
-            raise LedgerWriteError(
-                f"{row.id} changes what it offers so often that it would fill the disk",
-                f"restart it, or ask its author; the ledger takes more of it in {wait_s / 60:.0f} minutes",
-            )
-
-    def _retry(self, desk: Desk) -> None:
-        loop = asyncio.get_running_loop()
-        desk.retry_at = loop.time() + RETRY_S
-        loop.call_at(desk.retry_at + 0.01, self._review)
-
-    def _review_list(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, entry: Entry) -> Review:
-        """Hash and scan; in a thread, for both take time of a server's choosing."""
-        documents = [instructions_document(instructions), *map(tool_document, listed)]
-        # A list of them: other desks may change on the loop meanwhile.
-        others = {desk.row.id: tuple(desk.offer.names) for desk in list(self._desks.values()) if desk.row.id != row.id}
-        own = [tool.ref.name for tool in listed]
-        siblings = Siblings.of(own=own, native=self._native_names, others=others)
-        return review_documents(row, entry, documents, siblings)
 
     # Helpers
 
@@ -409,7 +325,7 @@ class Registrar:
     async def _withdraw(self, gone: Sequence[Desk]) -> None:
         """Nothing of a server that is configured no more stays live."""
         for desk in gone:
-            async with self._recording:
+            async with self._examiner.recording:
                 entry = self.book.entry(desk.row.scope, desk.row.id)
                 await self._record_quietly(withdrawal(desk.row.scope, desk.row.id, entry))
 

@@ -1,11 +1,7 @@
-"""What servers offer is judged, recorded, and only then there; whatever happens meanwhile."""
+"""Which servers may be started, what they offer before and after they were asked, and what a person decides of it."""
 
 import asyncio
-import logging
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.registering import (
@@ -14,6 +10,7 @@ from support.registering import (
     LAUNCH,
     Bench,
     MemoryRecorder,
+    ReviewGate,
     ToldEndpoint,
     bench,
     definition_hash,
@@ -21,150 +18,16 @@ from support.registering import (
     stdio,
     tool_key,
 )
-from support.workers import PATIENCE_S, turns
 
 from quarterdeck.config.origin import Standing
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events import Approved, Ended, Enrolled, Retired, Voice
-from quarterdeck.trust import registrar as module
+from quarterdeck.ledger.events import Ended, Enrolled, Retired, Voice
 from quarterdeck.trust.decisions import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import TrustMode
 from quarterdeck_protocol.phases import EndpointPhase
 
 pytestmark = pytest.mark.anyio
-
-
-class ReviewGate(threading.Event):
-    """While it is cleared, lists are being looked through; `started` says of how many that began."""
-
-    started = 0
-
-
-@pytest.fixture
-def review_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReviewGate]:
-    """Open at first; see the class."""
-    gate = ReviewGate()
-    gate.set()
-    review = module.review_documents
-
-    def reviewed(*arguments: Any) -> Any:
-        gate.started += 1
-        assert gate.wait(PATIENCE_S)
-        return review(*arguments)
-
-    monkeypatch.setattr(module, "review_documents", reviewed)
-    yield gate
-    assert gate.is_set(), "a thread is left waiting"
-
-
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be recorded is tried again at once."""
-    monkeypatch.setattr(module, "RETRY_S", 0.0)
-
-
-async def test_first_sight_is_offered_and_each_later_change_is_held_until_it_is_approved() -> None:
-    """A rug pull would reach the model, or its approval would bring back the old text."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
-        assert at.offered() == [("a", "one"), ("b", "two")]
-        await at.lists(a="evil", b="two", c="three")
-        assert at.offered() == [("b", "two")]
-        assert at.held() == {"a": "changed", "c": "new"}
-        assert (at.can_call("a"), at.can_call("b"), at.can_call("c")) == (False, True, False)
-        await at.approve(tool_key("a"))
-        assert at.offered() == [("a", "evil"), ("b", "two")]
-        await at.lists(a="evil", b="two")
-        assert at.held() == {}
-
-
-async def test_a_change_that_is_taken_back_needs_no_approval() -> None:
-    """A server that repaired itself would stay held."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        await at.lists(a="evil")
-        assert not at.can_call("a")
-        await at.lists(a="one")
-        assert at.offered() == [("a", "one")]
-        assert at.can_call("a")
-
-
-async def test_instructions_hold_all_tools_with_them() -> None:
-    """Changed instructions would rule the model through tools that are approved."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one", instructions="be nice"))
-        at.replaces(ToldEndpoint(stdio(), a="one", instructions="be evil"))
-        await at.judged()
-        assert at.offered() == []
-        assert at.held() == {"": "changed", "a": "under_instructions"}
-        assert at.registrar.held_counts == {"fs": 1}
-        await at.approve(INSTRUCTIONS)
-        assert at.offered() == [("a", "one")]
-
-
-async def test_nothing_is_offered_before_what_admits_it_is_recorded() -> None:
-    """A crash would leave a tool in use that nobody's record admits."""
-    async with bench() as at:
-        await at.registrar.enlist([row(stdio())])
-        at.recorder.may_write.clear()
-        at.replaces(ToldEndpoint(stdio(), a="one"))
-        await at.until(lambda: at.recorder.writing > 0)
-        assert (at.offered(), at.can_call("a"), at.registrar.is_judged("fs")) == ([], False, False)
-        at.recorder.may_write.set()
-        await at.judged()
-        assert at.can_call("a")
-        assert at.item(tool_key("a")).by is Voice.BASELINE
-
-
-async def test_a_list_that_changes_while_it_is_judged_is_judged_again() -> None:
-    """The verdict on the old list would let the new one in."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        at.recorder.may_write.clear()
-        at.fleet.by_id["fs"].lists(a="one", b="new")
-        at.fleet.tell()
-        await at.until(lambda: at.recorder.writing > 0)
-        at.fleet.by_id["fs"].lists(a="evil")
-        at.fleet.tell()
-        at.recorder.may_write.set()
-        await at.judged()
-        assert at.offered() == []
-        assert at.held() == {"a": "changed"}
-
-
-async def test_an_endpoint_that_is_replaced_while_it_is_judged_admits_nothing_of_its_successor() -> None:
-    """A restarted server would be called by what was found of its forerunner."""
-    async with bench() as at:
-        await at.registrar.enlist([row(stdio())])
-        at.recorder.may_write.clear()
-        at.replaces(ToldEndpoint(stdio(), a="one"))
-        await at.until(lambda: at.recorder.writing > 0)
-        successor = ToldEndpoint(stdio(), a="evil")
-        at.replaces(successor)
-        at.recorder.may_write.set()
-        await at.judged()
-        assert not at.can_call("a")
-        assert successor.begun == []
-        assert at.held() == {"a": "changed"}
-
-
-async def test_an_old_rows_work_does_not_write_the_new_rows_offer(review_gate: ReviewGate) -> None:
-    """A row that was made strict would offer what its open forerunner let in."""
-    open_row, strict = stdio(trust=TrustMode.OPEN), stdio(trust=TrustMode.STRICT)
-    async with bench() as at:
-        await at.registrar.enlist([row(open_row)])
-        review_gate.clear()
-        at.replaces(ToldEndpoint(open_row, a="one"))
-        await at.until(lambda: review_gate.started == 1)
-        await at.registrar.decide([Decision(str(FILE), "fs", LAUNCH, row(strict).launch.hash, row(strict).launch.body)])
-        await at.registrar.enlist([row(strict)])
-        at.replaces(ToldEndpoint(strict, a="one"))
-        review_gate.set()
-        await at.judged()
-        assert at.held() == {"": "new", "a": "new"}
-        assert not at.can_call("a")
-        assert not [event for event in at.recorder.events if isinstance(event, Approved) and event.name == "a"]
 
 
 async def test_the_process_of_a_row_that_is_held_is_not_judged_any_more() -> None:
@@ -178,27 +41,6 @@ async def test_the_process_of_a_row_that_is_held_is_not_judged_any_more() -> Non
         await at.registrar.enlist([row(stdio())])
         await at.judged()
         assert at.offered() == [("a", "one")]
-
-
-async def test_a_block_that_is_recorded_while_a_list_is_judged_holds(review_gate: ReviewGate) -> None:
-    """A person's last word would be lost to a list that was being judged when it was spoken."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        review_gate.clear()
-        at.fleet.by_id["fs"].lists(a="one", b="new")
-        at.fleet.tell()
-        await at.until(lambda: review_gate.started == 2)
-        at.recorder.may_write.clear()
-        deciding = asyncio.create_task(at.registrar.decide([Decision(str(FILE), "fs", tool_key("a"))]))
-        await at.until(lambda: at.recorder.writing > 0)
-        review_gate.set()
-        await turns(200)  # the list is looked through, and would be judged by the book without the block
-        at.recorder.may_write.set()
-        await deciding
-        assert not at.can_call("a")
-        await at.judged()
-        assert at.held() == {"a": "blocked", "b": "new"}
-        assert (at.offered(), at.can_call("a")) == ([], False)
 
 
 async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns(
@@ -247,39 +89,6 @@ async def test_a_decision_that_cannot_be_recorded_does_not_count() -> None:
         assert not at.can_call("a")
 
 
-async def test_on_a_full_disk_what_was_approved_stays_and_the_rest_is_held_and_said_once(
-    soon: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A full disk would take every tool away, let unrecorded ones in, or fill the log as well."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(trust=TrustMode.OPEN), a="one", b="two"))
-        at.recorder.is_full = True
-        at.fleet.by_id["fs"].lists(a="one", b="changed", c="new")
-        with caplog.at_level(logging.INFO, "quarterdeck.trust"):
-            at.fleet.tell()
-            await at.until(lambda: at.held() == {"b": "changed", "c": "new"})
-            assert at.offered() == [("a", "one")]
-            tries = at.recorder.refused
-            await at.until(lambda: at.recorder.refused > tries + 2)
-            assert len([message for message in caplog.messages if "not recorded" in message]) == 1
-            at.recorder.is_full = False
-            await at.until(lambda: at.held() == {})
-        assert at.offered() == [("a", "one"), ("b", "changed"), ("c", "new")]
-        assert caplog.messages[-1] == "what fs offers is recorded again"
-
-
-async def test_instructions_that_could_not_be_recorded_hold_the_approved_tools_with_them() -> None:
-    """On a full disk, tools would be shown below instructions that no record admits."""
-    config = stdio(trust=TrustMode.OPEN)
-    async with bench() as at:
-        await at.runs(ToldEndpoint(config, a="one", instructions="nice"))
-        at.recorder.is_full = True
-        at.replaces(ToldEndpoint(config, a="one", instructions="evil"))
-        await at.until(lambda: bool(at.held()))
-        assert at.held() == {"": "changed", "a": "under_instructions"}
-        assert at.offered() == []
-
-
 async def test_closing_waits_for_what_is_judged_even_for_a_row_that_is_gone(review_gate: ReviewGate) -> None:
     """The ledger would be closed under a record that is being made."""
     at = Bench()
@@ -302,27 +111,6 @@ async def test_closing_waits_for_what_is_judged_even_for_a_row_that_is_gone(revi
     at.fleet.tell()
     await asyncio.sleep(0)
     assert len(at.recorder.events) == count
-
-
-async def test_a_failure_to_judge_leaves_the_offer_and_is_tried_again(
-    soon: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An error in a rule of the scan would let a change in, or hold it for ever."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        review, failures = module.review_documents, [ValueError("a rule failed")]
-
-        def fails_once(*arguments: Any) -> Any:
-            if failures:
-                raise failures.pop()
-            return review(*arguments)
-
-        monkeypatch.setattr(module, "review_documents", fails_once)
-        at.fleet.by_id["fs"].lists(a="one", b="new")
-        at.fleet.tell()
-        await at.until(lambda: at.held() == {"b": "new"})
-        assert at.offered() == [("a", "one")]
-        assert "what fs offers could not be judged" in caplog.text
 
 
 async def restarted(recorder: MemoryRecorder) -> MemoryRecorder:

@@ -1,0 +1,118 @@
+"""Judge what a server lists by the book of this moment, have that recorded, and have it offered.
+
+Nothing is offered before what admits it is recorded.  Where it cannot be (a full disk, a server that changes too
+often), what was approved before is offered all the same, and the rest is held.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.ledger.book import Entry
+from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events import LedgerEvent
+from quarterdeck_protocol.contract import RemoteTool
+
+from .allowance import EVENT_BYTES, Allowance
+from .desk import Desk, has_list, postpone
+from .items import instructions_document, tool_document
+from .judging import judge_listing
+from .offers import describe_held, enrolments, offer_of, without_news
+from .recorder import Recorder
+from .review import Review, review_documents
+from .rows import Row
+from .scan import Siblings
+
+_log = logging.getLogger("quarterdeck.trust")
+
+held_log: Final = logging.getLogger("quarterdeck.trust.held")
+"""What is held: commands say it themselves, and keep this quiet."""
+
+
+class Examiner:
+    """Judges for the desks of one registrar."""
+
+    def __init__(
+        self, recorder: Recorder, desks: Callable[[], Mapping[str, Desk]], native_names: frozenset[str]
+    ) -> None:
+        """Judge nothing yet.
+
+        Args:
+            recorder: where events go.
+            desks: those of this moment, by server.
+            native_names: names that no server's tool may look like.
+        """
+        self._recorder = recorder
+        self._desks = desks
+        self._native_names = native_names
+        self._allowances: dict[tuple[str, str], Allowance] = {}
+        # What the book says when something is judged by it, it says until that is recorded.
+        self.recording: Final = asyncio.Lock()
+
+    async def examine(self, desk: Desk, endpoint: ServerEndpointImpl) -> None:
+        """Have the desk offer what its server has listed, if that was not judged yet."""
+        if not has_list(desk, endpoint):
+            return
+        listed, card = endpoint.tools(), endpoint.card
+        entry = self._recorder.book.entry(desk.row.scope, desk.row.id)
+        instructions = card.instructions if card is not None else ""
+        review = await asyncio.to_thread(self._review, desk.row, listed, instructions, entry)
+        async with self.recording:
+            if self._desks().get(desk.row.id) is desk:  # else another row is there, with rules of its own
+                await self._judge(desk, endpoint, listed, review)
+
+    def _review(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, entry: Entry) -> Review:
+        """Hash and scan; in a thread, for both take time of a server's choosing."""
+        documents = [instructions_document(instructions), *map(tool_document, listed)]
+        # A list of them: other desks may change on the loop meanwhile.
+        others = {
+            desk.row.id: tuple(desk.offer.names) for desk in list(self._desks().values()) if desk.row.id != row.id
+        }
+        own = [tool.ref.name for tool in listed]
+        siblings = Siblings.of(own=own, native=self._native_names, others=others)
+        return review_documents(row, entry, documents, siblings)
+
+    async def _judge(
+        self, desk: Desk, endpoint: ServerEndpointImpl, listed: tuple[RemoteTool, ...], review: Review
+    ) -> None:
+        entry = self._recorder.book.entry(desk.row.scope, desk.row.id)
+        judgement = judge_listing(desk.row.scope, desk.row.id, entry, review.documents, desk.row.rules)
+        offer = offer_of(listed, judgement.verdicts)
+        events = [*judgement.events, *review.scans, *enrolments(desk.row, entry, offer, review.hashes)]
+        bodies = review.bodies_of(events)
+        try:
+            self._spend(desk.row, events, bodies)
+            await self._recorder.record(events, bodies)
+        except LedgerWriteError as error:
+            if not desk.is_unrecorded:
+                _log.error("what %s offers is not recorded, and held as far as it is new: %s", desk.row.id, error)
+            offer = offer_of(listed, without_news(judgement.verdicts, entry, review.documents))
+            postpone(desk)
+            desk.judged = (endpoint, None)
+        else:
+            if desk.is_unrecorded:
+                _log.info("what %s offers is recorded again", desk.row.id)
+            desk.judged = (endpoint, listed)
+        was_unrecorded, desk.is_unrecorded = desk.is_unrecorded, desk.judged[1] is None
+        if offer.held != desk.offer.held and offer.held_tools:
+            held_log.warning("%s", describe_held(desk.row.id, offer.held))
+        for warning in review.warnings if not was_unrecorded else ():
+            _log.warning("%s", warning)
+        desk.offer = offer
+
+    def _spend(self, row: Row, events: Sequence[LedgerEvent], bodies: Mapping[str, bytes]) -> None:
+        """Take the price of a record from its server's allowance.
+
+        Raises:
+            LedgerWriteError: too little is left.
+        """
+        now = asyncio.get_running_loop().time()
+        allowance = self._allowances.setdefault((row.scope, row.id), Allowance(now))
+        wait_s = allowance.take(sum(map(len, bodies.values())) + EVENT_BYTES * len(events), now)
+        if wait_s:
+            raise LedgerWriteError(
+                f"{row.id} changes what it offers so often that it would fill the disk",
+                f"restart it, or ask its author; the ledger takes more of it in {wait_s / 60:.0f} minutes",
+            )

@@ -1,0 +1,33 @@
+"""What tests of lists that are being judged share."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.registering import ReviewGate
+from support.workers import PATIENCE_S
+
+from quarterdeck.trust import desk, examiner
+
+
+@pytest.fixture
+def review_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReviewGate]:
+    """Open at first; see the class."""
+    gate = ReviewGate()
+    gate.set()
+    review = examiner.review_documents
+
+    def reviewed(*arguments: Any) -> Any:
+        gate.started += 1
+        assert gate.wait(PATIENCE_S)
+        return review(*arguments)
+
+    monkeypatch.setattr(examiner, "review_documents", reviewed)
+    yield gate
+    assert gate.is_set(), "a thread is left waiting"
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be recorded is tried again at once."""
+    monkeypatch.setattr(desk, "RETRY_S", 0.0)

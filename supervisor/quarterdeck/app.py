@@ -10,7 +10,7 @@ reads files, makes the parts, and hands them to one another.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import msgspec
 
 from quarterdeck.bridge import LiveBox
@@ -30,6 +29,7 @@ from quarterdeck.deck.names import NATIVE_NAMES
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.giving_up import carried_through
 from quarterdeck.host.greeter import signature
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.ledger.call_log import CallLog
@@ -113,12 +113,18 @@ class Quarterdeck:
     async def decide(self, decisions: Sequence[Decision]) -> None:
         """Take what a person decided: it is recorded, and what it concerns is offered, held, started or stopped.
 
+        Cancellation does not interrupt it: what is recorded counts.
+
         Raises:
             StaleDecisionError: a form that is not offered any more is to be approved; nothing was recorded.
             LedgerWriteError: it cannot be recorded, and does not count.
         """
-        await self.registrar.decide(decisions)
-        await self._apply()
+
+        async def record_and_apply() -> None:
+            await self.registrar.decide(decisions)
+            await self._apply()
+
+        await carried_through(record_and_apply)
 
     async def settled(self) -> bool:
         """Wait until every server has something to show or has failed, for `settle_s` at most; whether they have."""
@@ -241,16 +247,17 @@ async def open_quarterdeck(
     """
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(settings.digest)
-        stack.push_async_callback(_shielded, runtime.release)
+        stack.push_async_callback(carried_through, runtime.release)
         if settings.servers:
             runtime.warm_up()  # the zygote imports while the ledger is read
         holder = _holder(settings, runtime.directory, serves=serves)
         wait_s = COMMAND_WAIT_S if serves else 0.0
         recorder = await stack.enter_async_context(open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s))
         calls = CallLog(recorder.record_calls)
-        stack.push_async_callback(_shielded, calls.close)  # after the fleet, which ends calls when it is torn down
+        # After the fleet, which ends calls when it is torn down.
+        stack.push_async_callback(carried_through, calls.close)
         fleet = ServerFleetImpl(partial(create_server_endpoint, allow_unsandboxed=settings.allow_unsandboxed))
-        stack.push_async_callback(_shielded, fleet.tear_down)
+        stack.push_async_callback(carried_through, fleet.tear_down)
         registrar = Registrar(
             recorder,
             fleet,
@@ -258,7 +265,7 @@ async def open_quarterdeck(
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
             redact=lambda text: deck.redact(text),  # noqa: PLW0108 - it is made below
         )
-        stack.push_async_callback(_shielded, registrar.close)
+        stack.push_async_callback(carried_through, registrar.close)
 
         def announce(url: str) -> None:
             if isinstance(recorder, WritingRecorder):
@@ -266,18 +273,13 @@ async def open_quarterdeck(
 
         deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce, calls.note, serves=serves)
         if deck.decks is not None:
-            stack.push_async_callback(_shielded, deck.decks.close)
+            stack.push_async_callback(carried_through, deck.decks.close)
         if serves:
             board = NoticeBoard(state_dir(), deck.instructions, signature(sys.argv))
             stack.callback(registrar.watch(board.update))
         registrar.start()
         await deck._apply()  # noqa: SLF001 - its other half
         yield deck
-
-
-async def _shielded(end: Callable[[], Awaitable[None]]) -> None:
-    with anyio.CancelScope(shield=True):
-        await end()
 
 
 def _holder(settings: Settings, directory: RuntimeDirectory, *, serves: bool) -> Holder:

@@ -1,17 +1,20 @@
 """The composition root: settings from files, and the product as a whole."""
 
+import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any, Final
 
+import anyio
 import pytest
 from support.leftovers import no_leftovers
 from support.native_decks import DeckMaker, PlayedDeck
 from support.programs import SERVERS, server_argv
-from support.real import hostile
+from support.real import hostile, pretend
 from support.workers import PlayedSeat
 
 from quarterdeck import Settings, app, open_quarterdeck
@@ -21,9 +24,16 @@ from quarterdeck.config.runtime_directory import find_serving
 from quarterdeck.deck import session
 from quarterdeck.deck.contract import Profile
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.identity import CLIENT_VERSION
-from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
+from quarterdeck.ledger.book import ItemKey
+from quarterdeck.ledger.events import Subject
+from quarterdeck.trust.decisions import Decision
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.tools import CancelToken, ToolCall
+
+GIVEN_UP_S: Final = 1.0
+"""Its server has been started by then, and has been asked."""
 
 
 @pytest.fixture
@@ -129,6 +139,40 @@ async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings
     async with open_quarterdeck(settings) as deck:
         assert not await deck.settled()
         assert deck.status()["never-answers"].phase == "connecting"
+
+
+@pytest.mark.anyio
+async def test_a_decision_whose_command_is_interrupted_counts_all_the_same(folder: Path) -> None:
+    """A block would be on record, and the tool go on being offered and called."""
+    settings = Settings(servers=(pretend("echo"),))
+    async with open_quarterdeck(settings, serves=True) as deck:
+        await deck.finished()
+        assert "echo__echo" in {tool.name for tool in deck.box.descriptors()}
+        (row,) = deck.registrar.rows
+        deciding = asyncio.create_task(
+            deck.decide([Decision(row.scope, "echo", ItemKey(Subject.TOOL, "echo"), "", b"")])
+        )
+        await asyncio.sleep(0)
+        deciding.cancel()
+        await asyncio.wait((deciding,))
+        assert deciding.cancelled()
+        assert "echo__echo" not in {tool.name for tool in deck.box.descriptors()}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("give_up", [asyncio.timeout, anyio.move_on_after])
+async def test_a_fleet_whose_start_is_given_up_is_gone_with_all_that_it_started(
+    folder: Path, give_up: Callable[[float], Any]
+) -> None:
+    """A program that waits no longer would keep a zygote, a worker and a server that nobody can end."""
+    with suppress(TimeoutError):
+        async with AsyncExitStack() as stack:
+            scope = give_up(GIVEN_UP_S)
+            await stack.enter_async_context(scope) if hasattr(scope, "__aenter__") else stack.enter_context(scope)
+            await start_server_fleet(BridgeConfig(servers=(hostile("never_answers"),)))
+            pytest.fail("it never answers")
+    # Processes are looked for by `folder`.
+    assert list((folder / "run").glob("*")) == []
 
 
 @pytest.mark.anyio

@@ -5,6 +5,7 @@ costs milliseconds; what commands run under is found out before the first of the
 host decides.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ import anyio.to_thread
 from quarterdeck.config.native import NativeWish
 from quarterdeck.config.paths import SessionPaths, UnsafePathError, runtime_dir, state_dir, workspace_paths
 from quarterdeck.deck.cards.memory import FileMemoryStore
+from quarterdeck.giving_up import carried_through, made_in_thread
 from quarterdeck.kernel.backends import Shell
 from quarterdeck.kernel.commands.jobs import end_jobs, keep_captures_in
 from quarterdeck.kernel.commands.workbench import Workbench, open_shell
@@ -71,9 +73,7 @@ async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False
             missing or cannot be used, `build_failed`.
     """
     names = check_tools(wish.profile, wish.tools) if wish.tools is not None else None
-    with anyio.CancelScope(shield=True):
-        # A thread cannot be called off: what it makes is ours to remove.
-        directory = await anyio.to_thread.run_sync(_make_directory, wish)
+    directory = await made_in_thread(partial(_make_directory, wish), SessionDirectory.close)
     failure: Exception | None = None
     try:
         roots = _roots(wish, directory.paths)
@@ -94,8 +94,7 @@ async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False
             finally:
                 await end_jobs(base.context_id)
     finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(directory.close)
+        await carried_through(partial(asyncio.to_thread, directory.close))
     if failure is not None:
         raise failure  # not inside, where the shell's task group would wrap it
 

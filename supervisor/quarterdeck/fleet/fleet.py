@@ -35,6 +35,7 @@ from quarterdeck.fleet.events import (
 )
 from quarterdeck.fleet.member import Member
 from quarterdeck.fleet.runtime import Runtime
+from quarterdeck.giving_up import carried_through
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -140,7 +141,7 @@ class ServerFleetImpl:
             self._alarm.cancel()
         if self._runtime is not None:
             runtime, self._runtime = self._runtime, None
-            await runtime.release()
+            await carried_through(runtime.release)
 
     async def restart(self, server: str) -> None:
         """Start one server anew, whatever its phase; its crashes are forgotten.
@@ -282,11 +283,14 @@ class ServerFleetImpl:
 
 
 async def start_server_fleet(config: BridgeConfig) -> ServerFleetImpl:
-    """A fleet whose every first connect has settled; a server that failed is there, faulted."""
+    """A fleet whose every first connect has settled; a server that failed is there, faulted.
+
+    When cancelled, what was started is torn down.
+    """
     fleet = ServerFleetImpl()
     try:
         await fleet.start(config)
     except BaseException:
-        await fleet.tear_down()
+        await carried_through(fleet.tear_down)
         raise
     return fleet

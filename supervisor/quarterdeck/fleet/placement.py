@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -118,8 +119,9 @@ class ZygotePlacement:
     def _tell_birth(self, generation: int, pid: int) -> None:
         birth, on_exit = self._births.get(generation, (None, None))
         if birth is None or on_exit is None or birth.done():
-            # Whoever ordered it has given up.
-            os.kill(pid, signal.SIGKILL)
+            # Whoever ordered it has given up; it may have ended by itself.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         else:
             self._exits[generation] = on_exit
             birth.set_result(pid)
@@ -176,7 +178,8 @@ class FreshPlacement:
         """See `Placement`."""
         for process, _ in self._workers.values():
             process.kill()
-        await asyncio.gather(*(task for _, task in self._workers.values()))
+        if self._workers:
+            await asyncio.wait([task for _, task in self._workers.values()])
 
 
 def isolated(

@@ -19,6 +19,7 @@ from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.placement import FreshPlacement, OnExit, Placement, ZygotePlacement
 from quarterdeck.fleet.router import SOCKET_NAME, Router
+from quarterdeck.giving_up import made_in_thread
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.configs import MAX_RESULT_BYTES
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -173,13 +174,7 @@ async def _make_directory(digest: str) -> RuntimeDirectory:
         sweep(try_cgroups(os.geteuid()))
         return RuntimeDirectory.create(digest)
 
-    making = asyncio.ensure_future(asyncio.to_thread(make))
-    try:
-        return await asyncio.shield(making)
-    except asyncio.CancelledError:
-        # A thread cannot be called off: what it makes for nobody is removed.
-        making.add_done_callback(lambda made: made.result().close())
-        raise
+    return await made_in_thread(make, RuntimeDirectory.close)
 
 
 def _killer(pid: int) -> Callable[[], None]:

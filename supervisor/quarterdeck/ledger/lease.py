@@ -9,6 +9,7 @@ not locked.  Neither descriptor is inherited by programs that we start.
 
 import fcntl
 import os
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -100,13 +101,16 @@ class Lease:
         self.release()
 
 
-def take_lease(directory: Path, holder: Holder, *, wait_s: float = 0.0) -> Lease:
+def take_lease(
+    directory: Path, holder: Holder, *, wait_s: float = 0.0, given_up: threading.Event | None = None
+) -> Lease:
     """Take the lease of the ledger in `directory`, which is made where there is none.
 
     Args:
         directory: of the ledger.
         holder: what others are told of this process.
         wait_s: how long to wait for another to let go.
+        given_up: set when nobody wants it any more.
 
     Raises:
         LeaseHeldError: another holds it.
@@ -121,7 +125,7 @@ def take_lease(directory: Path, holder: Holder, *, wait_s: float = 0.0) -> Lease
         raise UnusableLedgerError(directory, error.strerror or str(error)) from error
     lease = Lease(directory, lock)
     try:
-        if not _acquire(lock, wait_s):
+        if not _acquire(lock, wait_s, given_up=given_up or threading.Event()):
             raise LeaseHeldError(directory, read_holder(directory), holder)
         lease.update(holder)
     except OSError as error:
@@ -140,7 +144,7 @@ def read_holder(directory: Path) -> Holder | None:
     except OSError:
         return None
     try:
-        if _acquire(descriptor, 0.0, fcntl.LOCK_SH):
+        if _acquire(descriptor, 0.0, fcntl.LOCK_SH, given_up=threading.Event()):
             return None
         return surrogates.decode(os.read(descriptor, _MAX_HOLDER_BYTES), Holder)
     except (OSError, msgspec.MsgspecError):
@@ -149,15 +153,14 @@ def read_holder(directory: Path) -> Holder | None:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, wait_s: float, operation: int = fcntl.LOCK_EX) -> bool:
+def _acquire(descriptor: int, wait_s: float, operation: int = fcntl.LOCK_EX, *, given_up: threading.Event) -> bool:
     deadline = time.monotonic() + wait_s
     while True:
         try:
             fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or given_up.wait(POLL_S):
                 return False
-            time.sleep(POLL_S)
         else:
             return True
 

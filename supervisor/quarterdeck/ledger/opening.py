@@ -8,12 +8,15 @@ import asyncio
 import logging
 import os
 import secrets
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.paths import UnsafePathError, make_private_dir
+from quarterdeck.giving_up import made_in_thread
 
 from .book import Book
 from .calls import CallRow
@@ -135,7 +138,7 @@ async def open_recorder(
     present = await asyncio.to_thread(read_holder, directory)
     stays = present is not None and present.command == holder.command == SERVE
     try:
-        taken = await asyncio.to_thread(take_lease, directory, holder, wait_s=0.0 if stays else wait_s)
+        taken = await _take(directory, holder, 0.0 if stays else wait_s)
     except LeaseHeldError as error:
         if must_write:
             raise
@@ -148,6 +151,16 @@ async def open_recorder(
             if must_write:
                 await _say_when_large(writer)
             yield WritingRecorder(writer, lease)
+
+
+async def _take(directory: Path, holder: Holder, wait_s: float) -> Lease:
+    """The lease; the thread that waits for it does not keep a process that is ended meanwhile."""
+    given_up = threading.Event()
+    taking = partial(take_lease, directory, holder, wait_s=wait_s, given_up=given_up)
+    try:
+        return await made_in_thread(taking, Lease.release)
+    finally:
+        given_up.set()
 
 
 async def _say_when_large(writer: LedgerWriter) -> None:

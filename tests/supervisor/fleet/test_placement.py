@@ -152,6 +152,23 @@ async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkey
         assert played.exits == []
 
 
+def pid_of_nobody() -> int:
+    """That of a process that has just ended."""
+    with subprocess.Popen(["/bin/true"]) as gone:
+        return gone.pid
+
+
+async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_its_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server whose start was given up would leave another one connecting for ever."""
+    async with stage(monkeypatch) as played:
+        wanted = played.spawn(2)
+        await played.zygote.order()
+        played.zygote.says(Forked(1, pid_of_nobody()), Forked(2, 4711))
+        assert await wanted == 4711
+
+
 async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers would look alive although their workers are gone."""
     async with stage(monkeypatch) as played:

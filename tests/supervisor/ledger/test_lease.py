@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +97,15 @@ def test_one_that_waits_gets_it_when_the_other_lets_go(tmp_path: Path) -> None:
         child.stdin.close()
         with take_lease(tmp_path / "l", US, wait_s=30):
             assert read_holder(tmp_path / "l") == US
+
+
+def test_one_that_waits_for_nobody_stops_waiting(tmp_path: Path) -> None:
+    """A `serve` that is told to end would stay for ten seconds more."""
+    with held_by_a_child(tmp_path / "l"):
+        given_up = threading.Event()
+        given_up.set()
+        with pytest.raises(LeaseHeldError):
+            take_lease(tmp_path / "l", US, wait_s=3600, given_up=given_up)
 
 
 def test_old_words_are_not_believed_of_a_new_holder(tmp_path: Path) -> None:

@@ -21,6 +21,12 @@ ENVELOPE_PREFIX: Final = "io.modelcontextprotocol/"
 MAX_DEPTH: Final = 256
 """Nesting allowed in a server's message; client libraries refuse more, some by crashing."""
 
+MAX_DIGITS: Final = 4_299
+"""Of a number in a server's message; Python's parsers refuse more (CVE-2020-10735), and clients with them."""
+
+MAX_OTHER_BYTES: Final = 256 * 1024
+"""Of a result beside `content` and `structuredContent`: each member there is an object of its own for whoever looks."""
+
 MAX_RESULT_TYPE_CHARS: Final = 128
 """A result's type is a word or an extension's tag; it travels in a frame's header."""
 
@@ -45,6 +51,11 @@ class Message(msgspec.Struct, gc=False):
     params: Raw = Raw()
     result: Raw = Raw()
     error: Raw = Raw()
+
+
+class _Result(msgspec.Struct, gc=False):
+    content: Raw = Raw()
+    structuredContent: Raw = Raw()  # noqa: N815 - the wire's name
 
 
 class SplitResult(msgspec.Struct, frozen=True):
@@ -105,6 +116,35 @@ def check_object(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
     return members
 
 
+def check_result(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
+    """`check_object` of a tool result, whose members cannot be so many that looking at them would stop the process.
+
+    Raises:
+        BodyError: it is no such object.
+    """
+    if MAX_OTHER_BYTES < len(body) <= max_bytes:
+        try:
+            known = _result.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BodyError(f"not one JSON object: {error}") from None
+        if len(body) - len(known.content) - len(known.structuredContent) > MAX_OTHER_BYTES:
+            raise BodyError(f"beside its content there are more than {MAX_OTHER_BYTES:,} bytes")
+    return check_object(body, max_bytes=max_bytes)
+
+
+def check_numbers(body: bytes) -> None:
+    """Prove that `body`, known to be JSON, has no number that its reader refuses.
+
+    Raises:
+        BodyError: one has more than `MAX_DIGITS` digits in a row.
+    """
+    if len(body) <= MAX_DIGITS or _TOO_LONG not in body.translate(_DIGITS):
+        return
+    outside = _STRING.sub(b"", body.replace(rb"\\", b"").replace(rb"\"", b""))
+    if _TOO_LONG in outside.translate(_DIGITS):
+        raise BodyError(f"a number has more than {MAX_DIGITS:,} digits")
+
+
 def check_depth(body: bytes, max_depth: int = MAX_DEPTH) -> None:
     """Prove that `body`, known to be JSON, nests at most `max_depth` levels.
 
@@ -129,8 +169,9 @@ def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
     Raises:
         BodyError: it is no result's object: see `check_object`; or `content` is no list, `resultType` no short text.
     """
-    members = check_object(body, max_bytes=max_bytes)
+    members = check_result(body, max_bytes=max_bytes)
     check_depth(body)
+    check_numbers(body)
     content = members.get("content")
     if content is not None and memoryview(content)[0] != _LIST_OPENS:
         raise BodyError("the result's content is no list")
@@ -214,12 +255,15 @@ class LineBuffer:
 
 _message: Final = msgspec.json.Decoder(Message)
 _object: Final = msgspec.json.Decoder(dict[str, Raw])
+_result: Final = msgspec.json.Decoder(_Result)
 _LIST_OPENS: Final = ord("[")
 _COMPLETE: Final = Raw(b'"complete"')
 _TRUE: Final = Raw(b"true")
 _NULL: Final = Raw(b"null")
 _NO_SIGNS: Final = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _STRING: Final = re.compile(rb'"[^"]*+"')
+_DIGITS: Final = bytes(ord("0") if byte in b"0123456789" else ord("-") for byte in range(256))
+_TOO_LONG: Final = b"0" * (MAX_DIGITS + 1)
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 

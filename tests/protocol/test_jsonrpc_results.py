@@ -12,6 +12,8 @@ from support.json_text import JSON, OBJECTS, TRICKY_TEXT, dumped
 from quarterdeck_protocol.jsonrpc import (
     ENVELOPE_PREFIX,
     MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_OTHER_BYTES,
     MAX_RESULT_TYPE_CHARS,
     BodyError,
     check_object,
@@ -107,6 +109,26 @@ def test_what_is_no_result_is_refused(body: bytes) -> None:
     """The call ends in a fault, and no client sees it."""
     with pytest.raises(BodyError):
         split_result(body, max_bytes=MIB)
+
+
+def test_a_number_that_clients_cannot_read_is_refused_and_digits_in_a_text_are_not() -> None:
+    """A client would refuse the whole line, and wait for its answer for ever."""
+    fits, too_long = b"9" * MAX_DIGITS, b"9" * (MAX_DIGITS + 1)
+    assert _split(b'{"content":[],"structuredContent":{"a":[1,%s]}}' % fits)
+    for text in (too_long, b"\\\\" + too_long, b'\\"' + too_long, b'\\\\\\"1,' + too_long):
+        assert _split(b'{"content":[{"type":"text","text":"%s"}]}' % text)
+        with pytest.raises(BodyError, match="digits"):
+            _split(b'{"content":["%s"],"structuredContent":{"a":%s}}' % (text, too_long))
+
+
+def test_members_that_nobody_knows_are_few() -> None:
+    """Looking at a million of them would stop every other server for a second."""
+    many = b",".join(b'"k%d":1' % number for number in range(100_000))
+    assert len(many) > MAX_OTHER_BYTES
+    assert _split(b'{"content":[],"structuredContent":{%s}}' % many, 2 * len(many))
+    for body in (b'{"content":[],%s}' % many, b'{"content":[],"_meta":{%s}}' % many):
+        with pytest.raises(BodyError, match="beside its content"):
+            _split(body, 2 * len(many))
 
 
 def test_a_result_has_its_limit() -> None:

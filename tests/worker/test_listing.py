@@ -82,8 +82,9 @@ async def test_a_modern_server_is_asked_in_its_envelope() -> None:
         ([page(tool("a", description="x" * 2_000))], "too_many_tools"),
         ([{"result": {"tools": "none"}}], "bad_output"),
         ([{"result": {}}], "bad_output"),
+        ([page(following="x" * 70_000)], "bad_output"),
     ],
-    ids=["a cycle", "no end", "too many", "too large", "no list", "no tools"],
+    ids=["a cycle", "no end", "too many", "too large", "no list", "no tools", "a cursor without an end"],
 )
 async def test_a_list_that_cannot_be_taken_is_an_error_with_a_code(
     pages: list[JsonObject], code: str, monkeypatch: pytest.MonkeyPatch

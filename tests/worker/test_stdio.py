@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from support.workers import PATIENCE_S, turns
 
 from quarterdeck_protocol.frames import Call, ListChanged, Log, Progress
@@ -114,6 +114,40 @@ async def test_the_sdk_hears_the_answers_that_it_waits_for_and_no_others() -> No
         with pytest.raises(anyio.WouldBlock):
             read.receive_nowait()
         assert played.junk == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"jsonrpc":"2.0","id":1,"result":{"text":"\\ud800"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}',
+        b'{"jsonrpc":"2.0","id":1,"result":%s}' % (b"[" * 300 + b"]" * 300),
+        b'{"jsonrpc":"2.0","id":1,"result":[]}',
+        b'{"jsonrpc":"2.0","result":{"a":NaN},"id":"1"}',
+    ],
+)
+async def test_an_answer_that_the_sdk_cannot_read_is_an_error_at_once(broken: bytes) -> None:
+    """Whoever asked would wait until the deadline, and learn nothing."""
+    async with stage() as played, played.lines.streams() as (read, write):
+        await write.send(SessionMessage(REQUEST))
+        await turns()
+        await played.says(broken)
+        item = await read.receive()
+        assert isinstance(item, SessionMessage)
+        assert isinstance(item.message, JSONRPCError)
+        assert (item.message.id, item.message.error.message) == (1, "the server's answer is not what MCP says")
+        assert played.junk == [broken]
+
+
+async def test_a_notification_of_megabytes_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server would have its worker take many times that from our memory."""
+    monkeypatch.setattr(stdio_module, "MAX_NOTE_BYTES", 200)
+    async with stage() as played:
+        for size in (300, 3):
+            data = b"x" * size
+            await played.says(b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"%s"}}' % data)
+        assert [note.data for note in played.news if isinstance(note, Log)] == ["xxx"]
+        assert played.lines.junk_lines == 1
 
 
 async def test_answers_of_our_range_take_the_short_way() -> None:

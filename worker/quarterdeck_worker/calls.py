@@ -6,7 +6,7 @@ unbuilt; it serves stdio.  `SdkCalls` (`sdk_calls.py`) goes through the SDK's se
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -23,7 +23,7 @@ MAX_ERROR_CHARS: Final = 4_000
 """A server's error text beyond it is cut."""
 
 
-_SHORT_ID: Final = re.compile(rb'"id"\s*:\s*"?(1\d{12,18})\b')
+_ID: Final = re.compile(rb'"id"\s*:\s*"?(\d{1,19})\b')
 _ID_WINDOW: Final = 256
 """Serialisers write the id first or last."""
 
@@ -128,8 +128,8 @@ class ShortCalls:
 
     def spoiled(self, line: bytes) -> None:
         """Take a line that is no message: a call that it was meant to answer ends here, not by timeout."""
-        for match in _SHORT_ID.finditer(line[:_ID_WINDOW] + b" " + line[-_ID_WINDOW:]):
-            request_id = self._by_short_id.pop(int(match[1]), None)
+        for key in ids_in(line):
+            request_id = self._by_short_id.pop(key, None)
             if request_id is not None:
                 done = self._pending.pop(request_id).done
                 done(Ended(bad_output("the answer is no JSON-RPC message: broken, cut, or nested too deeply")))
@@ -145,6 +145,11 @@ class ShortCalls:
             return split_result(result, max_bytes=self._max_bytes)
         except BodyError as problem:
             return bad_output(str(problem))
+
+
+def ids_in(line: bytes) -> Iterator[int]:
+    """What a line that is no message may be the answer to: numbers that stand as an id near its beginning or end."""
+    return (int(match[1]) for match in _ID.finditer(line[:_ID_WINDOW] + b" " + line[-_ID_WINDOW:]))
 
 
 def refused(error: bytes) -> FaultRecord:

@@ -21,6 +21,10 @@ READ_S: Final = 3600.0
 """Longer than any call's usual deadline: the link's clock decides, not the HTTP client's."""
 
 
+MOST_EXPANSION: Final = 1024
+"""How many times its size a compressed body can have (deflate, RFC 1951): we ask for none, and still may get one."""
+
+
 class Telltale:
     """What HTTP said that the SDK does not pass on: it turns every bad status into one opaque error."""
 
@@ -56,6 +60,31 @@ class Telltale:
         return self.status in (400, 404, 405)
 
 
+class BoundedBody(httpx2.AsyncByteStream):
+    """A body that ends in an error where it exceeds its bound: the SDK takes whole bodies into memory."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
+        self._body = body
+        self._max_bytes = max_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The body's pieces.
+
+        Raises:
+            httpx2.StreamError: they are more than the bound.
+        """
+        left = self._max_bytes
+        async for piece in self._body:
+            left -= len(piece)
+            if left < 0:
+                raise httpx2.StreamError(f"a body of more than {self._max_bytes:,} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        """See `AsyncByteStream`."""
+        await self._body.aclose()
+
+
 @asynccontextmanager
 async def dial(config: RemoteConfig, telltale: Telltale, *, legacy: bool) -> AsyncIterator[tuple[Any, Any]]:
     """The stream pair of a connection to `config.url`; nothing was sent yet on streamable HTTP.
@@ -69,16 +98,24 @@ async def dial(config: RemoteConfig, telltale: Telltale, *, legacy: bool) -> Asy
         BaseExceptionGroup: around whatever the network said, nested as the SDK does.
     """
 
+    async def bound(response: httpx2.Response) -> None:
+        if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            return  # without an end; each event is bounded
+        is_plain = response.headers.get("content-encoding", "identity").lower() == "identity"
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        max_bytes = config.max_result_bytes // (1 if is_plain else MOST_EXPANSION)
+        response.stream = BoundedBody(response.stream, max_bytes)
+
     def client(
         headers: dict[str, str] | None = None,
         timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the factory's shape; ours is longer
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
-            headers={**config.headers, **(headers or {})},
+            headers={"Accept-Encoding": "identity", **config.headers, **(headers or {})},
             timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
             auth=auth,
-            event_hooks={"response": [telltale.listen]},
+            event_hooks={"response": [telltale.listen, bound]},
         )
 
     if legacy:

@@ -25,6 +25,10 @@ MAX_LIST_BYTES: Final = 32 * 1024 * 1024
 """All tool objects together, as JSON."""
 
 
+MAX_CURSOR_CHARS: Final = 64 * 1024
+"""Of a page's cursor; every one is kept, to know a list that goes round."""
+
+
 class ListingError(Exception):
     """A list that cannot be taken; `code` is its stable name."""
 
@@ -54,6 +58,8 @@ async def list_tools(session: ClientSession) -> bytes:
             raise ListingError("too_many_tools", f"more than {MAX_TOOLS:,} tools, or {MAX_LIST_BYTES:,} bytes of them")
         if following is None:
             return ("[" + ",".join(tools) + "]").encode(errors="replace")
+        if len(following) > MAX_CURSOR_CHARS:
+            raise ListingError("bad_output", f"a cursor of the list of tools has {len(following):,} characters")
         if following in seen:
             raise ListingError("too_many_pages", "the list of tools comes back to a page that it had")
         seen.add(following)

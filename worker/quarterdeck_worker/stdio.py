@@ -17,18 +17,24 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from quarterdeck_protocol.jsonrpc import BodyError, LineTooLongError, Message, correlation_key, split_line
-from quarterdeck_worker.calls import ShortCalls
+from quarterdeck_worker.calls import ShortCalls, ids_in
 from quarterdeck_worker.news import LogParams, Newsroom, ProgressParams, log_text
 from quarterdeck_worker.pipe import ServerPipe
 
 MAX_INBOX: Final = 256
 """Messages that wait for the SDK before the server is no longer read."""
 
+MAX_NOTE_BYTES: Final = 1024 * 1024
+"""Of a notification: nothing that is told in one is longer, and to read it costs many times its size."""
+
 PASSED_ON: Final = frozenset({"notifications/cancelled", "notifications/subscriptions/acknowledged"})
 """Notifications that the SDK's session keeps account of; every other one is ours or nobody's."""
 
 UNKNOWN_METHOD: Final = {"code": types.METHOD_NOT_FOUND, "message": "this client promised nothing of the kind"}
 """The answer to every request of a server but `ping`."""
+
+UNREADABLE: Final = types.ErrorData(code=types.PARSE_ERROR, message="the server's answer is not what MCP says")
+"""What is waited for in vain otherwise: an answer with our id that the SDK cannot read."""
 
 
 class StdioLines:
@@ -74,6 +80,9 @@ class StdioLines:
         if message.method is msgspec.UNSET:
             self._reply(correlation_key(message.id), message, line)
         elif message.id is msgspec.UNSET:
+            if len(line) > MAX_NOTE_BYTES:
+                self.junk_lines += 1
+                return
             self._notification(str(message.method), message, line)
         else:
             self._answer(str(message.method), message.id)
@@ -88,8 +97,8 @@ class StdioLines:
         if self.short is not None and isinstance(key, int) and self.short.is_ours(key):
             self.short.answered(key, message)
         elif key in self._asked:
-            self._asked.discard(key)
             self._pass_on(line)
+            self._asked.discard(key)
 
     def _notification(self, method: str, message: Message, line: bytes) -> None:
         try:
@@ -114,8 +123,14 @@ class StdioLines:
     def _junk(self, line: bytes) -> None:
         self.junk_lines += 1
         self.on_junk(line)
-        if self.short is not None and line.startswith(b"{"):
+        if not line.startswith(b"{"):
+            return
+        if self.short is not None:
             self.short.spoiled(line)
+        for key in ids_in(line):
+            if key in self._asked:
+                self._asked.discard(key)
+                self._take_in(types.JSONRPCError(jsonrpc="2.0", id=key, error=UNREADABLE))
 
     def _pass_on(self, line: bytes) -> None:
         try:
@@ -123,6 +138,9 @@ class StdioLines:
         except ValidationError:
             self._junk(line)
             return
+        self._take_in(message)
+
+    def _take_in(self, message: types.JSONRPCMessage) -> None:
         self._inbox.append(SessionMessage(message))
         self._filled.set()
         if len(self._inbox) >= MAX_INBOX:

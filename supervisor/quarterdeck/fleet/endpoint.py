@@ -192,7 +192,14 @@ class ServerEndpointImpl:
         try:
             _, body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
             if len(body) > DECODE_IN_THREAD_BYTES:
-                toolset = await asyncio.to_thread(parse_tools, self._config, body)
+                until = time.monotonic() + self._config.list_timeout_s
+                # A thread cannot be called off, and would keep a process that ends.
+                toolset = await asyncio.to_thread(
+                    parse_tools,
+                    self._config,
+                    body,
+                    lambda: self._phase is EndpointPhase.READY and time.monotonic() < until,
+                )
             else:
                 toolset = parse_tools(self._config, body)
         except ToolsetError as error:

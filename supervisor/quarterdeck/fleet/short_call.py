@@ -12,7 +12,7 @@ from quarterdeck.fleet.requests import refused
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.frames import Call, Failed, Reply
-from quarterdeck_protocol.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.jsonrpc import BodyError, check_result
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, WireResult
 
 SHORTEST_S: Final = 0.001
@@ -74,7 +74,7 @@ def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: byte
     if isinstance(reply, Failed):
         return ProtocolFault.from_record(reply.fault)
     try:
-        members = check_object(body, max_bytes=config.max_result_bytes)
+        members = check_result(body, max_bytes=config.max_result_bytes)
         if "resultType" in members:
             raise BodyError("the era's envelope was left on it")
     except BodyError as error:

@@ -3,6 +3,7 @@
 A tool that cannot be shown is left out with a warning; the others are none the worse for it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,11 +42,16 @@ class _Definition(msgspec.Struct):
     inputSchema: object = None  # noqa: N815 - the wire's name
 
 
-def parse_tools(config: ServerConfig, body: bytes) -> Toolset:
+def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> Toolset:
     """The tools of `config`'s server that may be shown.
 
+    Args:
+        config: whose.
+        body: the list.
+        is_wanted: asked before each tool, whose schema can take a tenth of a second: whether to go on.
+
     Raises:
-        ToolsetError: `body` is no JSON array.
+        ToolsetError: `body` is no JSON array, or was not read to its end.
     """
     try:
         rows = _rows.decode(body)
@@ -54,6 +60,8 @@ def parse_tools(config: ServerConfig, body: bytes) -> Toolset:
     tools: dict[str, RemoteTool] = {}
     warnings: list[str] = []
     for index, row in enumerate(rows):
+        if not is_wanted():
+            raise ToolsetError(f"its {len(rows):,} tools take too long to read")
         problem, tool = read_tool(config.id, bytes(row))
         if tool is None:
             warnings.append(f"tool {index + 1} of {config.id} is left out: {problem}")

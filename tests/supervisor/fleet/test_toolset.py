@@ -22,6 +22,14 @@ def names(toolset: Toolset) -> list[str]:
     return [tool.ref.name for tool in toolset.tools]
 
 
+def test_a_list_that_nobody_wants_any_more_is_not_read_to_its_end() -> None:
+    """Thousands of schemas that are hard to read would keep a `serve` for minutes that was told to end."""
+    config = StdioServerConfig(id="fs", command="x")
+    wanted = iter([True, False])
+    with pytest.raises(ToolsetError, match="its 3 tools take too long to read"):
+        parse_tools(config, b"[" + b",".join([GOOD] * 3) + b"]", lambda: next(wanted))
+
+
 def test_a_tool_is_shown_under_its_servers_name_with_its_definition_untouched() -> None:
     """Clients would not see what the server wrote, or two servers' tools would share a name."""
     row = b'{ "name":"read", "description":"reads \xc3\xa4", "inputSchema":{"type":"object","x":1}, "x-own": [1,2] }'

@@ -1,12 +1,14 @@
 """The real zygote: born clean, forks on order, tells deaths truly, and takes everything with it."""
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -144,3 +146,19 @@ def test_reports_are_lines_and_the_pipe_of_other_systems_does_not_block() -> Non
         os.read(ends[0], 1)
     for fd in ends:
         os.close(fd)
+
+
+def test_one_that_is_told_to_end_while_it_starts_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command that ends at once would leave what its zygote was trying of the machine, in /tmp."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+        while not list(tmp_path.iterdir()):
+            if select.select([ours], [], [], 0)[0]:
+                pytest.skip("nothing is tried here that takes a file")
+        process.terminate()
+        process.wait(PATIENCE_S)
+    assert list(tmp_path.iterdir()) == []

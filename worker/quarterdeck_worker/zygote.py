@@ -44,6 +44,7 @@ def serve(control: socket.socket) -> None:
         machine = pool.submit(known_machine)
         warm_up()
         machine.result()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     adopt_orphans()
     workers: dict[int, int] = {}
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
@@ -169,6 +170,8 @@ def _line(report: Forked | Died) -> bytes:
 def main() -> None:
     """The program: `zygote CONTROL_FD`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Until it is ready: what is being tried is ended in order, and its temporary files with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with socket.socket(fileno=int(sys.argv[1])) as control:
         try:
             serve(control)

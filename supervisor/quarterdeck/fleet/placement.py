@@ -91,10 +91,13 @@ class ZygotePlacement:
     async def close(self) -> None:
         """See `Placement`: closing the socket is the order; a zygote that does not obey is killed.
 
-        One that is still importing has forked nothing, and would only notice when it is done.
+        One that is still importing would only notice when it is done; it has forked nothing, but may be trying what the
+        machine can do, and has to tidy up.
         """
         self._hang_up()
-        await asyncio.to_thread(_wait_or_kill, self._process, EXIT_S if self._is_ready else 0.0)
+        if not self._is_ready:
+            self._process.terminate()
+        await asyncio.to_thread(_wait_or_kill, self._process, EXIT_S)
 
     def _readable(self) -> None:
         try:

@@ -34,7 +34,7 @@ class PlayedZygote:
         self._control.setblocking(False)  # noqa: FBT003 - takes no keyword
         self.obeys = True
         self.waited: list[float | None] = []
-        self.killed = 0
+        self.terminated = self.killed = 0
 
     async def order(self) -> SpawnOrder:
         """The next order, alone in its line."""
@@ -61,6 +61,10 @@ class PlayedZygote:
         if timeout is not None and not self.obeys:
             raise subprocess.TimeoutExpired("zygote", timeout)
         return 0
+
+    def terminate(self) -> None:
+        """See `subprocess.Popen`."""
+        self.terminated += 1
 
     def kill(self) -> None:
         """See `subprocess.Popen`."""
@@ -224,13 +228,12 @@ async def test_a_zygote_that_does_not_obey_is_killed(monkeypatch: pytest.MonkeyP
         assert played.zygote.waited == [placement_module.EXIT_S, None]
 
 
-async def test_a_zygote_that_is_still_importing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that ends at once would take another two seconds to do so."""
+async def test_a_zygote_that_is_still_importing_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that ends at once would take another two seconds to do so, or leave what the zygote was trying."""
     async with stage(monkeypatch) as played:
-        played.zygote.obeys = False
         await played.placement.close()
-        assert played.zygote.killed == 1
-        assert played.zygote.waited == [0.0, None]
+        assert (played.zygote.terminated, played.zygote.killed) == (1, 0)
+        assert played.zygote.waited == [placement_module.EXIT_S]
 
 
 class PlayedInterpreter:

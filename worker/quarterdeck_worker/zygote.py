@@ -13,17 +13,21 @@ import signal
 import socket
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final, NoReturn
 
 import msgspec
 import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
+from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.probing import known_machine
 from quarterdeck_sandbox.process import adopt_orphans, set_trait
 from quarterdeck_worker.main import EXIT_FAILED, be_quiet, work
 from quarterdeck_worker.warm_up import warm_up
+
+TRIALS_S: Final = 1.0
+"""What is being tried takes a tenth of it."""
 
 SWEEP_S: Final = 2.0
 """How long the last sweep may take before we leave the rest to init."""
@@ -42,6 +46,7 @@ def serve(control: socket.socket) -> None:
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
         machine = pool.submit(known_machine)
+        signal.signal(signal.SIGTERM, lambda *_: _leave(machine))
         warm_up()
         machine.result()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -86,6 +91,12 @@ def serve(control: socket.socket) -> None:
             workers[pid] = order.generation
             control.sendall(_line(Forked(order.generation, pid)))
     ballast.clear()
+
+
+def _leave(trials: "Future[Machine]") -> NoReturn:
+    """End before anything was forked; what is being tried has temporary files, and comes to its end."""
+    wait([trials], TRIALS_S)
+    os._exit(0)
 
 
 def _fill_holes() -> list[bytes]:
@@ -170,8 +181,6 @@ def _line(report: Forked | Died) -> bytes:
 def main() -> None:
     """The program: `zygote CONTROL_FD`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Until it is ready: what is being tried is ended in order, and its temporary files with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with socket.socket(fileno=int(sys.argv[1])) as control:
         try:
             serve(control)

@@ -65,6 +65,12 @@ def print_diagnosis(diagnosis: "Diagnosis") -> None:
         print_line(f"{printable(subjects)}: {printable(gaps[0].what)}", STYLES[gaps[0].state])
         for text in remedy.splitlines():
             print_line(f"  {printable(text)}")
+    from quarterdeck.kernel.extra import INSTALL, sentences
+
+    if lacking := sentences():
+        for sentence in lacking:
+            print_line(printable(sentence), "yellow")
+        print_line(f"  Install what they lack: {INSTALL}")
     print_line(VERDICTS[diagnosis.exit_code], ("green", "yellow", "bold red")[diagnosis.exit_code])
 
 

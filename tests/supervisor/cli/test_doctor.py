@@ -1,6 +1,7 @@
 """`doctor`: tables, remedies, JSON and exit codes."""
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,19 @@ def test_the_exit_code_says_how_far_a_machine_can_be_trusted(
     assert ("apt install bubblewrap" in out) == (code == 1)
     assert run(["doctor", "--json"]) == code
     assert json.loads(capsys.readouterr().out)["exit_code"] == code
+
+
+def test_missing_libraries_of_native_tools_are_named_once_and_change_no_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each would be found out by a call that fails, though servers need none of them."""
+    finding(monkeypatch, BEST)
+    monkeypatch.setitem(sys.modules, "ddgs", None)
+    monkeypatch.setitem(sys.modules, "justhtml", None)
+    assert run(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "The native tool websearch cannot work in full: ddgs not installed." in out
+    assert out.count("pip install 'quarterdeck[native]'") == 1
 
 
 def test_people_see_each_remedy_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

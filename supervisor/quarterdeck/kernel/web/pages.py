@@ -16,6 +16,8 @@ import anyio
 import anyio.to_thread
 from anyio.abc import Process
 
+from quarterdeck.kernel.extra import is_installed
+
 from .tags import strip_tags
 
 WALL_S: Final = 15.0
@@ -60,9 +62,10 @@ class PageReader:
     async def read(self, page: str, url: str) -> PageText:
         """The text of `page`, which came from `url`; whatever the page is, there is one."""
         output = None
-        with anyio.move_on_after(self._wall_s):
-            async with self._turns:
-                output = await _run(url.encode() + b"\n" + page.encode("utf-8", "replace"))
+        if is_installed("justhtml"):
+            with anyio.move_on_after(self._wall_s):
+                async with self._turns:
+                    output = await _run(url.encode() + b"\n" + page.encode("utf-8", "replace"))
         if output is None:
             return PageText("", await anyio.to_thread.run_sync(strip_tags, page), is_crude=True)
         title, _, text = output.decode("utf-8", "replace").partition("\n")

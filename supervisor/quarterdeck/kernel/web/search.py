@@ -7,6 +7,8 @@ from typing import Final, Protocol
 
 import anyio
 
+from quarterdeck.kernel.extra import is_installed, lacks
+
 from .left_behind import in_counted_thread
 
 TIMEOUT_S: Final = 15.0
@@ -74,7 +76,8 @@ def _ask(query: str, max_results: int) -> list[dict[str, object]]:
         from ddgs import DDGS  # slow to import, and most sessions never search
         from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
     except ImportError as error:
-        raise SearchError(f"the library `ddgs` cannot be loaded: {error}") from None
+        reason = f"the Python library ddgs cannot be loaded: {error}" if is_installed("ddgs") else lacks("ddgs")
+        raise SearchError(reason) from None
     try:
         return DDGS(timeout=ENGINE_TIMEOUT_S).text(query, max_results=max_results)
     except RatelimitException:

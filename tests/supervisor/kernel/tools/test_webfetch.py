@@ -1,6 +1,7 @@
 """`webfetch` as a model uses it, against real servers."""
 
 import asyncio
+import sys
 from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from support.web_servers import Request, WebServer, gzipped, redirect, response,
 
 from quarterdeck.kernel.budget import BudgetKind, OutputBudget
 from quarterdeck.kernel.context import inert_context
+from quarterdeck.kernel.extra import lacks
 from quarterdeck.kernel.overflow import OverflowFiles
 from quarterdeck.kernel.spec import DefinedTool
 from quarterdeck.kernel.tools.webfetch import CEILING_BYTES, DEFAULT_BYTES, MAX_ERROR_CHARS, web_fetch_tool
@@ -44,6 +46,27 @@ async def test_a_page_is_shown_as_text() -> None:
         f"# Hi\n\nSee [more]({server.url}/docs/more).",
         is_error=False,
     )
+
+
+async def test_a_page_without_the_parser_is_shown_crudely_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Links would be lost for good, and nobody be told why."""
+    monkeypatch.setitem(sys.modules, "justhtml", None)
+    async with serving(response("<p>Hi <a href=more>more</a>", "text/html")) as server:
+        answer = await fetch(server)
+    assert "justhtml is not installed: install it with `pip install 'quarterdeck[native]'`" in answer.text
+    assert "Hi more" in answer.text
+    assert not answer.is_error
+
+
+async def test_without_its_http_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing library would be reported as a bug of the tool."""
+    monkeypatch.delitem(sys.modules, "quarterdeck.kernel.web.fetching", raising=False)
+    monkeypatch.delitem(sys.modules, "quarterdeck.kernel.web.guard", raising=False)
+    monkeypatch.setitem(sys.modules, "httpcore2", None)
+    answer = await call(web_fetch_tool(), inert_context(), url="https://example.com/")
+    assert answer == Answer(f"Nothing was fetched: {lacks('httpcore2')}.", is_error=True)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,9 @@ async def test_nothing_found_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken installation would be an exception."""
     monkeypatch.setitem(sys.modules, "ddgs", None)
-    with pytest.raises(SearchError, match="`ddgs` cannot be loaded"):
+    with pytest.raises(
+        SearchError, match=r"ddgs is not installed: install it with `pip install 'quarterdeck\[native\]'`"
+    ):
         await DdgsProvider().search("cats", 5)
 
 

@@ -140,6 +140,26 @@ async def test_what_is_killed_takes_all_below_it_along_and_all_are_started_again
     assert (zygote_of(os.getpid()) != zygote) is ("zygote" in victims)
 
 
+@pytest.mark.anyio
+async def test_a_zygote_that_is_stopped_is_replaced_and_its_servers_come_back(
+    fleet: ServerFleetImpl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that dies then would stay gone, and all others could never be started again."""
+    monkeypatch.setattr(placement, "LOOK_S", 0.05)
+    monkeypatch.setattr(placement, "REPORT_S", 0.2)
+    before = restarts_of(fleet)
+    zygote = zygote_of(os.getpid())
+    pids = [pid for endpoint in fleet.endpoints() for pid in pids_of(endpoint)]
+    os.kill(zygote, signal.SIGSTOP)
+    os.kill(pids[1], signal.SIGKILL)
+    await eventually_async(lambda: not any(map(is_running, (zygote, *pids))), PATIENCE_S, "the end of the zygote")
+    await eventually_async(
+        lambda: restarts_of(fleet) == [("ready", restarts + 1) for _, restarts in before], PATIENCE_S, "the restarts"
+    )
+    for endpoint in fleet.endpoints():
+        await say(endpoint)
+
+
 def test_a_killed_supervisor_leaves_no_process_and_its_traces_are_swept_at_the_next_start(
     own_directories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ class PlayedWorker:
             self.to_worker.receive = self._driver.receive
         return handle
 
-    def dies(self, returncode: int = -9) -> None:
+    def dies(self, returncode: int | None = -9) -> None:
         """Its process is gone."""
         self.handle.on_exit(returncode)
         if self._driver is not None:

@@ -24,7 +24,7 @@ def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tm
     (evil / "json.py").write_text("raise SystemExit('a foreign module was imported')")
     folders = os.pathsep.join((str(ours), str(tmp_path / "more")))
     done = subprocess.run(
-        [sys.executable, "-I", str(BOOT), folders, "entered", "7", "x y"],
+        [sys.executable, "-I", str(BOOT), str(os.getpid()), folders, "entered", "7", "x y"],
         capture_output=True,
         check=True,
         cwd=evil,
@@ -45,7 +45,10 @@ def test_a_folder_that_is_known_already_is_not_named_twice(tmp_path: Path) -> No
     (tmp_path / "entered.py").write_text(MODULE)
     folders = os.pathsep.join([str(tmp_path)] * 3 + [str(Path(json.__file__).parents[1])])
     done = subprocess.run(
-        [sys.executable, "-I", str(BOOT), folders, "entered"], capture_output=True, check=True, cwd=tmp_path
+        [sys.executable, "-I", str(BOOT), str(os.getpid()), folders, "entered"],
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
     )
     path = json.loads(done.stdout)["path"]
     assert path.count(str(Path(json.__file__).parents[1])) == 1

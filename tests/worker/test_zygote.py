@@ -115,6 +115,28 @@ def test_a_zygote_that_is_killed_takes_its_workers_with_it() -> None:
         assert_gone([worker])
 
 
+OWNER = """
+import socket, sys
+from quarterdeck.fleet.placement import isolated
+ours, theirs = socket.socketpair()
+process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+theirs.close()
+ours.makefile("rb").readline()
+print(process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_zygote_that_is_stopped_dies_with_its_owner() -> None:
+    """It hears of nothing: users would find it, with all that it had imported, days later."""
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        zygote = int(owner.stdout.readline())
+        os.kill(zygote, signal.SIGSTOP)
+        owner.kill()
+    assert_gone([zygote])
+
+
 def test_a_zygote_whose_owner_and_worker_end_together_still_sweeps() -> None:
     """What a dying worker left behind would outlive a supervisor that dies in the same moment."""
     with running_zygote() as zygote:

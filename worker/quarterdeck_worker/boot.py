@@ -1,19 +1,38 @@
-"""Enter a module of ours in an isolated interpreter: `python -I boot.py PATHS MODULE [ARG…]`.
+"""Enter a module of ours in an isolated interpreter: `python -I boot.py OWNER PATHS MODULE [ARG…]`.
 
 Isolated means that neither the working directory nor PYTHONPATH is trusted, so the few directories that hold our
 packages (an editable install has several) are named by whoever starts us.
+
+Before anything else the kernel is told to kill us when our owner ends (Linux): one that is killed tells nobody, and
+one of us that is stopped hears of nothing.
 
 The collector is off when the module begins: it looks at what imports made again and again, a tenth of their time, and
 finds nothing.  A module that lives on turns it on.
 """
 
+import ctypes
 import gc
 import os
 import runpy
+import signal
 import sys
+
+PR_SET_PDEATHSIG = 1
+EXIT_OWNER_GONE = 0
+"""Nothing was done yet: there is nothing to say, and nobody to hear it."""
+
+
+def die_with(owner: int) -> None:
+    """Be killed when the thread that started us ends; end now if its process, `owner`, has ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != owner:
+            os._exit(EXIT_OWNER_GONE)
+
 
 if __name__ == "__main__":
     gc.disable()
+    die_with(int(sys.argv.pop(1)))
     folders, module = sys.argv[1:3]
     sys.path.extend(folder for folder in folders.split(os.pathsep) if folder not in sys.path)
     del sys.argv[1:3]

@@ -154,14 +154,21 @@ class WorkerHandle:
         """The worker broke the rules: it is killed, and lost."""
         self._kill_as(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the link's rules: {reason}")
 
-    def on_exit(self, returncode: int) -> None:
-        """The worker's process is gone.  One that left in good order has said why: what it wrote is in our socket."""
+    def on_exit(self, returncode: int | None) -> None:
+        """The worker's process is gone.  One that left in good order has said why: what it wrote is in our socket.
+
+        Args:
+            returncode: a status, or minus a signal; None when nobody could tell.
+        """
         if self._driver is not None and not self._dismissed:
             self._driver.catch_up()
         self.exited.set()
-        status, number = (returncode, None) if returncode >= 0 else (None, -returncode)
-        how = f"exited with status {status}" if number is None else f"was killed by signal {number}"
-        dossier = Dossier(exit_status=status, signal=number)
+        if returncode is None:
+            how, dossier = "ended", Dossier()
+        elif returncode < 0:
+            how, dossier = f"was killed by signal {-returncode}", Dossier(signal=-returncode)
+        else:
+            how, dossier = f"exited with status {returncode}", Dossier(exit_status=returncode)
         self.lose(
             FaultRecord(
                 FaultKind.TRANSPORT, f"the worker process {how}", "worker_lost", Delivery.UNKNOWN, None, dossier

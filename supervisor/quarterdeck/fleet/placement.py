@@ -5,6 +5,7 @@ A placement starts a worker for an order and tells its birth and death; it knows
 
 import asyncio
 import importlib.util
+import logging
 import os
 import signal
 import socket
@@ -12,10 +13,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
+import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, Report, SpawnOrder
 
@@ -32,15 +36,41 @@ INHERITED: Final = (
 EXIT_S: Final = 3.0
 """How long a zygote may take to kill its workers once its socket is closed."""
 
-OnExit = Callable[[int], None]
-"""Told a worker's return code: a status, or minus the signal."""
+LOOK_S: Final = 1.0
+"""Between two looks at a zygote that owes an answer.  Looks are counted, not seconds: a machine that slept, or whose
+processes were all frozen together, is no zygote that hangs."""
+
+STOPPED_LOOKS: Final = 10
+"""A zygote that is stopped (SIGSTOP, a debugger, a frozen control group) for so many looks is killed."""
+
+SILENT_LOOKS: Final = 60
+"""One that runs, and still answers nothing: a fork takes milliseconds, an overloaded machine some seconds."""
+
+START_LOOKS: Final = 180
+"""The same while it starts: its imports take two seconds of a processor, and what it tries has deadlines of its own."""
+
+REPORT_S: Final = 2.0
+"""How long a zygote may take to say how a worker ended, of whose end we know."""
+
+OnExit = Callable[[int | None], None]
+"""Told a worker's return code: a status, or minus the signal; None when nobody knows it."""
+
+_log = logging.getLogger("quarterdeck.fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnedWorker:
+    """A worker's process; `kill` ends that very process, or nothing when it is gone."""
+
+    pid: int
+    kill: Callable[[], None]
 
 
 class Placement(Protocol):
     """Starts workers."""
 
-    async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> int:
-        """Start a worker and return its pid; `on_exit` is called once, from the loop, when it is gone.
+    async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
+        """Start a worker; `on_exit` is called once, from the loop, when it is gone.
 
         Raises:
             OSError: none can be started now.
@@ -64,26 +94,37 @@ class ZygotePlacement:
             self._process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
         ours.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._control = ours
-        self._births: dict[int, tuple[asyncio.Future[int], OnExit]] = {}
-        self._exits: dict[int, OnExit] = {}
+        self._births: dict[int, tuple[asyncio.Future[SpawnedWorker], OnExit]] = {}
+        self._exits: dict[int, tuple[OnExit, PidHandle]] = {}
+        self._ended: set[int] = set()
+        """Generations whose worker is gone, and of which no report has come."""
+        self._is_late = False
+        """Whether it owes such a report for longer than `REPORT_S`."""
+        self._patience = Patience()
+        self._next_look: asyncio.TimerHandle | None = None
         self._pending = b""
         self._closed = False
         self._is_ready = False
         self._decoder = msgspec.json.Decoder(Report)
         self._loop.add_reader(ours, self._readable)
 
-    async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> int:
+    async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """See `Placement`."""
         if self._closed:
             raise OSError("the zygote is gone")
-        birth: asyncio.Future[int] = self._loop.create_future()
+        birth: asyncio.Future[SpawnedWorker] = self._loop.create_future()
         self._births[order.generation] = birth, on_exit
+        self._expect_answer()
         try:
             await self._loop.sock_sendall(self._control, msgspec.json.encode(order) + b"\n")
             return await birth
         except OSError:
             birth.cancel()
             self._lose()
+            raise
+        except asyncio.CancelledError:
+            if birth.done() and not birth.cancelled() and birth.exception() is None:
+                birth.result().kill()  # born in the very moment in which it was given up
             raise
         finally:
             self._births.pop(order.generation, None)
@@ -97,7 +138,7 @@ class ZygotePlacement:
         self._hang_up()
         if not self._is_ready:
             self._process.terminate()
-        await asyncio.to_thread(_wait_or_kill, self._process, EXIT_S)
+        await asyncio.to_thread(_wait_or_kill, self._process, 0 if self._is_late else EXIT_S)
 
     def _readable(self) -> None:
         try:
@@ -110,6 +151,8 @@ class ZygotePlacement:
             self._lose()
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
+        self._patience.answered()
+        self._is_late = False
         for line in lines:
             match self._decoder.decode(line):
                 case Forked(generation=0):
@@ -126,8 +169,37 @@ class ZygotePlacement:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         else:
-            self._exits[generation] = on_exit
-            birth.set_result(pid)
+            worker = PidHandle(pid, partial(self._see_end, generation))
+            self._exits[generation] = on_exit, worker
+            birth.set_result(SpawnedWorker(pid, worker.kill))
+
+    def _see_end(self, generation: int) -> None:
+        """The worker is gone; how it ended the zygote will say, if it does not hang."""
+        self._ended.add(generation)
+        self._expect_answer()
+        self._loop.call_later(REPORT_S, self._miss_report, generation)
+
+    def _miss_report(self, generation: int) -> None:
+        if generation in self._ended:
+            self._is_late = True
+            self._tell_exit(generation, None)
+
+    def _expect_answer(self) -> None:
+        """Look at the zygote now and then, for as long as it owes something."""
+        if self._next_look is None and not self._closed:
+            self._patience = Patience()
+            self._next_look = self._loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._next_look = None
+        if self._closed or not (self._births or self._ended):
+            return
+        why = self._patience.look(is_ready=self._is_ready, is_stopped=_is_stopped(self._process.pid))
+        if why:
+            _log.error("the zygote hangs (%s): it is killed", why)
+            self._process.kill()  # its socket closes, which is told as any death of it
+        else:
+            self._next_look = self._loop.call_later(LOOK_S, self._look)
 
     def _lose(self) -> None:
         if not self._closed:
@@ -138,6 +210,9 @@ class ZygotePlacement:
         if self._closed:
             return
         self._closed = True
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._ended.clear()
         self._loop.remove_reader(self._control)
         self._control.close()
         for birth, _ in self._births.values():
@@ -146,10 +221,83 @@ class ZygotePlacement:
         for generation in list(self._exits):
             self._tell_exit(generation, -signal.SIGKILL)
 
-    def _tell_exit(self, generation: int, returncode: int) -> None:
-        on_exit = self._exits.pop(generation, None)
-        if on_exit is not None:
+    def _tell_exit(self, generation: int, returncode: int | None) -> None:
+        if returncode is not None:
+            self._ended.discard(generation)
+        on_exit, worker = self._exits.pop(generation, (None, None))
+        if on_exit is not None and worker is not None:
+            worker.close()
             on_exit(returncode)
+
+
+@dataclass(slots=True)
+class Patience:
+    """Whether a zygote that owes an answer hangs, looked at every `LOOK_S`.  Pure."""
+
+    silent: int = 0
+    stopped: int = 0
+
+    def answered(self) -> None:
+        """It said something: all begins anew."""
+        self.silent = self.stopped = 0
+
+    def look(self, *, is_ready: bool, is_stopped: bool) -> str:
+        """Why it is given up now; empty while it is not.
+
+        Args:
+            is_ready: it has said that it can fork.
+            is_stopped: it cannot run at this moment, whatever the machine does.
+        """
+        self.silent += 1
+        self.stopped = self.stopped + 1 if is_stopped else 0
+        if self.stopped >= STOPPED_LOOKS:
+            return f"it has been stopped for {self.stopped * LOOK_S:.0f} s"
+        if self.silent >= (SILENT_LOOKS if is_ready else START_LOOKS):
+            return f"it has answered nothing for {self.silent * LOOK_S:.0f} s"
+        return ""
+
+
+class PidHandle:
+    """A process that is not our child, by a descriptor that no later process of the same id can take over.
+
+    Where a system has no such descriptors it is known by its id, and nobody is told of its end.
+    """
+
+    def __init__(self, pid: int, on_end: Callable[[], None]) -> None:
+        """`on_end` is called once, from the running loop, unless it is closed before; not for one that is gone."""
+        self._pid = pid
+        self._fd = -1
+        self._is_gone = False
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        if hasattr(os, "pidfd_open"):
+            try:
+                self._fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                self._is_gone = True
+                return
+            self._loop.add_reader(self._fd, self._see_end)
+
+    def kill(self) -> None:
+        """Kill that very process."""
+        with suppress(ProcessLookupError):
+            if self._fd >= 0:
+                signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+            elif not self._is_gone:
+                os.kill(self._pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Give the descriptor back: the process is gone.  Repeatable; a `kill` does nothing from here on."""
+        self._is_gone = True
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _see_end(self) -> None:
+        # The descriptor stays: until the process is waited for, its id is its own, and a kill harms nobody.
+        self._loop.remove_reader(self._fd)
+        self._on_end()
 
 
 class FreshPlacement:
@@ -158,7 +306,7 @@ class FreshPlacement:
     def __init__(self) -> None:
         self._workers: dict[int, tuple[subprocess.Popen[bytes], asyncio.Task[None]]] = {}
 
-    async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> int:
+    async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """See `Placement`."""
         # Not in a thread: cancelled there, a process would be started that nobody knows of.
         process = isolated("quarterdeck_worker.main", stdin=subprocess.PIPE)
@@ -175,7 +323,7 @@ class FreshPlacement:
             on_exit(returncode)
 
         self._workers[process.pid] = (process, asyncio.create_task(watch()))
-        return process.pid
+        return SpawnedWorker(process.pid, process.kill)
 
     async def close(self) -> None:
         """See `Placement`."""
@@ -188,11 +336,14 @@ class FreshPlacement:
 def isolated(
     module: str, *args: str, pass_fds: list[int] | None = None, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start a module of ours in an interpreter that trusts neither our directory nor our variables."""
+    """Start a module of ours in an interpreter that trusts neither our directory nor our variables.
+
+    It is killed when the thread that called this ends (Linux), so call it from the loop's.
+    """
     boot = _folder_of("quarterdeck_worker") / "quarterdeck_worker" / "boot.py"
     folders = dict.fromkeys(str(_folder_of(name)) for name in NEEDED)
     return subprocess.Popen(
-        [sys.executable, "-I", str(boot), os.pathsep.join(folders), module, *args],
+        [sys.executable, "-I", str(boot), str(os.getpid()), os.pathsep.join(folders), module, *args],
         stdin=stdin,
         stdout=subprocess.DEVNULL,
         pass_fds=pass_fds or [],
@@ -207,6 +358,13 @@ def _folder_of(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{package} is not installed")
     return Path(spec.submodule_search_locations[0]).parent
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
+        return False  # its end is told in another way
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes], within_s: float) -> None:

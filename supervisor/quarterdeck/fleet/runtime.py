@@ -8,16 +8,15 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
 import sys
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Final
 
 from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck.fleet.handle import Listener, WorkerHandle
-from quarterdeck.fleet.placement import FreshPlacement, OnExit, Placement, ZygotePlacement
+from quarterdeck.fleet.placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
 from quarterdeck.fleet.router import SOCKET_NAME, Router
 from quarterdeck.giving_up import made_in_thread
 from quarterdeck.identity import CLIENT_VERSION
@@ -105,8 +104,8 @@ class Runtime:
         handle.forget = lambda: self._router.forget(token, way)
         try:
             order = SpawnOrder(self._generation, self._router.address, token.hex())
-            handle.pid = await self._spawn(order, handle.on_exit)
-            handle.kill = _killer(handle.pid)
+            worker = await self._spawn(order, handle.on_exit)
+            handle.pid, handle.kill = worker.pid, worker.kill
             await handle.greeted
         except OSError as error:
             driver.close()
@@ -125,7 +124,7 @@ class Runtime:
             raise
         return handle
 
-    async def _spawn(self, order: SpawnOrder, on_exit: OnExit) -> int:
+    async def _spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         try:
             return await self._place().spawn(order, on_exit)
         except OSError as error:
@@ -175,32 +174,6 @@ async def _make_directory(digest: str) -> RuntimeDirectory:
         return RuntimeDirectory.create(digest)
 
     return await made_in_thread(make, RuntimeDirectory.close)
-
-
-def _killer(pid: int) -> Callable[[], None]:
-    """What kills this very process, even when its pid is another's by then."""
-    if not hasattr(os, "pidfd_open"):
-        return lambda: _kill(pid)
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return lambda: None
-
-    def kill() -> None:
-        try:
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-    weakref.finalize(kill, os.close, fd)
-    return kill
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 _runtimes: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime]] = weakref.WeakKeyDictionary()

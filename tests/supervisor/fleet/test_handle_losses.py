@@ -94,9 +94,10 @@ async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker()
     [
         (-9, Dossier(signal=9), "was killed by signal 9"),
         (70, Dossier(exit_status=70), "exited with status 70"),
+        (None, Dossier(), "the worker process ended"),
     ],
 )
-async def test_the_death_of_the_process_says_how(returncode: int, dossier: Dossier, words: str) -> None:
+async def test_the_death_of_the_process_says_how(returncode: int | None, dossier: Dossier, words: str) -> None:
     """A user would not learn what killed a worker."""
     desk = await greeted()
     desk.worker.dies(returncode)

@@ -1,6 +1,7 @@
 """Where workers come from: births and deaths told once each, nothing started for nobody, nothing left."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -18,7 +19,19 @@ import pytest
 from support.workers import PATIENCE_S, turns
 
 from quarterdeck.fleet import placement as placement_module
-from quarterdeck.fleet.placement import INHERITED, NEEDED, FreshPlacement, ZygotePlacement, isolated
+from quarterdeck.fleet.placement import (
+    INHERITED,
+    NEEDED,
+    SILENT_LOOKS,
+    START_LOOKS,
+    STOPPED_LOOKS,
+    FreshPlacement,
+    Patience,
+    PidHandle,
+    SpawnedWorker,
+    ZygotePlacement,
+    isolated,
+)
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
 
 pytestmark = pytest.mark.anyio
@@ -28,6 +41,8 @@ ORDER = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
 
 class PlayedZygote:
     """The far end of a placement's control socket; stands for its process too."""
+
+    pid = 4710
 
     def __init__(self, fd: int) -> None:
         self._control = socket.socket(fileno=os.dup(fd))
@@ -82,13 +97,13 @@ class Stage:
 
         monkeypatch.setattr(placement_module, "isolated", isolated)
         self.lost = 0
-        self.exits: list[int] = []
+        self.exits: list[int | None] = []
         self.placement = ZygotePlacement(self._on_lost)
 
     def _on_lost(self) -> None:
         self.lost += 1
 
-    def spawn(self, generation: int = 1) -> "asyncio.Task[int]":
+    def spawn(self, generation: int = 1) -> "asyncio.Task[SpawnedWorker]":
         """Order a worker."""
         order = SpawnOrder(generation, "ipc:///nowhere", "ab" * 16)
         return asyncio.ensure_future(self.placement.spawn(order, self.exits.append))
@@ -110,7 +125,7 @@ async def test_an_order_is_a_birth_then_a_death_each_told_once(monkeypatch: pyte
         birth = played.spawn()
         assert await played.zygote.order() == ORDER
         played.zygote.says(Forked(0, 10), Forked(1, 4711))
-        assert await birth == 4711
+        assert (await birth).pid == 4711
         assert played.exits == []
         played.zygote.says(Died(1, 4711, -9))
         played.zygote.says(Died(1, 4711, -9), Died(8, 1, 0))
@@ -125,7 +140,7 @@ async def test_a_worker_that_dies_at_once_is_born_first(monkeypatch: pytest.Monk
         birth = played.spawn()
         await played.zygote.order()
         played.zygote.says(Forked(1, 4711), Died(1, 4711, 70))
-        assert await birth == 4711
+        assert (await birth).pid == 4711
         assert played.exits == [70]
 
 
@@ -138,7 +153,7 @@ async def test_reports_may_come_in_any_pieces(monkeypatch: pytest.MonkeyPatch) -
         for index in range(len(data)):
             played.zygote.writes(data[index : index + 1])
             await turns(2)
-        assert await asyncio.gather(*births) == [101, 102]
+        assert [worker.pid for worker in await asyncio.gather(*births)] == [101, 102]
 
 
 async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +185,7 @@ async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_i
         wanted = played.spawn(2)
         await played.zygote.order()
         played.zygote.says(Forked(1, pid_of_nobody()), Forked(2, 4711))
-        assert await wanted == 4711
+        assert (await wanted).pid == 4711
 
 
 async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +251,166 @@ async def test_a_zygote_that_is_still_importing_is_told_to_end(monkeypatch: pyte
         assert played.zygote.waited == [placement_module.EXIT_S]
 
 
+async def a_process() -> "asyncio.subprocess.Process":
+    """One that waits until its standard input closes."""
+    return await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "input()", stdin=subprocess.PIPE)
+
+
+async def test_a_zygote_that_is_stopped_is_killed_and_its_orders_fail(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that has to start would be connecting for minutes; `ps` would not say why."""
+    monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(placement_module, "_is_stopped", lambda pid: pid == PlayedZygote.pid)
+    async with stage(monkeypatch) as played:
+        monkeypatch.setattr(played.zygote, "kill", played.zygote.dies)
+        with pytest.raises(OSError, match="zygote"):
+            await played.spawn()
+        assert played.lost == 1
+    assert "hangs (it has been stopped for" in caplog.text
+
+
+async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle deck would wake up every second; one in a debugger would be killed although nobody needs it."""
+    looks: list[int] = []
+    monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(placement_module, "_is_stopped", lambda pid: bool(looks.append(pid)))
+    async with stage(monkeypatch) as played:
+        birth = played.spawn()
+        await played.zygote.order()
+        await turns()
+        assert looks
+        played.zygote.says(Forked(0, 10), Forked(1, pid_of_nobody()))
+        await birth
+        await turns()
+        looks.clear()
+        await turns()
+        assert looks == []
+
+
+async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A dead worker would look alive, and closing it take many seconds, while the zygote hangs."""
+    monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
+    process = await a_process()
+    async with stage(monkeypatch) as played:
+        birth = played.spawn()
+        await played.zygote.order()
+        played.zygote.says(Forked(0, 10), Forked(1, process.pid))
+        (await birth).kill()
+        assert await process.wait() == -signal.SIGKILL
+        while not played.exits:
+            await turns(1)
+        played.zygote.says(Died(1, process.pid, -9))
+        await turns()
+        assert played.exits == [None]
+
+
+async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C would take seconds more because of a zygote that cannot answer."""
+    monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
+    process = await a_process()
+    async with stage(monkeypatch) as played:
+        played.zygote.obeys = False
+        birth = played.spawn()
+        await played.zygote.order()
+        played.zygote.says(Forked(0, 10), Forked(1, process.pid))
+        (await birth).kill()
+        await process.wait()
+        while not played.exits:
+            await turns(1)
+        await played.placement.close()
+        assert played.zygote.waited == [0, None]
+
+
+async def test_a_worker_born_in_the_moment_in_which_it_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was given up would leave a worker behind."""
+    process = await a_process()
+    async with stage(monkeypatch) as played:
+        birth = played.spawn()
+        await played.zygote.order()
+        played.placement._tell_birth(1, process.pid)
+        birth.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await birth
+        assert await process.wait() == -signal.SIGKILL
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")
+async def test_a_dead_worker_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that keeps dying would use up our descriptors until the collector runs, if it ever does."""
+    gc.disable()
+    try:
+        async with stage(monkeypatch) as played:
+            before = descriptors()
+            for generation in range(1, 21):
+                process = await a_process()
+                birth = played.spawn(generation)
+                await played.zygote.order()
+                played.zygote.says(Forked(generation, process.pid))
+                (await birth).kill()
+                await process.wait()
+                played.zygote.says(Died(generation, process.pid, -9))
+                while len(played.exits) < generation:
+                    await turns(1)
+            assert played.exits == [-9] * 20
+            assert descriptors() == before
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("has_descriptors", [True, False])
+async def test_a_handle_kills_its_process_and_nothing_after_it(
+    has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hung worker would live on, or whoever has its process id later would die."""
+    if not has_descriptors:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    process = await a_process()
+    ends: list[None] = []
+    handle = PidHandle(process.pid, lambda: ends.append(None))
+    handle.kill()
+    assert await process.wait() == -signal.SIGKILL
+    while has_descriptors and not ends:
+        await turns(1)
+    handle.close()
+    handle.close()
+    handle.kill()
+    PidHandle(process.pid, lambda: ends.append(None)).close()
+    assert len(ends) == has_descriptors
+
+
+def looks_until_given_up(*, is_ready: bool, is_stopped: bool) -> int:
+    """How often a zygote that says nothing is looked at."""
+    patience = Patience()
+    looks = 1
+    while not patience.look(is_ready=is_ready, is_stopped=is_stopped):
+        looks += 1
+    return looks
+
+
+def test_patience_is_short_with_who_cannot_run_and_long_with_who_is_slow() -> None:
+    """An overloaded machine would have its servers killed, or one that hangs would hold up every start."""
+    assert looks_until_given_up(is_ready=True, is_stopped=True) == STOPPED_LOOKS
+    assert looks_until_given_up(is_ready=True, is_stopped=False) == SILENT_LOOKS
+    assert looks_until_given_up(is_ready=False, is_stopped=False) == START_LOOKS
+    patience = Patience()
+    for _ in range(SILENT_LOOKS - 1):
+        assert not patience.look(is_ready=True, is_stopped=False)
+    patience.answered()
+    assert not patience.look(is_ready=True, is_stopped=False)
+    for _ in range(STOPPED_LOOKS - 1):
+        assert not patience.look(is_ready=True, is_stopped=True)
+    assert not patience.look(is_ready=True, is_stopped=False)  # it goes on
+    assert not patience.look(is_ready=True, is_stopped=True)
+
+
 class PlayedInterpreter:
     """A fresh interpreter's process, ended by `kill` or by `ends`."""
 
@@ -273,8 +448,8 @@ async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, mo
     made = PlayedInterpreter()
     monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: made)
     placement = FreshPlacement()
-    exits: list[int] = []
-    assert await placement.spawn(ORDER, exits.append) == 4711
+    exits: list[int | None] = []
+    assert (await placement.spawn(ORDER, exits.append)).pid == 4711
     assert made.written == msgspec.json.encode(ORDER) + b"\n"
     if how == "ends":
         made.ended.set()
@@ -301,8 +476,9 @@ def test_an_isolated_interpreter_gets_nothing_of_ours_but_what_is_listed(monkeyp
     [(argv, options)] = started
     assert argv[:2] == [sys.executable, "-I"]
     assert argv[2].endswith("boot.py")
-    assert argv[4:] == ["some.module", "7"]
-    assert all(os.path.isabs(folder) for folder in argv[3].split(os.pathsep))
+    assert argv[3] == str(os.getpid())
+    assert argv[5:] == ["some.module", "7"]
+    assert all(os.path.isabs(folder) for folder in argv[4].split(os.pathsep))
     assert set(options["env"]) <= set(INHERITED)
     assert options["env"]["LC_CTYPE"] == "C.UTF-8"
     assert options["pass_fds"] == [7]

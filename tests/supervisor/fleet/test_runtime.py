@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,8 @@ from support.workers import PATIENCE_S, turns
 
 from quarterdeck.config.paths import UnsafePathError
 from quarterdeck.fleet import runtime as runtime_module
-from quarterdeck.fleet.runtime import Runtime, _killer
+from quarterdeck.fleet.placement import SpawnedWorker
+from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Log
@@ -56,13 +56,14 @@ class PlayedPlacement:
     def __init__(self, on_lost: Callable[[], None] = lambda: None) -> None:
         self.on_lost = on_lost
         self.orders: list[SpawnOrder] = []
-        self.exits: list[Callable[[int], None]] = []
+        self.exits: list[Callable[[int | None], None]] = []
+        self.killed = 0
         self.closed = 0
         self.failures: list[OSError] = []
         self._ends: list[tuple[Dealer, LinkDriver]] = []
         type(self).made.append(self)
 
-    async def spawn(self, order: SpawnOrder, on_exit: Callable[[int], None]) -> int:
+    async def spawn(self, order: SpawnOrder, on_exit: Callable[[int | None], None]) -> SpawnedWorker:
         """See `Placement`."""
         self.orders.append(order)
         if self.failures:
@@ -70,7 +71,10 @@ class PlayedPlacement:
         self.exits.append(on_exit)
         if self.greets:
             self._greet(order)
-        return self.pid
+        return SpawnedWorker(self.pid, self._on_kill)
+
+    def _on_kill(self) -> None:
+        self.killed += 1
 
     async def close(self) -> None:
         """See `Placement`."""
@@ -216,9 +220,7 @@ async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start that was given up would leave its worker, with a token that still opens the socket."""
-    killed: list[int] = []
     monkeypatch.setattr(PlayedPlacement, "greets", False)
-    monkeypatch.setattr(runtime_module, "_killer", lambda pid: lambda: killed.append(pid))
     runtime = await Runtime.acquire()
     hiring = asyncio.ensure_future(runtime.hire("a", Owner()))
     while not (placements and placements[0].exits):
@@ -227,7 +229,7 @@ async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
     hiring.cancel()
     with pytest.raises(asyncio.CancelledError):
         await hiring
-    assert killed == [PlayedPlacement.pid]
+    assert placements[0].killed == 1
     assert runtime._router._expected == {}
     await runtime.release()
 
@@ -272,25 +274,3 @@ async def test_a_root_that_others_may_enter_is_refused(placements: list[PlayedPl
     with pytest.raises(UnsafePathError):
         await Runtime.acquire()
     os.chmod(root, 0o700)
-
-
-def test_a_killer_kills_its_process_and_nothing_after_it() -> None:
-    """A hung worker would live on, or whoever has its process id later would die."""
-    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
-    with process:
-        kill = _killer(process.pid)
-        kill()
-        assert process.wait(PATIENCE_S) == -signal.SIGKILL
-        kill()
-    _killer(process.pid)()
-
-
-def test_a_killer_without_descriptors_for_processes_kills_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On other systems a hung worker would live on."""
-    monkeypatch.delattr(os, "pidfd_open", raising=False)
-    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
-    with process:
-        kill = _killer(process.pid)
-        kill()
-        assert process.wait(PATIENCE_S) == -signal.SIGKILL
-        kill()

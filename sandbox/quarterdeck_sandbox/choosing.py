@@ -120,6 +120,9 @@ def _choose_network(policy: SandboxPolicy, machine: Machine, tier: Tier) -> Netw
     low = [route for route in routes_of(wanted) if route.port < FIRST_FREE_PORT]
     if low and machine.euid != 0 and not machine.nsenter:
         _refuse(f"{low[0]}: a port below {FIRST_FREE_PORT} needs nsenter (apt install util-linux)")
+    literal = [route for route in routes_of(wanted) if route.needs_address]
+    if literal and not (machine.nsenter and machine.ip):
+        _refuse(f"{literal[0]}: an address needs nsenter and ip (apt install util-linux iproute2), a name does not")
     return wanted
 
 

@@ -1,14 +1,17 @@
 """What a sandbox with a list of hosts is told of names: a loopback address for each, and no resolver.  Pure.
 
-A listener waits on each address (`inside/listeners`), behind it the relay, which resolves the real name outside.
+A listed address stands for itself: inside, the loopback interface has it.  A listener waits on each address
+(`inside/listeners`), behind it the relay, which resolves the real name outside.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
+from itertools import count
 from typing import Final
 
-from quarterdeck_protocol.destinations import parse_destination
+from quarterdeck_protocol.addresses import Place, parse_address, place_of
+from quarterdeck_protocol.destinations import Destination, parse_destination
 from quarterdeck_protocol.policy import Network
 
 LOCALHOST: Final = "localhost"
@@ -28,14 +31,24 @@ NO_RESOLVER: Final = "# No name is resolved here but those in /etc/hosts.\n"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`host:port` as dialled from outside, and the loopback address that stands for `host` inside."""
+    """`host:port` as dialled from outside, and the address that stands for `host` inside."""
 
     host: str
     port: int
     address: str
 
+    @property
+    def is_literal(self) -> bool:
+        """Whether the list holds the address itself."""
+        return self.host == self.address
+
+    @property
+    def needs_address(self) -> bool:
+        """Whether the loopback interface inside has to be given the address."""
+        return self.is_literal and place_of(parse_address(self.address)) is not Place.LOOPBACK
+
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return str(Destination(self.host, self.port))
 
 
 def routes_of(network: Network | None) -> tuple[Route, ...]:
@@ -46,12 +59,22 @@ def routes_of(network: Network | None) -> tuple[Route, ...]:
     """
     if not isinstance(network, tuple):
         return ()
-    addresses = {LOCALHOST: LOCALHOST_ADDRESS}
-    routes = {}
-    for host, port in map(parse_destination, network):
-        address = addresses.setdefault(host, str(FIRST_ADDRESS + len(addresses) - 1))
-        routes[host, port] = Route(host, port, address)
+    entries = [*map(parse_destination, network)]
+    literal = {entry.host for entry in entries if _is_address(entry.host)}
+    addresses = {LOCALHOST: LOCALHOST_ADDRESS} | {address: address for address in literal}
+    free = (str(FIRST_ADDRESS + offset) for offset in count())
+    routes: dict[tuple[str, int], Route] = {}
+    for host, port in entries:
+        if host not in addresses:
+            addresses[host] = next(address for address in free if address not in literal)
+        # `localhost` and its address are one listener.
+        routes.setdefault((addresses[host], port), Route(host, port, addresses[host]))
     return tuple(routes.values())
+
+
+def _is_address(host: str) -> bool:
+    # Of names, no last label is a number.
+    return ":" in host or host.rpartition(".")[2].isdecimal()
 
 
 def hosts_text(routes: Iterable[Route], hostname: str) -> str:
@@ -60,5 +83,7 @@ def hosts_text(routes: Iterable[Route], hostname: str) -> str:
     IPv6's loopback goes by other names, so that what dials `localhost` finds a listener of ours at the first try.
     """
     lines = {f"{LOCALHOST_ADDRESS} {LOCALHOST} {hostname}": None, "::1 ip6-localhost ip6-loopback": None}
-    lines |= {f"{route.address} {route.host}": None for route in routes if route.host != LOCALHOST}
+    lines |= {
+        f"{route.address} {route.host}": None for route in routes if route.host != LOCALHOST and not route.is_literal
+    }
     return "\n".join(lines) + "\n"

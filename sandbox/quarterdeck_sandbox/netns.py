@@ -7,7 +7,7 @@ the program lives in a second, below, and has none.  Root makes no user namespac
 import fcntl
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,16 +115,20 @@ async def network_of(pid: int) -> AsyncIterator[NetworkNamespace]:
             os.close(owner_fd)
 
 
-async def open_all_ports(machine: Machine, pid: int) -> None:
-    """Let anybody in the network of `pid` listen on ports below 1024, which only concerns that network.
+async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str], *, low_ports: bool) -> None:
+    """Let anybody in the network of `pid` listen on `addresses` and, with `low_ports`, below port 1024.
 
-    Its own capability would be of no use to the gate, which lives in a user namespace below the network's.
+    That concerns only that network.  The gate's own capability would be of no use to it: it lives in a user namespace
+    below the network's.
 
     Raises:
         LaunchError: `spawn_failed`.
     """
     async with network_of(pid) as network:
-        await network.run(machine, "/bin/sh", "-c", _OPEN_ALL_PORTS)
+        if low_ports:
+            await network.run(machine, "/bin/sh", "-c", _OPEN_ALL_PORTS)
+        if given := "".join(f"address add {one} dev lo\n" for one in dict.fromkeys(addresses)):
+            await network.run(machine, machine.ip, "-batch", "-", text=given)
 
 
 async def child_pid_of(info: int) -> int:

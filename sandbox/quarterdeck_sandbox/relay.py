@@ -3,22 +3,26 @@
 Below are the listening sockets that the gate passed out.  Which host a connection may reach is decided by the listener
 that it arrived on and by nothing that it says; the name is resolved here, outside, anew for each.
 
-Whoever owns a listed name decides where it leads, and that may be the server's author: a name that leads to this
-machine itself or to its link, where clouds have their metadata, is not followed unless this machine itself says so.
+Whoever owns a listed name decides where it leads, and that may be the server's author: a name is followed to the
+internet, and to what is nearer only where this machine's own /etc/hosts leads it there.  An address that the list holds
+itself is the user's word.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
-from ipaddress import IPv6Address, ip_address
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
+from quarterdeck_protocol.addresses import NEVER_BY_NAME, OPEN, Address, Place, parse_address, place_of, plain
+from quarterdeck_protocol.destinations import Destination
+from quarterdeck_sandbox.interfaces import own_addresses
 from quarterdeck_sandbox.names import LOCALHOST, Route
 from quarterdeck_sandbox.reading import read_text
 
@@ -45,6 +49,9 @@ _PAUSE_S: Final = 0.1
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER for no time: closing then resets the connection, which nobody takes for an orderly end."""
+
+_Found = tuple[Any, Any, int, str, tuple[Any, ...]]
+"""One place as `getaddrinfo` gives it: family, kind, protocol, a name, and the address as the family writes it."""
 
 
 class Relay:
@@ -139,11 +146,7 @@ async def _dial(route: Route) -> socket.socket:
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
-    places = [place for place in found if may_lead_to(route.host, str(place[4][0]))]
-    if len(places) < len(found) and named_here(route.host, _local_names()):
-        places = found
-    if found and not places:
-        raise OSError(f"the name leads to {found[0][4][0]}, which is this machine or its link: list localhost instead")
+    places = _passing(route, found)
     for left, (family, kind, protocol, _, place) in zip(range(len(places) - 1, -1, -1), places, strict=True):
         one = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
         try:
@@ -158,27 +161,68 @@ async def _dial(route: Route) -> socket.socket:
     raise OSError("the name has no address")
 
 
-def may_lead_to(host: str, address: str) -> bool:
-    """Whether a connection that was allowed to `host` may go to `address`, which its name was resolved to.  Pure."""
-    if host in {LOCALHOST, address} or host.endswith(f".{LOCALHOST}"):
-        return True
-    place = ip_address(address)
-    if isinstance(place, IPv6Address) and place.ipv4_mapped is not None:
-        place = place.ipv4_mapped
-    return not (place.is_loopback or place.is_link_local or place.is_unspecified or place.is_multicast)
+def _passing(route: Route, found: Sequence[_Found]) -> list[_Found]:
+    """Those of the resolved places that a connection may be made to.
+
+    Raises:
+        OSError: none is, and which is the first that is not.
+    """
+    own = own_addresses()
+    refused = {str(place[0]): refusal(route.host, str(place[0]), own) for *_, place in found}
+    if any(refused.values()):
+        local = local_addresses(route.host, *_local_names(), own)
+        refused = {address: refusal(route.host, address, own, local) for address in refused}
+    passing = [one for one in found if refused[str(one[4][0])] is None]
+    if found and not passing:
+        address, place = next(iter(refused.items()))
+        entry = Destination(address, route.port)
+        raise OSError(f'the name leads to {address}, which is {place}: list "{entry}" itself to allow that')
+    return passing
 
 
-def named_here(host: str, hosts: str) -> bool:
-    """Whether a text as in /etc/hosts names `host`: then it is who runs this machine that decides where it leads."""
-    return any(host in line.split("#", 1)[0].lower().split()[1:] for line in hosts.splitlines())
+def refusal(host: str, address: str, own: Collection[Address], local: Collection[Address] = ()) -> Place | None:
+    """What is nearer than the internet and keeps a connection meant for `host` from `address`; None for nothing.  Pure.
+
+    Args:
+        host: as in the list, a name or an address.
+        address: one that it was resolved to.
+        own: those of this machine's interfaces.
+        local: where this machine's own files lead the name.
+    """
+    given = parse_address(address)
+    place = place_of(given, own)
+    if place in OPEN or host == str(plain(given)):
+        return None
+    if place in NEVER_BY_NAME:
+        return place
+    is_local = host == LOCALHOST or host.endswith(f".{LOCALHOST}")
+    return None if given in local or (is_local and place is Place.LOOPBACK) else place
 
 
-def _local_names() -> str:
-    ours = f"127.0.0.1 {socket.gethostname()}\n"
+def local_addresses(host: str, hostname: str, hosts: str, own: Collection[Address]) -> frozenset[Address]:
+    """Where this machine itself leads `host`: who runs the machine decides that, not who owns the name.  Pure.
+
+    Args:
+        host: a name.
+        hostname: this machine's.
+        hosts: a text as in /etc/hosts.
+        own: the addresses of this machine's interfaces.
+    """
+    found = set(own) if host == hostname.lower() else set()
+    for line in hosts.splitlines():
+        address, *names = line.partition("#")[0].lower().split() or [""]
+        if host in names:
+            with contextlib.suppress(ValueError):
+                found.add(parse_address(address))
+    return frozenset(found)
+
+
+def _local_names() -> tuple[str, str]:
+    """This machine's name, and its list of names."""
     try:
-        return ours + read_text("/etc/hosts", _HOSTS_BYTES)
+        return socket.gethostname(), read_text("/etc/hosts", _HOSTS_BYTES)
     except OSError:
-        return ours
+        return socket.gethostname(), ""
 
 
 async def _join(here: socket.socket, there: socket.socket) -> None:

@@ -28,7 +28,7 @@ from quarterdeck_sandbox.holdings import Holdings
 from quarterdeck_sandbox.judging import judge
 from quarterdeck_sandbox.launch import LaunchError, exec_error
 from quarterdeck_sandbox.names import FIRST_FREE_PORT
-from quarterdeck_sandbox.netns import child_pid_of, open_all_ports
+from quarterdeck_sandbox.netns import child_pid_of, prepare_listening
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.promises import APART_ABI
 from quarterdeck_sandbox.relay import Relay
@@ -90,8 +90,10 @@ async def _prepare_bubblewrap(
         except ProcessLookupError:
             raise LaunchError("spawn_failed", "it ended") from None
         _limit(confinement, holdings, holdings.init_pid)
-        if confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes):
-            await open_all_ports(confinement.machine, holdings.init_pid)
+        low_ports = confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes)
+        addresses = [route.address for route in confinement.routes if route.needs_address]
+        if low_ports or addresses:
+            await prepare_listening(confinement.machine, holdings.init_pid, addresses, low_ports=low_ports)
     except (LaunchError, ProcessLookupError) as error:
         raise LaunchError("spawn_failed", f"bubblewrap could not build the sandbox: {_last_words(child)}") from error
     except BaseException:

@@ -1,7 +1,8 @@
 """Give a sandbox's network a way to the internet and to nothing nearer: one helper process, and routes.
 
 The helper translates what leaves the sandbox's one interface into connections of its own; it is slirp4netns, or else
-pasta.  Routes, which the program cannot change, refuse every range that is not public and this machine's own addresses.
+pasta.  Routes, which the program cannot change, refuse every network that the table of addresses closes and this
+machine's own addresses, as they are when it starts.
 
 A route alone does not hold: a socket that is bound to the interface (SO_BINDTODEVICE, open to everybody since Linux
 5.7) is delivered "on link" where a route refuses it.  So the interface asks no neighbour for its address, and knows
@@ -19,11 +20,13 @@ import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from typing import Final
 
 import anyio
-import psutil
 
+from quarterdeck_protocol.addresses import closed_networks
+from quarterdeck_sandbox.interfaces import own_addresses
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.netns import NetworkNamespace, child_pid_of, exit_of, network_of
@@ -45,21 +48,6 @@ READY_S: Final = 5.0
 
 CLOSE_S: Final = 1.0
 """For its orderly end, before it is killed."""
-
-FORBIDDEN: Final = (
-    "0.0.0.0/8",  # this network
-    "10.0.0.0/8",  # private
-    "100.64.0.0/10",  # shared with a provider (RFC 6598); some clouds' metadata
-    "127.0.0.0/8",  # loopback
-    "168.63.129.16/32",  # the host agent of Azure, although it is public
-    "169.254.0.0/16",  # link-local; most clouds' metadata
-    "172.16.0.0/12",  # private
-    "192.0.0.0/24",  # protocol assignments; some clouds' metadata
-    "192.168.0.0/16",  # private
-    "198.18.0.0/15",  # benchmarks; some VPNs' fake addresses
-    "224.0.0.0/4",  # multicast
-    "240.0.0.0/4",  # reserved, broadcast
-)
 
 _STDERR_BYTES: Final = 2000
 """Of what a helper that failed said."""
@@ -125,7 +113,8 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
                     os.close(ready)
                 if not is_ready:
                     raise LaunchError("spawn_failed", f"{name} gave no network: {uplink.said}")
-                laid = _routes(_own_addresses()) + ("" if machine.slirp4netns else _policies())
+                closed = closed_networks(own_addresses())
+                laid = _routes(closed) + ("" if machine.slirp4netns else _policies(closed))
                 await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=laid)
     except BaseException as error:
         if uplink is not None:
@@ -233,7 +222,7 @@ def _pasta(path: str, network: NetworkNamespace) -> list[str]:
     return [*argv, f"--netns={network.path}"]
 
 
-def _routes(own: Sequence[str]) -> str:
+def _routes(closed: Sequence[IPv4Network]) -> str:
     """The interface, its two neighbours, and what is refused, for `ip -batch`."""
     return "\n".join(
         (
@@ -246,28 +235,20 @@ def _routes(own: Sequence[str]) -> str:
                 for one in (GATEWAY, RESOLVER)
             ),
             *(f"route add {one} dev {INTERFACE} scope link src {ADDRESS}" for one in (GATEWAY, RESOLVER)),
-            *(f"route add unreachable {one}" for one in dict.fromkeys((*FORBIDDEN, *own))),
+            *(f"route add unreachable {one}" for one in closed),
             f"route add default via {GATEWAY} dev {INTERFACE} src {ADDRESS}",
             "",
         )
     )
 
 
-def _policies() -> str:
+def _policies(closed: Sequence[IPv4Network]) -> str:
     """What a bound socket is refused too, for `ip -batch`: the kernel's IPsec judges what it sends, by any route."""
     asked = (f"dst {RESOLVER}/32 proto {kind} dport 53 dir out priority 1 action allow" for kind in ("udp", "tcp"))
-    refused = (f"dst {one} dir out priority 2 action block" for one in FORBIDDEN)
+    refused = (f"dst {one} dir out priority 2 action block" for one in closed)
     return "".join(f"xfrm policy add {words}\n" for words in (*asked, *refused))
 
 
 def _mac(address: str) -> str:
     """How slirp makes up the hardware address of one of its own; pasta takes any."""
     return ":".join(f"{byte:02x}" for byte in (0x52, 0x55, *socket.inet_aton(address)))
-
-
-def _own_addresses() -> list[str]:
-    """This machine's, loopback left out: what listens on all addresses also listens on the public ones."""
-    found = (
-        one.address for interface in psutil.net_if_addrs().values() for one in interface if one.family == socket.AF_INET
-    )
-    return [f"{address}/32" for address in found if not address.startswith("127.")]

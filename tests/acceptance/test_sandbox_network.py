@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,8 @@ import pytest
 from support.confined import Runner, bare_repository, certify, echo, https, low_echo, other_name
 from support.forks import Forks
 from support.identities import Identity, bubblewrap_missing
+
+from quarterdeck_sandbox.interfaces import own_addresses
 
 RAW: Final = """
 import socket, sys
@@ -145,6 +148,17 @@ def test_two_ports_of_one_host_are_reached(world: World) -> None:
     assert python(world, listed, RAW, *listed) == {
         place: f"{port} hello" for place, port in zip(listed, world.echoes, strict=True)
     }
+
+
+def test_an_address_is_reached_when_the_list_holds_it_itself(world: World) -> None:
+    """A database of the user's network, which has no public name, could not be listed at all."""
+    own = sorted(str(one) for one in own_addresses() if isinstance(one, IPv4Address) and not one.is_loopback)
+    if not own:
+        pytest.skip("this machine has no address but loopback's")
+    with echo(own[0]) as port, echo(own[0]) as other:
+        place, unlisted = f"{own[0]}:{port}", f"{own[0]}:{other}"
+        found = python(world, [place], RAW, place, unlisted)
+    assert found == {place: f"{port} hello", unlisted: "ConnectionRefusedError"}
 
 
 def test_a_port_below_1024_is_reached(world: World) -> None:

@@ -17,6 +17,12 @@ from quarterdeck_protocol.destinations import Destination, parse_destination
         ("xn--bcher-kva.example:80", "xn--bcher-kva.example", 80),
         ("4chan.org:443", "4chan.org", 443),
         ("1.2.3.example:80", "1.2.3.example", 80),
+        ("10.0.0.1:80", "10.0.0.1", 80),
+        ("127.0.0.1:80", "127.0.0.1", 80),
+        ("169.254.169.254:80", "169.254.169.254", 80),
+        ("[FD00:0::1]:443", "fd00::1", 443),
+        ("[::ffff:10.0.0.1]:443", "10.0.0.1", 443),
+        ("[::1]:443", "::1", 443),
     ],
 )
 def test_a_host_and_a_port_are_read(text: str, host: str, port: int) -> None:
@@ -24,16 +30,18 @@ def test_a_host_and_a_port_are_read(text: str, host: str, port: int) -> None:
     assert parse_destination(text) == Destination(host, port)
 
 
-ADDRESS = "names an address, and a host name is needed: /etc/hosts maps it"
+PART = "names an address in part, or in another spelling"
+NOBODY = "names an address that cannot be listed: it is "
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        *((text, ADDRESS) for text in ("10.0.0.1:80", "[::1]:443", "::1:443", "::1", "10.0.0.1", "127.1:80")),
-        *((text, ADDRESS) for text in ("2130706433:80", "0x7f000001:80", "0X7F.1.:80", "fe80::1%eth0:80", "a.0x:1")),
-        ("example.com", "names no port: write host:port"),
-        ("", "names no port: write host:port"),
+        *((text, PART) for text in ("::1:443", "::1", "127.1:80", "010.0.0.1:80", "10.0.0.1.:80", "[10.0.0.1]:80")),
+        *((text, PART) for text in ("2130706433:80", "0x7f000001:80", "0X7F.1.:80", "fe80::1%eth0:80", "a.0x:1")),
+        ("[fe80::1%eth0]:80", PART),
+        *((f"{address}:80", NOBODY) for address in ("0.0.0.0", "[::]", "224.0.0.1", "255.255.255.255", "[fe80::1]")),
+        *((text, "names no port: write host:port") for text in ("example.com", "", "10.0.0.1", "[::1]")),
         *(
             (f"h:{port}", "names no port: 1 to 65535")
             for port in ("", "0", "65536", "-1", "+1", "1e3", "٣", "9" * 5000)
@@ -59,4 +67,4 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ValueError:
         return
     assert parse_destination(str(found)) == found
-    assert set(found.host) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+    assert set(found.host) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_.:")

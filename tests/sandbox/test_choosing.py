@@ -52,6 +52,8 @@ def refusal(wanted: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool 
         ({"network": "none", "minimum": "limits"}, replace(NOTHING, seccomp=True), "limits", "none"),
         ({"network": "loopback"}, WHOLE, "bubblewrap", "loopback"),
         ({"network": ["a.example:1"]}, WHOLE, "bubblewrap", ("a.example:1",)),
+        ({"network": ["10.0.0.5:443"]}, WHOLE, "bubblewrap", ("10.0.0.5:443",)),
+        ({"network": ["127.0.0.1:8080"]}, replace(WHOLE, ip=""), "bubblewrap", ("127.0.0.1:8080",)),
         ({"network": "full"}, WHOLE, "bubblewrap", "full"),
         ({"hidden": ["/a"]}, UBUNTU, "bubblewrap", "full"),
     ],
@@ -68,6 +70,7 @@ def test_the_strongest_that_is_there_is_chosen(
     ("fields", "machine", "words"),
     [
         ({"preset": "strict"}, LANDLOCK, ("needs bubblewrap", "gives landlock", INSTALL, '"preset": "standard"')),
+        ({"network": ["10.0.0.5:8080"]}, replace(WHOLE, ip=""), ("10.0.0.5:8080", "needs nsenter and ip", "iproute2")),
         ({}, NOTHING, ("needs landlock", "gives limits", INSTALL, '"minimum": "limits"', "--allow-unsandboxed")),
         ({}, MACOS, ("needs landlock", "use Linux", '"minimum": "limits"', "--allow-unsandboxed")),
         ({"minimum": "bubblewrap"}, LANDLOCK, ("needs bubblewrap", INSTALL, '"minimum": "landlock"')),

@@ -32,6 +32,21 @@ def test_localhost_stays_where_every_program_looks_for_it() -> None:
     )
 
 
+def test_a_listed_address_stands_for_itself() -> None:
+    """A program that was told an address would dial it in vain, or be led to another entry's host."""
+    routes = routes_of(("10.0.0.5:443", "a.example:1", "[fd00::5]:443", "127.64.0.1:1", "127.0.0.1:80", "localhost:80"))
+    assert routes == (
+        Route("10.0.0.5", 443, "10.0.0.5"),
+        Route("a.example", 1, "127.64.0.2"),
+        Route("fd00::5", 443, "fd00::5"),
+        Route("127.64.0.1", 1, "127.64.0.1"),
+        Route("127.0.0.1", 80, "127.0.0.1"),
+    )
+    assert [route.needs_address for route in routes] == [True, False, True, False, False]
+    assert hosts_text(routes, "x") == "127.0.0.1 localhost x\n::1 ip6-localhost ip6-loopback\n127.64.0.2 a.example\n"
+    assert str(routes[2]) == "[fd00::5]:443"
+
+
 @pytest.mark.parametrize("mode", [None, *NetworkMode])
 def test_a_mode_has_no_routes(mode: NetworkMode | None) -> None:
     """A server with the whole internet would be led to listeners that do not exist."""

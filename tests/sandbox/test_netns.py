@@ -13,7 +13,7 @@ import pytest
 
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
-from quarterdeck_sandbox.netns import child_pid_of, exit_of, network_of, open_all_ports
+from quarterdeck_sandbox.netns import child_pid_of, exit_of, network_of, prepare_listening
 
 pytestmark = [
     pytest.mark.anyio,
@@ -78,7 +78,7 @@ async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
     async with waiting(*command) as sandbox:
         assert await sandbox.go() == ""
     async with waiting(*command) as sandbox:
-        await open_all_ports(MACHINE, sandbox.pid)
+        await prepare_listening(MACHINE, sandbox.pid, (), low_ports=True)
         assert await sandbox.go() == "listens\n"
     assert first_free_port() == before
 

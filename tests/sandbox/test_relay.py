@@ -1,19 +1,22 @@
 """Connections that a relay carries: whole, both ways, to the named host and nowhere else."""
 
 import asyncio
+import errno
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from quarterdeck_protocol.addresses import Place
 from quarterdeck_sandbox import relay as relay_module
 from quarterdeck_sandbox.names import Route
-from quarterdeck_sandbox.relay import Relay, may_lead_to, named_here
+from quarterdeck_sandbox.relay import Relay, local_addresses, refusal
 
 pytestmark = pytest.mark.anyio
 
@@ -260,29 +263,52 @@ async def test_a_relay_that_never_began_closes_its_listeners() -> None:
     assert listener.fileno() == -1
 
 
+OWN = frozenset(map(ip_address, ("93.184.216.34", "2606:2800:220:1::9", "10.7.7.7", "127.0.0.1", "::1")))
+
+NEARER = (
+    *("10.1.2.3", "172.16.3.3", "192.168.5.5", "198.18.0.1", "100.64.0.1", "0.0.0.0", "224.0.0.251", "240.0.0.1"),
+    *("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00::1", "fec0::1"),
+    *("127.0.0.1", "::1", "::", "fe80::1%eth0", "2002:7f00:1::", "2001:0:1::1", "::127.0.0.1", "::10.1.2.3"),
+    *("64:ff9b::127.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b::10.1.2.3", "64:ff9b:1::7f00:1"),
+    *("::ffff:127.0.0.1", "::ffff:10.1.2.3", "::ffff:169.254.169.254", "::ffff:93.184.216.34"),
+    *("93.184.216.34", "64:ff9b::93.184.216.34", "2606:2800:220:1::9"),
+)
+
+
+@pytest.mark.parametrize("address", NEARER)
+def test_a_listed_name_leads_to_nothing_nearer_than_the_internet(address: str) -> None:
+    """Whoever owns a listed name could point it at the user's own services, network or cloud."""
+    assert refusal("api.example", address, OWN) is not None
+    assert refusal("mylocalhost", address, OWN) is not None
+
+
 @pytest.mark.parametrize(
-    ("host", "address", "may"),
+    ("host", "address"),
     [
-        ("api.example", "198.51.100.7", True),
-        ("db.example", "10.1.2.3", True),
-        ("db.example", "fd00::1", True),
-        ("localhost", "127.0.0.1", True),
-        ("app.localhost", "::1", True),
-        ("127.0.0.1", "127.0.0.1", True),
-        ("api.example", "127.0.0.1", False),
-        ("api.example", "::1", False),
-        ("api.example", "::ffff:127.0.0.1", False),
-        ("api.example", "0.0.0.0", False),
-        ("api.example", "::", False),
-        ("api.example", "169.254.169.254", False),
-        ("api.example", "fe80::1%eth0", False),
-        ("api.example", "224.0.0.251", False),
-        ("mylocalhost", "127.0.0.1", False),
+        ("api.example", "93.184.216.35"),
+        ("api.example", "2606:2800:220:1::8"),
+        ("localhost", "127.0.0.1"),
+        ("app.localhost", "::1"),
+        *((str(ip_address(address)), address) for address in NEARER if "%" not in address and "ffff" not in address),
     ],
 )
-def test_a_listed_name_does_not_lead_to_this_machine_or_its_link(host: str, address: str, may: bool) -> None:
-    """Whoever owns a listed name could point it at the user's own services, or at a cloud's metadata."""
-    assert may_lead_to(host, address) is may
+def test_what_is_listed_is_reached(host: str, address: str) -> None:
+    """A user could not let a server reach the internet, this machine, or an address that they name."""
+    assert refusal(host, address, OWN) is None
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "93.184.216.34", "169.254.169.254"])
+def test_localhost_leads_to_the_loopback_alone(address: str) -> None:
+    """A resolver that answers for names below `localhost` would be a way into the user's network."""
+    assert refusal("app.localhost", address, OWN) is not None
+
+
+def test_this_machines_own_list_of_names_is_followed_but_not_to_metadata() -> None:
+    """A service that the user gave a name in /etc/hosts could not be listed by it."""
+    local = local_addresses("db.corp", "vm", "10.1.2.3 db.corp\n169.254.169.254 db.corp\n", OWN)
+    assert refusal("db.corp", "10.1.2.3", OWN, local) is None
+    assert refusal("db.corp", "10.1.2.4", OWN, local) is Place.PRIVATE
+    assert refusal("db.corp", "169.254.169.254", OWN, local) is Place.METADATA
 
 
 async def test_a_name_that_leads_to_this_machine_is_reset_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +319,8 @@ async def test_a_name_that_leads_to_this_machine_is_reset_and_told(monkeypatch: 
 
     listener = socket.create_server(("127.0.0.1", 0))
     with socket.create_server(("127.0.0.1", 0)) as private:
-        relay = Relay([Route("api.invalid", private.getsockname()[1], "127.0.0.1")], [listener])
+        port = private.getsockname()[1]
+        relay = Relay([Route("api.invalid", port, "127.0.0.1")], [listener])
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", rebind)
         relay.start()
         reader, writer = await asyncio.open_connection(sock=await _dialled(listener))
@@ -301,7 +328,7 @@ async def test_a_name_that_leads_to_this_machine_is_reset_and_told(monkeypatch: 
             assert await reader.read() == b""
         writer.close()
         await relay.stop()
-    assert "which is this machine or its link" in relay.refusals[0]
+    assert f'which is this machine itself: list "127.0.0.1:{port}" itself' in relay.refusals[0]
 
 
 async def _dialled(listener: socket.socket) -> socket.socket:
@@ -311,10 +338,44 @@ async def _dialled(listener: socket.socket) -> socket.socket:
     return one
 
 
+async def test_a_name_is_judged_anew_for_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that leads to the internet when it is looked at could lead to this machine when it is connected to."""
+    answers = iter((("93.184.216.34", 9), ("127.0.0.1", 9)))
+    dialled: list[object] = []
+
+    async def rebind(_host: str, _port: int, **_: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", next(answers))]
+
+    async def note(_: socket.socket, place: object) -> None:
+        dialled.append(place)
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", rebind)
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", note)
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"nobody|leads to 127\.0\.0\.1"):
+            await relay_module._dial(Route("api.invalid", 9, "127.64.0.1"))
+    assert dialled == [("93.184.216.34", 9)]
+
+
+async def test_a_name_is_not_followed_to_this_machines_public_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What listens on all addresses would be reached by the one that looks like the internet."""
+
+    async def resolve(_host: str, port: int, **_: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("93.184.216.34", port))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    monkeypatch.setattr(relay_module, "own_addresses", lambda: OWN)
+    with pytest.raises(OSError, match=r"leads to 93\.184\.216\.34, which is an address of this machine: list "):
+        await relay_module._dial(Route("api.invalid", 9, "127.64.0.1"))
+
+
 def test_names_of_this_machine_are_those_in_its_list() -> None:
     """A name that the user gave to a service of theirs could not be reached."""
-    hosts = "127.0.0.1 localhost\n127.0.1.1\tVM vm.example # not.example\n"
-    assert named_here("vm", hosts)
-    assert named_here("vm.example", hosts)
-    assert not named_here("not.example", hosts)
-    assert not named_here("127.0.1.1", hosts)
+    hosts = "127.0.0.1 localhost\n10.0.0.9\tVM vm.example # not.example\nrubbish vm\n\n"
+    found = {ip_address("10.0.0.9")}
+    assert local_addresses("vm", "other", hosts, OWN) == found
+    assert local_addresses("vm.example", "other", hosts, OWN) == found
+    assert not local_addresses("not.example", "other", hosts, OWN)
+    assert not local_addresses("10.0.0.9", "other", hosts, OWN)
+    assert local_addresses("vm", "VM", hosts, OWN) == found | OWN

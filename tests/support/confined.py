@@ -73,9 +73,9 @@ def _serving(server: socketserver.BaseServer) -> Iterator[int]:
         server.server_close()
 
 
-def echo() -> AbstractContextManager[int]:
-    """A TCP service on the host's loopback; yields its port."""
-    return _serving(_Server(("127.0.0.1", 0), _Echo))
+def echo(address: str = "127.0.0.1") -> AbstractContextManager[int]:
+    """A TCP service on an address of the host, by default its loopback; yields its port."""
+    return _serving(_Server((address, 0), _Echo))
 
 
 def low_echo() -> AbstractContextManager[int]:

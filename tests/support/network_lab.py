@@ -1,8 +1,8 @@
 """A world in namespaces of its own: a host with services, behind it an internet, and a sandbox that gets an uplink.
 
 `python network_lab.py HELPER PYTHON [UID]` needs root, changes nothing outside its namespaces, and prints, as lines of
-JSON, each scene with its outcome.  The world's addresses are documentation's (public, as far as anybody can tell) and
-what a LAN or a cloud has.
+JSON, each scene with its outcome.  The world's addresses are documentation's (open, as the internet is) and what a LAN
+or a cloud has.
 """
 
 import asyncio

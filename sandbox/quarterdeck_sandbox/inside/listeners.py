@@ -15,7 +15,7 @@ BACKLOG = 128
 
 
 def open_listeners(control: "_socket.socket", pairs: "list[tuple[str, int]]") -> None:
-    """Listen on each IPv4 `(address, port)`, send all over `control` in their order, a byte with each batch.
+    """Listen on each `(address, port)`, send all over `control` in their order, a byte with each batch.
 
     Raises:
         OSError: an address that cannot be listened on; ports below `net.ipv4.ip_unprivileged_port_start` need
@@ -30,7 +30,8 @@ def open_listeners(control: "_socket.socket", pairs: "list[tuple[str, int]]") ->
 
 
 def _listen(pair: "tuple[str, int]") -> "_socket.socket":
-    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    family = _socket.AF_INET6 if ":" in pair[0] else _socket.AF_INET
+    listener = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
         listener.bind(pair)
     except OSError as error:

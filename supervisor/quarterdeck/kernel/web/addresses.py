@@ -7,20 +7,16 @@ address or network (`ip`, `ip:port`, `cidr`, `cidr:port`, IPv6 in brackets where
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_network
 from typing import Final
 
 from pydantic import field_validator
 
+from quarterdeck_protocol.addresses import NEVER_BY_NAME, OPEN, Address, Net, Place, parse_address, place_of, plain
 from quarterdeck_protocol.destinations import MAX_DESTINATIONS, parse_destination
 from quarterdeck_protocol.models import FrozenModel, Text
-
-from .ranges import Net, Place, place_of
-
-_NEVER_BY_NAME: Final = frozenset({Place.METADATA, Place.LINK_LOCAL, Place.MULTICAST, Place.UNSPECIFIED})
-"""Who owns a name decides where it leads, and nobody means these by one."""
 
 _PROXY: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?/?")
 
@@ -122,7 +118,9 @@ def _port(digits: str) -> int:
     return int(digits)
 
 
-def refusal(host: str, port: int, address: str, allowed: Sequence[Allowed]) -> str | None:
+def refusal(
+    host: str, port: int, address: str, allowed: Sequence[Allowed], own: Collection[Address] = frozenset()
+) -> str | None:
     """Why no connection may be made to `address`, which `host` was resolved to; None when it may.
 
     Args:
@@ -130,22 +128,22 @@ def refusal(host: str, port: int, address: str, allowed: Sequence[Allowed]) -> s
         port: where to.
         address: one that was resolved, in full.
         allowed: what the user has opened.
+        own: the addresses of this machine's interfaces.
     """
-    given = ip_address(address.partition("%")[0])
-    mapped = given.ipv4_mapped if isinstance(given, IPv6Address) else None
-    place = place_of(given)
+    given = parse_address(address)
+    place = place_of(given, own)
 
     def opens(entry: Allowed) -> bool:
         if entry.port not in (None, port):
             return False
         if entry.net is None:
-            return entry.host == host.removesuffix(".") and place not in _NEVER_BY_NAME
+            return entry.host == host.removesuffix(".") and place not in NEVER_BY_NAME
         if place is Place.METADATA and entry.net.num_addresses > 1:
             return False
-        return given in entry.net or (mapped is not None and mapped in entry.net)
+        return given in entry.net or plain(given) in entry.net
 
     opening = [entry for entry in allowed if opens(entry)]
-    if place is not Place.INTERNET and not opening:
+    if place not in OPEN and not opening:
         return f"{address} is {place}"
     if port in BLOCKED_PORTS and not any(entry.port == port for entry in opening):
         return f"port {port} belongs to another service than the web"

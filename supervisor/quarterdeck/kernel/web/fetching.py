@@ -16,6 +16,7 @@ import httpcore2
 from httpx2 import URL, create_ssl_context
 
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_sandbox.interfaces import own_addresses
 
 from .addresses import FetchPolicy, allowed_by, refusal
 from .decoding import ACCEPTED, CodingError, Decoder, decoder_for
@@ -196,7 +197,7 @@ class Fetcher:
         if self._policy.proxy is None:
             return
         address = literal_address(url.host)
-        reason = refusal(url.host, port_of(url), address, self._allowed) if address else None
+        reason = refusal(url.host, port_of(url), address, self._allowed, own_addresses()) if address else None
         if address and reason:
             raise FetchError(explain_refusal(url, RefusedError(reason, entry_for(address, port_of(url)))))
 

@@ -20,6 +20,8 @@ import httpcore2
 from anyio.abc import ByteStream, SocketStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
+from quarterdeck_sandbox.interfaces import own_addresses
+
 from .addresses import Allowed, refusal
 from .left_behind import in_counted_thread
 
@@ -176,7 +178,8 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
     def _passing(self, host: str, port: int, found: Sequence[str]) -> Sequence[str]:
         if not self._judges:
             return found
-        reasons = {place: refusal(host, port, place, self._allowed) for place in found}
+        own = own_addresses()
+        reasons = {place: refusal(host, port, place, self._allowed, own) for place in found}
         passing = [place for place in found if reasons[place] is None]
         if found and not passing:
             raise RefusedError(str(reasons[found[0]]), entry_for(found[0], port))

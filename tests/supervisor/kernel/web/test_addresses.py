@@ -1,14 +1,15 @@
 """The policy of `webfetch`, and the judgement of one address."""
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address, ip_network
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from quarterdeck.kernel.web.addresses import BLOCKED_PORTS, FetchPolicy, allowed_by, parse_allowed, refusal
-from quarterdeck.kernel.web.ranges import Place, place_of
+from quarterdeck_protocol.addresses import OPEN, Address, closed_networks, place_of
+from quarterdeck_sandbox import relay, uplink
 
 
 def judged(*entries: str, host: str = "example.com", port: int = 80, address: str = "127.0.0.1") -> str | None:
@@ -18,12 +19,39 @@ def judged(*entries: str, host: str = "example.com", port: int = 80, address: st
 @given(st.ip_addresses())
 def test_by_default_exactly_the_internet_is_open(address: object) -> None:
     """A fetch would reach private machines, or nothing."""
-    assert (judged(address=str(address)) is None) == (place_of(ip_address(str(address))) is Place.INTERNET)
+    assert (judged(address=str(address)) is None) == (place_of(ip_address(str(address))) in OPEN)
+
+
+@given(st.ip_addresses(), st.frozensets(st.ip_addresses(), max_size=2))
+@example(ip_address("168.63.129.16"), frozenset())
+@example(ip_address("64:ff9b::a9fe:a9fe"), frozenset())
+@example(ip_address("93.184.216.34"), frozenset({ip_address("93.184.216.34")}))
+@example(ip_address("::ffff:93.184.216.34"), frozenset({ip_address("93.184.216.34")}))
+def test_what_the_table_closes_is_closed_to_webfetch_relay_and_uplink(
+    address: Address, own: frozenset[Address]
+) -> None:
+    """One of three ways out would lead where the other two do not."""
+    is_closed = place_of(address, own) not in OPEN
+    assert (refusal("example.com", 80, str(address), (), own) is not None) is is_closed
+    assert (relay.refusal("example.com", str(address), own) is not None) is is_closed
+    if isinstance(address, IPv4Address):  # an uplink has no IPv6
+        words = (line.split() for line in uplink._routes(closed_networks(own)).splitlines())
+        routes = [ip_network(line[3]) for line in words if line[:3] == ["route", "add", "unreachable"]]
+        assert any(address in route for route in routes) is is_closed
 
 
 def test_a_refusal_names_the_address_and_what_it_is() -> None:
     """Nobody could tell why a name that looks public is refused."""
     assert judged() == "127.0.0.1 is this machine itself"
+
+
+def test_this_machines_own_public_address_is_refused_unless_it_is_named() -> None:
+    """What listens on all addresses would be reached by the one that looks like the internet."""
+    own = {ip_address("93.184.216.34"), ip_address("2606:2800:220:1::9")}
+    for address in ("93.184.216.34", "::ffff:93.184.216.34", "64:ff9b::93.184.216.34", "2606:2800:220:1::9"):
+        assert refusal("example.com", 80, address, (), own) == f"{address} is an address of this machine"
+    assert refusal("example.com", 80, "93.184.216.35", (), own) is None
+    assert refusal("example.com", 80, "93.184.216.34", (parse_allowed("93.184.216.34:80"),), own) is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
@@ -16,6 +17,7 @@ from support.certificates import Authority
 from support.leftovers import eventually_async
 from support.web_servers import response, serving
 
+from quarterdeck.kernel.web import guard
 from quarterdeck.kernel.web.addresses import Allowed, parse_allowed
 from quarterdeck.kernel.web.guard import (
     READ_BYTES,
@@ -102,6 +104,17 @@ async def test_a_name_that_changes_its_mind_leads_nowhere_else() -> None:
         with pytest.raises(RefusedError, match=r"127\.0\.0\.1 is this machine itself"):
             await guarded.connect_tcp("example.com", 80)
     assert dialled.places == [PUBLIC]
+
+
+async def test_this_machines_own_public_address_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page could reach what listens on all of this machine's addresses."""
+    monkeypatch.setattr(guard, "own_addresses", lambda: frozenset({ip_address(PUBLIC)}))
+    names, dialled = Names([PUBLIC], [PUBLIC, OTHER_PUBLIC]), Dialled()
+    async with network(names, dialled) as guarded:
+        with pytest.raises(RefusedError, match="is an address of this machine"):
+            await guarded.connect_tcp("example.com", 80)
+        await guarded.connect_tcp("example.com", 80)
+    assert dialled.places == [OTHER_PUBLIC]
 
 
 async def test_of_a_mixed_name_only_what_is_public_is_dialled() -> None:

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quarterdeck.kernel.web.ranges import _TABLES, Address, Place, place_of, reached_by
+from quarterdeck_protocol.addresses import (
+    _TABLES,
+    NEVER_BY_NAME,
+    OPEN,
+    Address,
+    Place,
+    closed_networks,
+    parse_address,
+    place_of,
+    plain,
+    reached_by,
+)
 
 EDGES = [
     ip_address(number) if net.version == 4 else IPv6Address(number)
@@ -107,8 +118,41 @@ def test_what_is_closed_is_not_global_or_is_known_to_be_an_exception(address: Ad
         assert unassigned or any(reached in net for net in CLOSED_ALL_THE_SAME), reached
 
 
+@pytest.mark.parametrize("address", ["93.184.216.34", "::ffff:93.184.216.34", "64:ff9b::5db8:d822", "203.0.113.2"])
+def test_an_address_of_this_machine_is_its_own_in_every_spelling(address: str) -> None:
+    """The user's services, which listen on all addresses, would be reached by the public one."""
+    own = {ip_address("93.184.216.34"), ip_address("203.0.113.2")}
+    assert place_of(ip_address(address)) in OPEN
+    assert place_of(ip_address(address), own) is Place.OWN
+    assert place_of(ip_address("93.184.216.35"), own) is Place.INTERNET
+    assert place_of(ip_address("10.0.0.1"), {ip_address("10.0.0.1")}) is Place.PRIVATE
+
+
+@given(st.ip_addresses(v=4), st.frozensets(st.ip_addresses(), max_size=3))
+@example(IPv4Address("168.63.129.16"), frozenset())
+@example(IPv4Address("93.184.216.34"), frozenset({IPv4Address("93.184.216.34")}))
+def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: frozenset[Address]) -> None:
+    """Routes would let through what a judgement of one address refuses, or close a part of the internet."""
+    networks = closed_networks(own)
+    assert (place_of(address, own) not in OPEN) == any(address in net for net in networks)
+    assert not any(one != other and one.subnet_of(other) for one in networks for other in networks)
+    assert len(set(networks)) == len(networks)
+
+
+def test_a_zone_is_no_part_of_an_address() -> None:
+    """A link-local address, which comes with one, could not be judged."""
+    assert parse_address("fe80::1%eth0") == ip_address("fe80::1")
+
+
+def test_what_no_name_may_lead_to_is_closed() -> None:
+    """A name that a user opened could lead to a cloud's credentials."""
+    assert OPEN.isdisjoint(NEVER_BY_NAME)
+    assert Place.METADATA in NEVER_BY_NAME
+
+
 @given(st.ip_addresses(v=4))
 def test_a_mapped_address_is_what_it_stands_for(address: IPv4Address) -> None:
     """The guard would be passed by writing an address in IPv6."""
     for prefix in (0xFFFF << 32, 0x64FF9B << 96):
         assert place_of(IPv6Address(prefix | int(address))) is place_of(address)
+    assert plain(IPv6Address((0xFFFF << 32) | int(address))) == address

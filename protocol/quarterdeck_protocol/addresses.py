@@ -1,13 +1,16 @@
-"""What kind of place an address is: the open internet, or something nearer that a page must not lead us to.  Pure.
+"""The one table of addresses: what is the open internet, and what is nearer and closed unless a user names it.  Pure.
+
+`webfetch`, the relay of a sandbox with a list of hosts and the routes of one with the internet all judge by it.  This
+machine's own addresses, which no table can know, are an argument: `quarterdeck_sandbox.interfaces` reads them.
 
 Not `ipaddress.is_global`: what it says of a range depends on the release of Python.
 
 Source: the IANA IPv4 and IPv6 special-purpose address registries (RFC 6890), and where clouds keep their metadata.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 Address = IPv4Address | IPv6Address
@@ -21,6 +24,7 @@ class Place(StrEnum):
     METADATA = "where a cloud serves credentials to its machines"
     UNSPECIFIED = "no particular machine, which means this one"
     LOOPBACK = "this machine itself"
+    OWN = "an address of this machine"
     LINK_LOCAL = "on this machine's own link"
     PRIVATE = "in a private network"
     SHARED = "in a provider's shared network (CGNAT)"
@@ -87,31 +91,66 @@ _V6: Final[Sequence[tuple[str, Place]]] = (
     ("::/0", Place.RESERVED),
 )
 
-
-def _table(rows: Sequence[tuple[str, Place]]) -> tuple[tuple[Net, Place], ...]:
-    return tuple((ip_network(net), place) for net, place in rows)
-
-
-_TABLES: Final = {4: _table(_V4), 6: _table(_V6)}
+_V4_NETWORKS: Final = tuple((IPv4Network(net), place) for net, place in _V4)
+_TABLES: Final[Mapping[int, Sequence[tuple[Net, Place]]]] = {
+    4: _V4_NETWORKS,
+    6: tuple((IPv6Network(net), place) for net, place in _V6),
+}
 """The first row that holds an address says what it is; the last holds all."""
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 """How IPv6-only networks write an IPv4 address (RFC 6052)."""
 
+OPEN: Final = frozenset({Place.INTERNET, Place.DOCUMENTATION})
+"""What nobody has to name.  Documentation's networks lead nowhere on the internet: closing them protects nobody, and
+laboratories and build machines whose outside world has such addresses would lose it."""
+
+NEVER_BY_NAME: Final = frozenset({Place.METADATA, Place.LINK_LOCAL, Place.MULTICAST, Place.UNSPECIFIED})
+"""Who owns a name decides where it leads, and nobody means these by one: not even a name that a user opened."""
+
+
+def parse_address(text: str) -> Address:
+    """An address as a resolver or an interface writes it; the zone of a link-local one is left out.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return ip_address(text.partition("%")[0])
+
+
+def plain(address: Address) -> Address:
+    """The IPv4 address where an IPv6 one is only another spelling of it (`::ffff:…`)."""
+    return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
+
 
 def reached_by(address: Address) -> Address:
     """The machine that a connection to `address` ends at: the IPv4 address that an IPv6 one stands for, if it does."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address in _NAT64:
-            return IPv4Address(int(address) & 0xFFFF_FFFF)
+    address = plain(address)
+    if isinstance(address, IPv6Address) and address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address
 
 
-def place_of(address: Address) -> Place:
-    """What kind of address it is, or the one that it stands for."""
+def place_of(address: Address, own: Collection[Address] = frozenset()) -> Place:
+    """What kind of address it is, or the one that it stands for.
+
+    Args:
+        address: any.
+        own: those of this machine's interfaces.
+    """
     reached = reached_by(address)
     if reached in _METADATA:
         return Place.METADATA
-    return next(place for net, place in _TABLES[reached.version] if reached in net)
+    place = next(place for net, place in _TABLES[reached.version] if reached in net)
+    return Place.OWN if place in OPEN and reached in own else place
+
+
+def closed_networks(own: Iterable[Address] = ()) -> tuple[IPv4Network, ...]:
+    """Every IPv4 network that is closed, for what cannot ask about one address at a time; none within another."""
+    table = [net for net, place in _V4_NETWORKS if place not in OPEN]
+    single = (IPv4Network(one) for one in (*_METADATA, *own) if isinstance(one, IPv4Address))
+    found: list[IPv4Network] = []
+    for net in sorted((*table, *single), key=lambda net: (net.prefixlen, net)):
+        if not any(net.subnet_of(known) for known in found):
+            found.append(net)
+    return tuple(found)

@@ -23,7 +23,7 @@ from quarterdeck.config.native import NativeSettings, NativeWish
 from quarterdeck.deck.catalog import capability_ids
 from quarterdeck.deck.contract import Profile
 from quarterdeck.deck.session import DeckSession, open_deck_session
-from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from quarterdeck.config.reasons import Problem, Problems, RowError, at, describe
 from quarterdeck.config.rows import locate_sandbox, resolve
 from quarterdeck.config.variables import Variables
 from quarterdeck.deck.contract import Profile
-from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.models import FrozenModel
 from quarterdeck_protocol.policy import SandboxPolicy
 

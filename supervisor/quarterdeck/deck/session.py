@@ -29,7 +29,7 @@ from quarterdeck.kernel.local import make_local_context
 from quarterdeck.kernel.overflow import OverflowFiles
 from quarterdeck.kernel.spec import DefinedTool
 from quarterdeck.kernel.tools.webfetch import web_fetch_tool
-from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ToolBox
 

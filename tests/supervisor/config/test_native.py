@@ -8,7 +8,7 @@ import pytest
 from quarterdeck.config.files import ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.native import NO_SETTINGS, NativeSettings, NativeWish, merge_native
 from quarterdeck.deck.contract import Profile
-from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 
 

@@ -14,7 +14,7 @@ from quarterdeck.config.paths import workspace_paths
 from quarterdeck.deck.contract import DeckFault, DeckFaultKind, Profile
 from quarterdeck.deck.session import DeckSession, open_deck_session
 from quarterdeck.kernel.commands.workbench import Workbench
-from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 

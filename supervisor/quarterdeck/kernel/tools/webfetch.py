@@ -16,8 +16,8 @@ from quarterdeck.kernel.context import ToolContext
 from quarterdeck.kernel.extra import is_installed, lacks
 from quarterdeck.kernel.results import ToolResult
 from quarterdeck.kernel.spec import DefinedTool, ToolSpec, define_tool, typed
-from quarterdeck.kernel.web.addresses import FetchPolicy
 from quarterdeck.kernel.web.charsets import decode
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck.kernel.web.media import Kind, image_type, kind_of
 from quarterdeck_protocol.tools import ToolHints
 

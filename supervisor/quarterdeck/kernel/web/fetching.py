@@ -18,8 +18,8 @@ from httpx2 import URL, create_ssl_context
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_sandbox.interfaces import own_addresses
 
-from .addresses import FetchPolicy, allowed_by, refusal
 from .decoding import ACCEPTED, CodingError, Decoder, decoder_for
+from .fetch_policy import FetchPolicy, allowed_by, refusal
 from .guard import Dial, GuardedNetwork, Meter, RefusedError, Resolve, SystemResolver, TooMuchError, dial, entry_for
 from .media import Media, parse_media
 from .urls import UrlError, follow, literal_address, parse_url, port_of, shown

@@ -22,7 +22,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from quarterdeck_sandbox.interfaces import own_addresses
 
-from .addresses import Allowed, refusal
+from .fetch_policy import Allowed, refusal
 from .left_behind import in_counted_thread
 
 ATTEMPT_S: Final = 3.0

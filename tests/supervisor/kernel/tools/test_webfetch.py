@@ -19,7 +19,7 @@ from quarterdeck.kernel.extra import lacks
 from quarterdeck.kernel.overflow import OverflowFiles
 from quarterdeck.kernel.spec import DefinedTool
 from quarterdeck.kernel.tools.webfetch import CEILING_BYTES, DEFAULT_BYTES, MAX_ERROR_CHARS, web_fetch_tool
-from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck.kernel.web.pages import PageReader
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints
 

@@ -14,7 +14,7 @@ from support.certificates import Authority
 from support.leftovers import eventually_async
 from support.web_servers import Request, gzipped, redirect, response, serving, zeros_gzipped
 
-from quarterdeck.kernel.web.addresses import FetchPolicy
+from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck.kernel.web.fetching import (
     MAX_HEADERS,
     MAX_PIECES,

@@ -18,7 +18,7 @@ from support.leftovers import eventually_async
 from support.web_servers import response, serving
 
 from quarterdeck.kernel.web import guard
-from quarterdeck.kernel.web.addresses import Allowed, parse_allowed
+from quarterdeck.kernel.web.fetch_policy import Allowed, parse_allowed
 from quarterdeck.kernel.web.guard import (
     READ_BYTES,
     GuardedNetwork,

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from quarterdeck.kernel.web.addresses import BLOCKED_PORTS, FetchPolicy, allowed_by, parse_allowed, refusal
+from quarterdeck.kernel.web.fetch_policy import BLOCKED_PORTS, FetchPolicy, allowed_by, parse_allowed, refusal
 from quarterdeck_protocol.addresses import OPEN, Address, closed_networks, place_of
 from quarterdeck_sandbox import relay, uplink
 

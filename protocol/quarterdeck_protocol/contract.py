@@ -55,6 +55,12 @@ class RemoteCallResult:
         return tuple(blocks) if isinstance(blocks, list) else ()
 
     @property
+    def text(self) -> str:
+        """What its text blocks say, a block a line; empty when there are none."""
+        blocks = (block for block in self.content if isinstance(block, dict) and block.get("type") == "text")
+        return "\n".join(str(block.get("text", "")) for block in blocks)
+
+    @property
     def structured_content(self) -> object:
         """`structuredContent`, None when absent."""
         return self.value.get("structuredContent")

@@ -92,7 +92,7 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
     [
         (("call", "echo__iserror"), 1, "says that this is an error"),
         (("call", "echo__fail", '{"code": -32000, "message": "no way"}'), 5, "no way"),
-        (("call", "echo__ecko"), 3, "is 'echo__echo' meant?"),
+        (("call", "echo__ecko"), 3, "did you mean 'echo__echo'?"),
         (("call", "nobody__echo"), 3, "there is no tool"),
         (("call", "gone__echo"), 4, "gone is faulted"),
         (("call", "unset__echo"), 4, "NOT_SET_QD"),

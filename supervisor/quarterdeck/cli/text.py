@@ -1,17 +1,15 @@
 """Text of strangers, and numbers, as they may be shown on a terminal.  Pure."""
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Final
+
+from quarterdeck_protocol.nearness import nearest
 
 UNITS: Final = ("KiB", "MiB", "GiB")
 
 MAX_NAMED: Final = 8
 """Names in one sentence; lists have commands of their own."""
-
-MAX_NAME_CHARS: Final = 128
-"""Of a name that is looked for: comparing takes time of its length."""
 
 _STYLING: Final = re.compile(r"\x1b\[[0-9;:]*m")
 """Colours and weights: harmless, and lost."""
@@ -48,9 +46,9 @@ def meant(name: str, known: Sequence[str], what: str) -> str:
 
     `what` is the plural of what they are.
     """
-    near = difflib.get_close_matches(name[:MAX_NAME_CHARS], known, n=1)
+    near = nearest(name, known)
     if near:
-        return f": is {near[0]!r} meant?"
+        return f": did you mean {near!r}?"
     more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
     return f": the {what} are {', '.join(known[:MAX_NAMED])}{more}" if known else ""
 

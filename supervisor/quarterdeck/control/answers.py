@@ -1,12 +1,12 @@
 """Answer a request from a running product: for the control socket, and for commands that run one of their own."""
 
-import difflib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
 from quarterdeck.app import Quarterdeck
+from quarterdeck.calling import MAX_NAMED, NO_TOOL, OWN_DECK, aliases, call_tool
 from quarterdeck.control.inspection import inspect
 from quarterdeck.control.protocol import (
     Answer,
@@ -33,29 +33,20 @@ from quarterdeck.control.protocol import (
     ToolView,
 )
 from quarterdeck.control.views import view_fault, view_servers
-from quarterdeck.host.names import may_be_alias, public_names
 from quarterdeck.host.native import native_form
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events import Subject
 from quarterdeck.trust.decisions import Decision, StaleDecisionError
-from quarterdeck.trust.gate import GatedEndpoint
 from quarterdeck.trust.offers import describe_held
 from quarterdeck_protocol.configs import CLOSE_GRACE_S
 from quarterdeck_protocol.contract import EndpointStatus
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.nearness import nearest
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
-from quarterdeck_protocol.refs import QUALIFIER
-from quarterdeck_protocol.tools import ToolDescriptor
-
-if TYPE_CHECKING:
-    from quarterdeck.host.decks import Decks
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 """Beyond its connect deadline, what a restart may take: the old server's end, and a turn among the others."""
-
-COMMANDS: Final = "commands"
-"""Whose deck commands use, all of them the same: what one has started or read, the next finds."""
 
 BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
@@ -90,14 +81,14 @@ async def answer(deck: Quarterdeck, request: Request) -> Answer:
 
 async def _list_tools(deck: Quarterdeck) -> ToolList:
     await deck.settled()
-    aliases = _aliases(deck)
+    short_names = aliases(deck)
     tools = await _native_tools(deck) + tuple(
         ToolView(
             tool.descriptor.name,
             tool.ref.server,
             tool.descriptor.description,
             msgspec.Raw(tool.descriptor.definition or b"null"),
-            aliases.get(tool.descriptor.name, ""),
+            short_names.get(tool.descriptor.name, ""),
         )
         for endpoint in deck.gate.endpoints()
         for tool in endpoint.offered()
@@ -142,7 +133,7 @@ async def _decide(deck: Quarterdeck, views: Sequence[DecisionView]) -> Answer:
 async def _native_tools(deck: Quarterdeck) -> tuple[ToolView, ...]:
     if deck.decks is None:
         return ()
-    async with deck.decks.lend(COMMANDS, is_bound=False) as box:
+    async with deck.decks.lend(OWN_DECK, is_bound=False) as box:
         return tuple(
             ToolView(tool.name, "", tool.description, msgspec.Raw(msgspec.json.encode(native_form(tool))))
             for tool in box.descriptors()
@@ -150,68 +141,14 @@ async def _native_tools(deck: Quarterdeck) -> tuple[ToolView, ...]:
         )
 
 
-def _aliases(deck: Quarterdeck) -> dict[str, str]:
-    """What clients are shown in place of a grafted tool's name, where that is another one."""
-    budget = deck.settings.names
-    if budget is None:
-        return {}
-    names = public_names((tool.name for tool in deck.box.descriptors()), budget)
-    return {name: alias for name, alias in names.items() if name != alias}
-
-
 async def _call(deck: Quarterdeck, name: str, arguments: bytes) -> Answer:
-    if may_be_alias(name):
-        await deck.settled()
-        name = next((own for own, alias in _aliases(deck).items() if alias == name), name)
-    server, found, tool = name.partition(QUALIFIER)
-    if not found and deck.decks is not None:
-        return await _call_native(deck.decks, name, arguments)
-    if not found or server not in deck.status():
-        return _no_tool(name, deck.box.descriptors())
-
-    def is_known() -> bool:
-        return deck.is_final(server) or tool in deck.registrar.offer(server).names
-
-    await deck.until(is_known, deck.settings.settle_s)
-    gate = deck.gate.endpoint(server)
-    if gate is None or (not gate.offered() and not is_usable_phase(gate.phase)):
-        return Fault(view_fault(_not_ready(deck.status()[server])))
-    if (held := deck.registrar.refusal(server, tool)) is not None:
-        return Fault(view_fault(held))
-    if tool not in {offered.ref.name for offered in gate.offered()}:
-        return _no_tool(name, deck.box.descriptors())
-    return await _invoke(gate, tool, arguments)
-
-
-async def _call_native(decks: "Decks", name: str, arguments: bytes) -> Answer:
-    from quarterdeck.host.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
-
-    async with decks.lend(COMMANDS, is_bound=False) as box:
-        if name not in box.native_names and not box.problem:
-            return _no_tool(name, box.descriptors())
-        call = ClientCall("command", name, is_modern=True, arguments=msgspec.json.decode(arguments))
-        result = await run_call(box, call)
-    return Result(msgspec.Raw(msgspec.json.encode(result)), result.get("isError") is True)
-
-
-async def _invoke(endpoint: GatedEndpoint, tool: str, arguments: bytes) -> Answer:
     try:
-        result = await endpoint.call(tool, arguments)
+        result = await call_tool(deck, name, arguments, wait_s=deck.settings.settle_s)
     except ProtocolFault as fault:
+        if fault.code == NO_TOOL:
+            return Refused("no_such_tool", fault.message)
         return Fault(view_fault(fault))
     return Result(msgspec.Raw(result.body), result.is_error)
-
-
-def _not_ready(status: EndpointStatus) -> ProtocolFault:
-    """The server's own fault says more than that it is not ready."""
-    why = status.fault
-    return ProtocolFault(
-        FaultKind.NOT_CONNECTED,
-        f"{status.server} is {status.phase}" + (f": {why.message}" if why is not None else ""),
-        code=why.code if why is not None else "not_connected",
-        delivery=Delivery.NOT_SENT,
-        dossier=why.dossier if why is not None else None,
-    )
 
 
 async def _restart(deck: Quarterdeck, server: str) -> Answer:
@@ -233,18 +170,8 @@ def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
 
 def _no_server(deck: Quarterdeck, server: str) -> Refused:
     names = list(deck.status())
-    return Refused("no_such_server", f"there is no server {server!r}{_hint(server, names, 'servers')}")
-
-
-def _no_tool(name: str, tools: Sequence[ToolDescriptor]) -> Refused:
-    names = [descriptor.name for descriptor in tools]
-    same = [known for known in names if known.endswith(f"{QUALIFIER}{name}")]
-    hint = f": is {same[0]!r} meant?" if same else _hint(name, names, "tools")
-    return Refused("no_such_tool", f"there is no tool {name!r}{hint}")
-
-
-def _hint(name: str, known: list[str], what: str) -> str:
-    near = difflib.get_close_matches(name[:128], known, n=1)
-    if near:
-        return f": is {near[0]!r} meant?"
-    return f": the {what} are {', '.join(known[:8])}{' …' if len(known) > 8 else ''}" if known else ""
+    near = nearest(server, names)
+    hint = f": did you mean {near!r}?" if near else ""
+    if not near and names:
+        hint = f": the servers are {', '.join(names[:MAX_NAMED])}{' …' if len(names) > MAX_NAMED else ''}"
+    return Refused("no_such_server", f"there is no server {server!r}{hint}")

@@ -3,11 +3,11 @@
 Knows nothing of servers; a box made here never changes.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from quarterdeck_protocol.nearness import nearest_tool
 from quarterdeck_protocol.refs import MAX_SERVER_ID_CHARS, MAX_TOOL_NAME_CHARS, QUALIFIER
 from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall, ToolDescriptor, ToolOutcome
 
@@ -16,9 +16,6 @@ from .spec import DefinedTool
 
 _MAX_NAME_CHARS: Final = MAX_SERVER_ID_CHARS + len(QUALIFIER) + MAX_TOOL_NAME_CHARS
 """No tool's name is longer; more of a caller's is neither compared nor repeated."""
-
-_MAX_SUGGESTIONS: Final = 3
-"""Enough to find a slip, few enough to read."""
 
 
 class Missing(StrEnum):
@@ -126,7 +123,7 @@ class _RegistryBox:
         return self
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        """Run the named tool; an unknown name is an outcome that suggests the nearest ones."""
+        """Run the named tool; an unknown name is an outcome that suggests the nearest one."""
         tool = self._tools.get(call.name)
         if tool is None:
             return ToolOutcome(call.id, unknown_name_text(call.name, self._tools), is_error=True)
@@ -134,8 +131,8 @@ class _RegistryBox:
 
 
 def unknown_name_text(name: str, known: Iterable[str]) -> str:
-    """What a caller of an unknown tool is told: the name, cut to a sane length, and the nearest known ones."""
+    """What a caller of an unknown tool is told: the name, cut to a sane length, and the nearest known one."""
     name = name[:_MAX_NAME_CHARS]
-    near = difflib.get_close_matches(name, known, n=_MAX_SUGGESTIONS)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    near = nearest_tool(name, known)
+    hint = f" Did you mean {near}?" if near else ""
     return f"There is no tool called {name!r}.{hint}"

@@ -3,10 +3,11 @@
 A native tool's input is checked here, once, before it runs; a grafted tool's is its server's to judge.
 """
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from quarterdeck_protocol.nearness import nearest
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -126,8 +127,8 @@ def _kinds(expected: object) -> str:
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name[:MAX_SHOWN_CHARS], known, n=1)
-    return f": is {near[0]!r} meant?" if near else ""
+    near = nearest(name, known)
+    return f": did you mean {near!r}?" if near else ""
 
 
 def _shown(value: object) -> str:

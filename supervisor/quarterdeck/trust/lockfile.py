@@ -10,7 +10,6 @@ How servers are launched is not in it, since paths differ between machines.  `pa
 and `ledger` what the ledger's chain amounted to; neither is judged.
 """
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from quarterdeck.config.document import DocumentError, JsonObject, parse_documen
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.chain import Head
 from quarterdeck.ledger.events import Subject
+from quarterdeck_protocol.nearness import nearest
 from quarterdeck_protocol.refs import is_server_id
 
 from .ignores import IGNORED, Ignores
@@ -267,8 +267,8 @@ def _object(
 
 
 def _stranger(key: str, place: str, known: tuple[str, ...]) -> NoReturn:
-    near = difflib.get_close_matches(key[:128], known, n=1)
-    hint = f"is {near[0]!r} meant?" if near else f"known are {', '.join(known)}"
+    near = nearest(key, known)
+    hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
     raise LockError(f"{place}: {key[:128]!r} is not known: {hint}")
 
 

@@ -102,7 +102,7 @@ def test_a_flat_text_stays_on_its_line() -> None:
 @pytest.mark.parametrize(
     ("name", "known", "said"),
     [
-        ("raed", ["read", "write"], ": is 'read' meant?"),
+        ("raed", ["read", "write"], ": did you mean 'read'?"),
         ("x", ["read", "write"], ": the tools are read, write"),
         ("x", [f"tool{number}" for number in range(10)], " and 2 more"),
         ("x", [], ""),

@@ -179,9 +179,9 @@ async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("echo", "is 'up__echo' meant?"),
-        ("up__ecko", "is 'up__echo' meant?"),
-        ("up__", "is 'up__echo' meant?"),
+        ("echo", "did you mean 'up__echo'?"),
+        ("up__ecko", "did you mean 'up__echo'?"),
+        ("up__", "the tools of up are up__echo"),
         ("quite-other", "the tools are up__echo"),
         ("", "the tools are up__echo"),
     ],
@@ -217,7 +217,7 @@ async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:
             refused = await ask(deck, request)
             assert isinstance(refused, Refused)
             assert refused.code == "no_such_server"
-            assert "is 'files' meant?" in refused.message
+            assert "did you mean 'files'?" in refused.message
 
 
 async def test_a_log_is_found_for_every_server_that_is_named(tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ async def test_an_unknown_native_name_is_told_from_an_error(tmp_path: Path) -> N
         refused = await ask(deck, call("noet"))
         of_a_server = await ask(deck, call("up__ecko"))
         await decks.close()
-    assert (refused.code, refused.message) == ("no_such_tool", "there is no tool 'noet': is 'note' meant?")
-    assert "is 'up__echo' meant?" in of_a_server.message
+    assert (refused.code, refused.message) == ("no_such_tool", "there is no tool 'noet': did you mean 'note'?")
+    assert "did you mean 'up__echo'?" in of_a_server.message
 
 
 async def test_native_tools_that_cannot_be_had_say_why(tmp_path: Path) -> None:

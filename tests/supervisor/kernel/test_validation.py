@@ -51,7 +51,7 @@ def problem(**given: object) -> str:
         ({"items": [{}, {"task": 1}]}, "items[0].task is missing"),
         ({"either": 1}, "either: expected a string or null, got 1"),
         ({"word": "A"}, "word: 'A' does not match '^[a-z]+$'"),
-        ({"ofset": 1}, "there is no parameter \"ofset\": is 'offset' meant?"),
+        ({"ofset": 1}, "there is no parameter \"ofset\": did you mean 'offset'?"),
         ({"timeout": math.inf}, "numbers must be finite"),
         ({"offset": 10**400}, "smaller than 2**63"),
     ],

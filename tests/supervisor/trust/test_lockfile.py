@@ -179,7 +179,7 @@ def edited(change: Callable[[Any], object]) -> str:
         ("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> theirs\n", "merge conflict"),
         (edited(lambda lock: lock.update(version=2)), "its version is 2"),
         (edited(lambda lock: lock.update(version=True)), "its version is true"),
-        (edited(lambda lock: lock.update(server={})), "'server' is not known: is 'servers' meant?"),
+        (edited(lambda lock: lock.update(server={})), "'server' is not known: did you mean 'servers'?"),
         (edited(lambda lock: lock.pop("ledger")), "'ledger' is missing"),
         (edited(lambda lock: lock["ledger"].update(count=-1)), "ledger.count: a number of events belongs here"),
         (edited(lambda lock: lock["ledger"].update(count=True)), "ledger.count: "),
@@ -191,7 +191,7 @@ def edited(change: Callable[[Any], object]) -> str:
         (edited(lambda lock: lock["servers"]["fs"]["tools"].update(read="ignored")), "servers.fs.tools.read: 64 hex"),
         (edited(lambda lock: lock["servers"]["fs"].update(instructions=None)), "servers.fs.instructions: 64 hex"),
         (edited(lambda lock: lock["servers"]["fs"].update(package=1)), "servers.fs.package: a text"),
-        (edited(lambda lock: lock["servers"]["fs"].update(tool={})), "is 'tools' meant?"),
+        (edited(lambda lock: lock["servers"]["fs"].update(tool={})), "did you mean 'tools'?"),
         (
             render(LOCK).replace('"read":', f'"read": "{"0" * 64}", "read":'),
             "servers.fs.tools: 'read' is given twice",

@@ -1,0 +1,1 @@
+"""The product inside a program of one's own; `quarterdeck` names what is public."""

@@ -33,7 +33,7 @@ def project(home: Path) -> Path:
 
 
 def user_file(home: Path, **document: object) -> Path:
-    return write(home / ".config/indusvx/mcp.json", **document)
+    return write(home / ".config/quarterdeck/mcp.json", **document)
 
 
 def discover(home: Path, native: NativeWish | None = None, **environ: str) -> Settings:
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_used_is_passed_over_with_a_warning(home: Path) ->
 def test_nothing_is_a_configuration_too(home: Path) -> None:
     """A fresh machine could not start."""
     settings = discover(home)
-    assert (settings.ids, settings.config_paths, len(settings.candidates)) == ((), (), 6)
+    assert (settings.ids, settings.config_paths, len(settings.candidates)) == ((), (), 7)
 
 
 def test_the_name_of_the_configuration_stays_whatever_appears_or_vanishes(home: Path) -> None:

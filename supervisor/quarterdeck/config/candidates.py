@@ -1,7 +1,8 @@
 """Where configuration is looked for when nobody names a file, whether it is there or not.
 
     <cwd>/.indusvx/mcp.json                           the project's
-    $XDG_CONFIG_HOME/indusvx/mcp.json                 the user's; ~/.config without the variable
+    $XDG_CONFIG_HOME/quarterdeck/mcp.json             the user's; ~/.config without the variable
+    $XDG_CONFIG_HOME/indusvx/mcp.json                 the user's, under the product's former name
     ~/.indusvx/agent/mcp.json, mcp-servers.json       the user's, where they were before
     <cwd>/quarterdeck.json, <cwd>/.mcp.json           the project's
 
@@ -17,7 +18,11 @@ from typing import Final
 
 from quarterdeck.config.origin import Standing
 
-DIRECTORY: Final = "indusvx"
+DIRECTORY: Final = "quarterdeck"
+"""Of the user's own file, in their configuration directory."""
+
+FORMER_DIRECTORY: Final = "indusvx"
+"""What it was called before; read beside it, and not written any more."""
 
 PROJECT_FILES: Final = ("quarterdeck.json", ".mcp.json")
 """What a project calls them, ours and the ecosystem's."""
@@ -41,10 +46,11 @@ class Candidate:
 def candidates(cwd: Path, environ: Mapping[str, str]) -> tuple[Candidate, ...]:
     """Every place that belongs to the working directory `cwd`, in order of precedence."""
     here = Path(os.path.realpath(cwd))
-    project, user, old, older = mcp_config_paths(here, environ)
+    project, user, former, old, older = mcp_config_paths(here, environ)
     return (
         Candidate(project, Standing.PROJECT, "the project's, untrusted"),
         Candidate(user.absolute(), Standing.USER, "yours"),
+        Candidate(former.absolute(), Standing.USER, "yours, at its former place"),
         Candidate(old.absolute(), Standing.USER, "yours, at its old place"),
         Candidate(older.absolute(), Standing.USER, "yours, at its oldest place"),
         *(Candidate(here / name, Standing.PROJECT, "the project's, untrusted") for name in PROJECT_FILES),
@@ -60,16 +66,17 @@ def candidates_digest(paths: Iterable[Path]) -> str:
     return hashlib.sha256(b"\0".join((b"found", *names))).hexdigest()[:12]
 
 
-def mcp_config_paths(cwd: Path, environ: Mapping[str, str]) -> tuple[Path, Path, Path, Path]:
-    """The first four of them, which `load_mcp_config` reads."""
+def mcp_config_paths(cwd: Path, environ: Mapping[str, str]) -> tuple[Path, Path, Path, Path, Path]:
+    """The first five of them, which `load_mcp_config` reads; the second is the user's own file, which is written."""
     home = home_of(environ)
     named = environ.get("XDG_CONFIG_HOME", "")
     # A relative one is to be ignored (XDG Base Directory Specification): it would make a project's file the user's.
     user = Path(named) if named.startswith("/") else home / ".config"
-    old = home / f".{DIRECTORY}" / "agent"
+    old = home / f".{FORMER_DIRECTORY}" / "agent"
     return (
-        cwd / f".{DIRECTORY}" / "mcp.json",
+        cwd / f".{FORMER_DIRECTORY}" / "mcp.json",
         user / DIRECTORY / "mcp.json",
+        user / FORMER_DIRECTORY / "mcp.json",
         old / "mcp.json",
         old / "mcp-servers.json",
     )

@@ -1,6 +1,6 @@
 """The servers of the files that belong to a directory, as an embedding program asks for them.
 
-Of the places in `candidates` these are the first four; who calls this vouches for all of them, the project's file too.
+Of the places in `candidates` these are the first five; who calls this vouches for all of them, the project's file too.
 A file that is absent or broken is passed over: one bad file must not sink a session.  What was passed over is logged,
 and nothing is printed: stdout may be a protocol's.
 """
@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None = None) -> list[ServerConfig]:
-    """The servers of one file, or of the four that belong to a directory.
+    """The servers of one file, or of the five that belong to a directory.
 
     Args:
         path_or_cwd: an existing file, which alone is read; anything else is taken for the working directory.

@@ -121,7 +121,7 @@ def _bounds(cwd: Path, environ: Mapping[str, str], users: Iterable[FileFound]) -
     users = tuple(users)
     loaded = [found.loaded for found in users if found.loaded is not None]
     home = home_of(environ)
-    own = (home, mcp_config_paths(cwd, environ)[1].parent)
+    own = (home, *(path.parent for path in mcp_config_paths(cwd, environ)[1:3]))
     is_strict = any(each.trust is TrustMode.STRICT or each.top_problems for each in loaded)
     return ProjectBounds(
         project_root(cwd, own),

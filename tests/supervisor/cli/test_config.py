@@ -14,7 +14,7 @@ from quarterdeck.cli.exits import CommandError
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with one file, and a project below another directory, in which we are."""
-    for name in ("home/.config/indusvx", "project"):
+    for name in ("home/.config/quarterdeck", "project"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
@@ -43,7 +43,7 @@ def write(path: Path, document: object) -> Path:
 
 
 def own(home: Path, document: object) -> Path:
-    return write(home / ".config/indusvx/mcp.json", document)
+    return write(home / ".config/quarterdeck/mcp.json", document)
 
 
 def test_every_place_is_shown_in_order(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,16 +57,17 @@ def test_every_place_is_shown_in_order(home: Path, capsys: pytest.CaptureFixture
         "mcp.json",
         "mcp.json",
         "mcp.json",
+        "mcp.json",
         "mcp-servers.json",
         "quarterdeck.json",
         ".mcp.json",
     ]
     assert "used" in lines[2]
-    assert "cannot be used" in lines[6]
-    assert "the project's, untrusted" in lines[6]
+    assert "cannot be used" in lines[7]
+    assert "the project's, untrusted" in lines[7]
     places = run_json(capsys, "path")
     assert [(place["path"], place["exists"], place["standing"]) for place in places][1] == (str(path), True, "user")
-    assert places[5]["error"].startswith("line 1")
+    assert places[6]["error"].startswith("line 1")
 
 
 def test_named_files_are_shown_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

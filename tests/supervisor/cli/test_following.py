@@ -122,12 +122,12 @@ async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
 ) -> None:
     """Whoever can write into a project could keep a server running that the user took away."""
     home, project = tmp_path / "home", tmp_path / "project"
-    for folder in (home / ".config/indusvx", project):
+    for folder in (home / ".config/quarterdeck", project):
         folder.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.chdir(project)
-    files.path, files.whom = home / ".config/indusvx/mcp.json", Source(())
+    files.path, files.whom = home / ".config/quarterdeck/mcp.json", Source(())
     files.write(a={"command": "one"}, b={"command": "two"})
     deck = files.deck()
     (project / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')

@@ -22,7 +22,7 @@ def run() -> Run:
 
 
 def ours(home: Path) -> Path:
-    return home / ".config" / "indusvx" / "mcp.json"
+    return home / ".config" / "quarterdeck" / "mcp.json"
 
 
 def test_the_servers_of_a_client_are_ours_afterwards(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ def test_the_places_and_their_order(tmp_path: Path) -> None:
     found = candidates(tmp_path, {"HOME": "/home/u"})
     assert [(str(each.path), each.standing) for each in found] == [
         (f"{tmp_path.resolve()}/.indusvx/mcp.json", Standing.PROJECT),
+        ("/home/u/.config/quarterdeck/mcp.json", Standing.USER),
         ("/home/u/.config/indusvx/mcp.json", Standing.USER),
         ("/home/u/.indusvx/agent/mcp.json", Standing.USER),
         ("/home/u/.indusvx/agent/mcp-servers.json", Standing.USER),
@@ -18,7 +19,7 @@ def test_the_places_and_their_order(tmp_path: Path) -> None:
         (f"{tmp_path.resolve()}/.mcp.json", Standing.PROJECT),
     ]
     moved = candidates(tmp_path, {"HOME": "/home/u", "XDG_CONFIG_HOME": "/cfg"})
-    assert str(moved[1].path) == "/cfg/indusvx/mcp.json"
+    assert str(moved[1].path) == "/cfg/quarterdeck/mcp.json"
 
 
 def test_the_digest_names_the_place_and_not_what_is_there(tmp_path: Path) -> None:

@@ -36,15 +36,16 @@ def load(home: Path, **environ: str) -> dict[str, str]:
 def test_the_project_comes_before_the_user_and_the_user_before_what_was_before(home: Path) -> None:
     """An old file would decide what a project runs."""
     write(home.parent / "project/.indusvx/mcp.json", servers(a="project"))
-    write(home / ".config/indusvx/mcp.json", servers(a="user", b="user"))
+    write(home / ".config/quarterdeck/mcp.json", servers(a="user", u="user"))
+    write(home / ".config/indusvx/mcp.json", servers(a="former", u="former", b="former"))
     write(home / ".indusvx/agent/mcp.json", servers(b="old", c="old"))
     write(home / ".indusvx/agent/mcp-servers.json", servers(c="older", d="older"))
-    assert load(home) == {"a": "project", "b": "user", "c": "old", "d": "older"}
+    assert load(home) == {"a": "project", "u": "user", "b": "former", "c": "old", "d": "older"}
 
 
 def test_the_users_directory_is_where_the_variable_says(home: Path) -> None:
     """Who moved their configuration would start without it."""
-    write(home / "elsewhere/indusvx/mcp.json", servers(a="moved"))
+    write(home / "elsewhere/quarterdeck/mcp.json", servers(a="moved"))
     write(home / ".config/indusvx/mcp.json", servers(a="unmoved"))
     assert load(home, XDG_CONFIG_HOME=str(home / "elsewhere")) == {"a": "moved"}
     assert load(home, XDG_CONFIG_HOME="") == {"a": "unmoved"}

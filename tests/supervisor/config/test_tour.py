@@ -124,7 +124,7 @@ def test_what_stands_beside_the_servers_has_its_file(tmp_path: Path) -> None:
 def test_a_project_is_as_strict_as_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user would wonder who made a repository's server wait for approval."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    write(tmp_path / "home/.config/indusvx/mcp.json", trust="strict")
+    write(tmp_path / "home/.config/quarterdeck/mcp.json", trust="strict")
     write(tmp_path / "project/.mcp.json", mcpServers={"a": {"command": "c"}})
     files = load_found(tmp_path / "project", {"HOME": str(tmp_path / "home")})
     [server] = tour(files, gather(files)).servers

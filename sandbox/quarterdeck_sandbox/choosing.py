@@ -39,6 +39,7 @@ class Choice:
         filtered: whether a filter of system calls is loaded.
         unix_sockets: whether that filter leaves Unix sockets open.
         counts_alone: whether the kernel counts its processes apart from all others.
+        stays_root: whether it runs as root without capabilities.
     """
 
     tier: Tier
@@ -48,15 +49,19 @@ class Choice:
     filtered: bool
     unix_sockets: bool
     counts_alone: bool
+    stays_root: bool = False
 
 
-def choose(policy: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool = False) -> Choice:
+def choose(
+    policy: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool = False, stays_root: bool = False
+) -> Choice:
     """The strongest that the machine gives; a trusted process gets limits and a reaper, and runs as us.
 
     Args:
         policy: what is wanted.
         machine: what there is.
         allow_unsandboxed: a minimum of `landlock`, which is the default one, is none; `bubblewrap` still is.
+        stays_root: it cannot run as another user, and stays root without capabilities.
 
     Raises:
         LaunchError: `sandbox_refused`: a requirement, the minimum or an explicit wish cannot be met; with the remedy.
@@ -64,7 +69,7 @@ def choose(policy: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool =
     tier = _choose_tier(policy, machine, allow_unsandboxed)
     if policy.hidden and tier is not Tier.BUBBLEWRAP:
         _refuse(f'"hidden" needs bubblewrap, as nothing else can take back a part: {_get_bubblewrap(machine)}')
-    situation = Situation(policy, machine, tier, _choose_network(policy, machine, tier))
+    situation = Situation(policy, machine, tier, _choose_network(policy, machine, tier), stays_root)
     findings = promise(situation)
     for name in policy.require:
         if findings[name].strength is not Strength.FULL:
@@ -80,6 +85,7 @@ def choose(policy: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool =
         filtered=situation.filtered,
         unix_sockets=situation.unix_sockets,
         counts_alone=situation.counts_alone,
+        stays_root=stays_root,
     )
 
 

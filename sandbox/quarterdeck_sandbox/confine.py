@@ -19,13 +19,14 @@ from quarterdeck_sandbox.backends.seccomp import Filter, compile_filter
 from quarterdeck_sandbox.choosing import Choice, choose
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.credentials import credentials_touching
-from quarterdeck_sandbox.identity import Identity, choose_identity, hand_over, require_open, require_reachable
-from quarterdeck_sandbox.launch import LaunchPlan
+from quarterdeck_sandbox.identity import ROOT, Identity, choose_identity, closed_to, hand_over, out_of_reach
+from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import Mount, MountKind, Places, View
 from quarterdeck_sandbox.names import NO_RESOLVER, Route, hosts_text, routes_of
 from quarterdeck_sandbox.paths import is_within
-from quarterdeck_sandbox.program import resolve_program
+from quarterdeck_sandbox.program import Program, resolve_program
+from quarterdeck_sandbox.promises import TRUNCATE_ABI
 from quarterdeck_sandbox.system_view import identity_mounts, name_mounts
 from quarterdeck_sandbox.uplink import RESOLV_CONF
 from quarterdeck_sandbox.view import build_view
@@ -41,6 +42,10 @@ _RLIMITS: Final = {
 }
 """Limits that the kernel keeps for each process.  Memory by its data, not by its address space: node, Go and Java
 reserve far more of that than they ever use."""
+
+
+_OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
+"""What root may read by its mode, and no other user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,35 +78,66 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
     # Landlock cannot take back below a directory what it gives above it, and limits alone give everything.
     nests_safely = choice.tier is Tier.BUBBLEWRAP and machine.bubblewrap.nests_safely
     view = build_view(policy, plan, program, places, asker.environ, nests_safely=nests_safely)
-    identity = None
+    identity, why_root = None, ""
     if machine.euid == 0 and policy.confines_files:
-        identity = choose_identity(places.home, policy.write)
+        identity, why_root = _identity(policy, plan, program, places, choice, machine)
+        if identity.is_root:
+            choice = choose(policy, machine, allow_unsandboxed=asker.allow_unsandboxed, stays_root=True)
         hand_over(identity, (places.home, places.tmp))
     if policy.confines_files:
         view = _complete(view, choice, routes, identity, places)
     else:
         view = replace(view, shown=(f"everything: it is trusted, not confined, and runs as uid {os.getuid()}",))
-    if identity is not None:
-        require_open(identity, (*policy.read, *policy.write))
-        if choice.tier is not Tier.BUBBLEWRAP:
-            require_reachable(identity, (program.path, plan.cwd, str(places.home), str(places.tmp)))
     return Confinement(
         plan=replace(plan, program=program.path, env={**plan.env, **view.env}),
         tier=choice.tier,
         network=choice.network,
         promised=choice.findings,
         required=policy.require,
-        gaps=choice.gaps,
+        gaps=(*choice.gaps, *([f"user: {why_root}"] if why_root else [])),
         view=view,
         limits=policy.limits,
         rlimits=_rlimits(policy.limits, choice, identity),
         seccomp=_filter(choice, machine) if choice.filtered else b"",
         identity=identity,
         routes=routes,
-        secrets=tuple(_secrets(view, places)) if policy.confines_files else (),
+        secrets=tuple(_secrets(view, places, identity)) if policy.confines_files else (),
         user_home=str(places.user_home),
         machine=machine,
     )
+
+
+def _identity(
+    policy: SandboxPolicy, plan: LaunchPlan, program: Program, places: Places, choice: Choice, machine: Machine
+) -> tuple[Identity, str]:
+    """Whom it becomes when we are root, and, where it stays root, why and what would help.
+
+    Raises:
+        LaunchError: `sandbox_refused`: what it may write is of another user, who cannot reach or read the rest.
+    """
+    if not machine.other_users:
+        return ROOT, "root without capabilities, as nobody can become another user here"
+    identity = choose_identity(places.home, policy.write)
+    if identity.is_root:
+        if choice.tier is Tier.BUBBLEWRAP and not machine.landlock_abi:
+            raise LaunchError(
+                "sandbox_refused",
+                f"{policy.write[0]} belongs to root, and without Landlock nothing is run as root beside bubblewrap: "
+                "give it to another user with chown, or start quarterdeck as an ordinary user",
+            )
+        return ROOT, f"root without capabilities, as {policy.write[0]} is root's; give it to another user with chown"
+    closed = closed_to(identity, (*policy.read, *policy.write))
+    remedy = "grant what others may read, or start quarterdeck as an ordinary user"
+    if choice.tier is not Tier.BUBBLEWRAP:
+        needed = (program.path, *(prefix.path for prefix in program.prefixes), plan.cwd)
+        if way := out_of_reach(identity, (*needed, str(places.home), str(places.tmp))):
+            closed, remedy = way, "install bubblewrap, which can show it all the same, or start as an ordinary user"
+    if not closed:
+        return identity, ""
+    if policy.write or choice.tier is Tier.BUBBLEWRAP:
+        whom = f"uid {identity.uid}, who owns {policy.write[0]}" if policy.write else "a user of its own"
+        raise LaunchError("sandbox_refused", f"it would run as {whom}, and {closed}: {remedy}")
+    return ROOT, f"root without capabilities, as {closed}; {remedy}"
 
 
 def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: Identity | None, places: Places) -> View:
@@ -121,8 +157,10 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: I
     return view.with_mounts(mounts)
 
 
-def _secrets(view: View, places: Places) -> Iterator[str]:
+def _secrets(view: View, places: Places, identity: Identity | None) -> Iterator[str]:
     """What must not be open to it, and is there to be tried: the probes do."""
+    if identity and identity.is_root:
+        yield from (path for path in _OF_ROOT if os.path.exists(path))
     for path in places.private:
         if os.path.exists(path) and not any(is_within(mount.target, path) for mount in view.mounts):
             yield path
@@ -159,12 +197,15 @@ def _others(choice: Choice, identity: Identity | None) -> int:
 
 def _filter(choice: Choice, machine: Machine) -> bytes:
     has_namespaces = choice.tier is Tier.BUBBLEWRAP
+    by_landlock = choice.tier is Tier.LANDLOCK
     return compile_filter(
         Filter(
             inet=choice.network is not NetworkMode.NONE,
             unix=choice.unix_sockets,
             shared_memory="memory" in machine.cgroups.controllers,
             reaches_out=has_namespaces,
+            truncates=not by_landlock or machine.landlock_abi >= TRUNCATE_ABI,
+            sets_ids=not choice.stays_root,
         ),
         machine.architecture,
     )

@@ -51,6 +51,11 @@ class Confinement:
     user_home: str = ""
 
     @property
+    def stays_root(self) -> bool:
+        """Whether it runs as root without capabilities."""
+        return self.identity is not None and self.identity.is_root
+
+    @property
     def has_own_network(self) -> bool:
         """Whether it gets a network namespace of its own."""
         return (

@@ -1,7 +1,9 @@
-"""Whom a confined process runs as when we are root: never root, never anybody else's sandbox.
+"""Whom a confined process runs as when we are root: a user of its own, or the owner of what it may write.
 
 With one user for all of them, `kill(-1)` in one would end its neighbours, and a limit on processes would be shared.
 A user of its own is taken from the range that systemd sets aside for exactly this (systemd.exec, "DynamicUser").
+Where no other user can do the work, because the program lies in a home that is closed to others, or because what is to
+be written is root's, it stays root without any capability (`ROOT`): then Landlock holds what ownership would let it do.
 """
 
 import hashlib
@@ -32,6 +34,19 @@ class Identity:
     gid: int
     dedicated: bool
 
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return "every other user" if self.dedicated else f"uid {self.uid}"
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it stays root, without capabilities."""
+        return self.uid == 0
+
+
+ROOT: Final = Identity(0, 0, dedicated=False)
+
 
 def choose_identity(home: Path, writable: Iterable[str]) -> Identity:
     """The owner of what it may write when that is one user, else a user of its own, the same at each start.
@@ -41,7 +56,7 @@ def choose_identity(home: Path, writable: Iterable[str]) -> Identity:
         writable: the paths that the policy lets it write, private ones aside.
 
     Raises:
-        LaunchError: a writable path belongs to root, or two of them to two users.
+        LaunchError: two writable paths belong to two users, or one cannot be looked at.
     """
     owners: dict[int, tuple[str, int]] = {}
     for path in writable:
@@ -51,18 +66,13 @@ def choose_identity(home: Path, writable: Iterable[str]) -> Identity:
             why = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be looked at"
             raise LaunchError("sandbox_refused", f'"write" names {path}, which {why}: take it out') from error
         owners.setdefault(status.st_uid, (path, status.st_gid))
-    if 0 in owners:
-        path, _ = owners[0]
-        raise LaunchError(
-            "sandbox_refused",
-            f"{path} belongs to root (uid 0), and nothing is run as root: give it to another user with chown, "
-            "or start quarterdeck as an ordinary user",
-        )
     if len(owners) > 1:
         named = ", ".join(f"{path} to uid {uid}" for uid, (path, _) in owners.items())
         raise LaunchError("sandbox_refused", f"it may write paths of several users ({named}): grant those of one")
     if owners:
         [(uid, (_, gid))] = owners.items()
+        if uid == 0:
+            return ROOT
         return Identity(uid, _group_of(uid, gid), dedicated=False)
     owner = os.stat(home).st_uid
     uid = owner if FIRST_UID <= owner <= LAST_UID else _unused_uid(home)
@@ -86,21 +96,53 @@ def hand_over(identity: Identity, folders: Iterable[Path]) -> None:
         os.chown(folder, identity.uid, identity.gid)
 
 
-def require_reachable(identity: Identity, paths: Iterable[str]) -> None:
-    """See that the directories above `paths` let `identity` pass: without mounts of its own it goes by them.
-
-    Raises:
-        LaunchError: `sandbox_refused`, naming the first that does not, and the user.
-    """
+def out_of_reach(identity: Identity, paths: Iterable[str]) -> str:
+    """Why `identity` cannot walk to one of `paths`, which without mounts of its own it must; empty when it can."""
     for path in paths:
         for folder in reversed(Path(os.path.realpath(path)).parents):
             if not _allows(identity, folder, stat.S_IXOTH):
-                raise LaunchError(
-                    "sandbox_refused",
-                    f"{path} is out of reach for uid {identity.uid}, as whom it would run, because {folder} is closed "
-                    "to others: install bubblewrap, which can show it all the same, or start quarterdeck as an "
-                    "ordinary user",
-                )
+                return f"{path} is out of reach for {identity.name}, because {folder} is closed to others"
+    return ""
+
+
+def closed_to(identity: Identity, paths: Iterable[str]) -> str:
+    """Why `identity` may not read one of `paths` itself, which no mount changes; empty when it may."""
+    for path in paths:
+        needed = stat.S_IROTH | (stat.S_IXOTH if os.path.isdir(path) else 0)
+        if not _allows(identity, Path(path), needed):
+            return f"{path} is closed to {identity.name}"
+    return ""
+
+
+def open_to_all(folder: str) -> tuple[str, ...]:
+    """The largest parts of `folder` in which every user may read everything: what root may see without being root."""
+    whole, parts = _open_parts(folder)
+    return (folder,) if whole else tuple(parts)
+
+
+def _open_parts(folder: str) -> tuple[bool, list[str]]:
+    """Whether all of it is open, and if not, what is."""
+    whole, parts = True, []
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return False, []
+    for entry in entries:
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except OSError:
+            continue  # gone meanwhile
+        if stat.S_ISLNK(mode):
+            continue  # what it leads to has rules of its own
+        if stat.S_ISDIR(mode) and mode & 0o5 == 0o5:
+            is_open, below = _open_parts(entry.path)
+            parts += [entry.path] if is_open else below
+            whole &= is_open
+        elif not stat.S_ISDIR(mode) and mode & 0o4:
+            parts.append(entry.path)
+        else:
+            whole = False
+    return whole, parts
 
 
 def _group_of(uid: int, found: int) -> int:
@@ -110,22 +152,6 @@ def _group_of(uid: int, found: int) -> int:
     except KeyError:
         gid = found
     return gid or uid
-
-
-def require_open(identity: Identity, paths: Iterable[str]) -> None:
-    """See that `identity` may read `paths` themselves: a mount shows a path, and changes nothing of its mode.
-
-    Raises:
-        LaunchError: `sandbox_refused`, naming the path and the user.
-    """
-    for path in paths:
-        needed = stat.S_IROTH | (stat.S_IXOTH if os.path.isdir(path) else 0)
-        if not _allows(identity, Path(path), needed):
-            raise LaunchError(
-                "sandbox_refused",
-                f"{path} is closed to uid {identity.uid}, as whom it would run: grant what others may read, or "
-                "start quarterdeck as an ordinary user",
-            )
 
 
 def _allows(identity: Identity, path: Path, needed: int) -> bool:

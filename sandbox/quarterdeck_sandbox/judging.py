@@ -109,7 +109,7 @@ def _network(confinement: Confinement, report: Report, ours: Mapping[str, str]) 
 def _processes(confinement: Confinement, report: Report, ours: Mapping[str, str]) -> _Problem:
     if confinement.tier is Tier.BUBBLEWRAP:
         return None if _separate("pid", report, ours) else "it sees our processes"
-    if confinement.identity is None and confinement.machine.landlock_abi < SCOPES_ABI:
+    if (confinement.identity is None or confinement.stays_root) and confinement.machine.landlock_abi < SCOPES_ABI:
         return None  # the promise says that it may
     return "it may signal our processes" if report.one("signals_owner") != "0" else None
 

@@ -52,7 +52,8 @@ class Machine:
         system: `linux`, `darwin`, …
         architecture: `x86_64`, `aarch64`, …
         kernel: its release.
-        euid: who we are; 0 confines under other users.
+        euid: who we are; 0 confines under other users where it can.
+        other_users: whether root may become other users here, give them files and end them; a container may forbid it.
         bubblewrap: tier one.
         landlock_abi: 0 when the kernel has none or it is switched off.
         seccomp: filters can be loaded, and there is one for this architecture.
@@ -69,6 +70,7 @@ class Machine:
     architecture: str = ""
     kernel: str = ""
     euid: int = 1000
+    other_users: bool = True
     bubblewrap: Bubblewrap = Bubblewrap()
     landlock_abi: int = 0
     seccomp: bool = False

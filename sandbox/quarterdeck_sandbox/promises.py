@@ -15,6 +15,9 @@ from quarterdeck_sandbox.receipt import Finding, Strength
 APART_ABI: Final = 2
 """The version of Landlock by which a program can be set apart from the first process of its namespace."""
 
+TRUNCATE_ABI: Final = 3
+"""Landlock that judges cutting a file off by its path (Linux 6.2); before, the filter closes that call."""
+
 REACHABLE: Final = "metadata, host loopback and abstract sockets: REACHABLE"
 """What an unconfined network means, said in these words wherever it is in force."""
 
@@ -47,12 +50,14 @@ class Situation:
         machine: what there is.
         tier: how it will be confined.
         network: what it will reach.
+        stays_root: started by root, it cannot run as another user, and gives up its capabilities instead.
     """
 
     policy: SandboxPolicy
     machine: Machine
     tier: Tier
     network: Network
+    stays_root: bool = False
 
     @property
     def filtered(self) -> bool:
@@ -62,7 +67,7 @@ class Situation:
     @property
     def other_user(self) -> bool:
         """Whether it runs as another user than we do."""
-        return self.machine.euid == 0 and self.policy.confines_files
+        return self.machine.euid == 0 and self.policy.confines_files and not self.stays_root
 
     @property
     def dedicated_user(self) -> bool:
@@ -74,6 +79,8 @@ class Situation:
         """Whether its processes are counted apart from all others: by a user of its own, or by its user namespace."""
         if self.other_user:
             return self.dedicated_user
+        if self.stays_root:
+            return False  # the kernel limits every user's processes but root's
         return self.tier is Tier.BUBBLEWRAP and _release(self.machine) >= USER_NAMESPACE_COUNTS
 
     @property
@@ -127,9 +134,14 @@ def _none(mechanism: str) -> Finding:
 def _filesystem(at: Situation) -> Finding:
     match at.tier:
         case Tier.BUBBLEWRAP:
-            return _full("mount namespace")
+            return _full(f"mount namespace{', and Landlock: root without capabilities' if at.stays_root else ''}")
         case Tier.LANDLOCK:
             sockets = "; Unix sockets outside can be reached" if at.sockets_lead_out else ""
+            if at.stays_root:
+                return _partial(
+                    "Landlock, as root without capabilities: existence and metadata of other files can be seen, "
+                    f"modes and times of root's files can be changed{sockets}"
+                )
             return _partial(f"Landlock: existence and metadata of other files can be seen{sockets}")
         case Tier.LIMITS if at.other_user:
             return _none("a user of its own: reads and writes what every user can")
@@ -201,6 +213,8 @@ def _memory(at: Situation) -> Finding:
 def _process_count(at: Situation) -> Finding:
     if found := _cgroup(at, Property.PROCESS_COUNT):
         return found
+    if at.stays_root:
+        return _partial("looked at now and then; RLIMIT_NPROC does not bind root")
     if at.counts_alone:
         return _full(f"RLIMIT_NPROC of {'a user of its own' if at.dedicated_user else 'its user namespace'}")
     return _partial("looked at now and then; RLIMIT_NPROC counts others of its user too")

@@ -36,7 +36,7 @@ class Receipt(msgspec.Struct, frozen=True):
     Attributes:
         tier: how.
         findings: every property, promised by the plan and confirmed by the probes inside.
-        uid: the user it runs as, None where it is ours.
+        uid: the user it runs as, None where it is ours; 0 is root without capabilities.
         network: the mode in force, in words for people.
         shown: one line for each path, grant or prefix that the policy or the program's own needs opened.
         gaps: one line for each way in which this is weaker than wanted.

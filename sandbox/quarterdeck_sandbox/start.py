@@ -20,11 +20,12 @@ from typing import Any, Final
 import anyio
 
 from quarterdeck_protocol.policy import NetworkMode, Property, Tier
-from quarterdeck_sandbox.backends import reaped
+from quarterdeck_sandbox.backends import bubblewrap, reaped
 from quarterdeck_sandbox.backends.cgroup import Cgroup
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.gatekeeper import GATE_S, Gatekeeper
 from quarterdeck_sandbox.holdings import Holdings
+from quarterdeck_sandbox.identity import open_to_all
 from quarterdeck_sandbox.judging import judge
 from quarterdeck_sandbox.launch import LaunchError, exec_error
 from quarterdeck_sandbox.names import FIRST_FREE_PORT
@@ -159,7 +160,11 @@ def _limit(confinement: Confinement, holdings: Holdings, pid: int) -> None:
 def _order(confinement: Confinement) -> dict[str, Any]:
     plan, identity = confinement.plan, confinement.identity
     in_bubblewrap = confinement.tier is Tier.BUBBLEWRAP
-    confine = None if in_bubblewrap else reaped.rules(confinement, (GATE_FOLDER, sys.base_prefix))
+    if in_bubblewrap:
+        confine = bubblewrap.rules(confinement)
+    else:
+        settings = open_to_all(reaped.SETTINGS) if confinement.stays_root else (reaped.SETTINGS,)
+        confine = reaped.rules(confinement, (GATE_FOLDER, sys.base_prefix), settings)
     return {
         "program": plan.program,
         "argv": list(plan.argv),

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from support.expected import BOMB_LIMITS, BOMBS, FAMILIES, IMPOSSIBLE, NOT_BARE, OUTPUTS, Bomb, names
 from support.forks import Forks
-from support.hostile import ATTACKS, END_S, Scene, scene
+from support.hostile import ATTACKS, END_S, Run, Scene, scene
 from support.identities import Identity, bubblewrap_missing, plain_python
 from support.leftovers import no_leftovers
 from support.real import fault_at_open, stdio_config
@@ -23,6 +23,10 @@ BARE_ESCAPES: Final = 60
 """Attacks that have to succeed where nothing holds them, on any machine; some need what few have."""
 
 CONFINED: Final = (Tier.BUBBLEWRAP, Tier.LANDLOCK)
+
+
+BEING_ROOT: Final = ("become_root", "hold_capabilities", "supplementary_groups")
+"""Attacks that want the mere number of root's user, or of its group."""
 
 
 LIVES_S: Final = (1, 5, 25)
@@ -52,22 +56,38 @@ def place(identity: Identity, tier: Tier, forks: Forks) -> Iterator[Scene]:
 @pytest.mark.parametrize("tier", CONFINED)
 def test_no_attack_escapes_but_the_impossible(tier: Tier, identity: Identity, place: Scene) -> None:
     """One that does is a hole; one that does not run proves nothing."""
+    attack_with_everything(tier, place)
+
+
+@pytest.mark.parametrize("identity", [Identity.ROOT])
+@pytest.mark.parametrize("tier", CONFINED)
+def test_a_root_without_capabilities_is_held_like_any_user(tier: Tier, identity: Identity, place: Scene) -> None:
+    """It owns the system's files and every process of root's: what holds it must not be ownership."""
+    (place.root / "granted").mkdir()
+    run = attack_with_everything(tier, place, "--write", str(place.root / "granted"), to_be_had=BEING_ROOT)
+    assert run.receipt["uid"] == 0
+    assert run.verdicts["hold_capabilities"].why == "user 0 with []"
+
+
+def attack_with_everything(tier: Tier, place: Scene, *options: str, to_be_had: Iterable[str] = ()) -> Run:
+    """Run every attack that can be run after another, and see that none got anything but the impossible."""
     wanted = [name for family in FAMILIES for name in names(family)]
     place.forks = None  # those that are after whoever started them shall meet the command as everybody starts it
     with place.victim() as victim:
-        run = place.attack(tier, wanted, "--network", "none")
+        run = place.attack(tier, wanted, "--network", "none", *options)
     assert run.receipt.get("tier") == tier, run.stderr
     verdicts = run.verdicts
     wrong = {
         name: verdicts.get(name)
         for name in wanted
         if name not in verdicts
-        or verdicts[name].state not in (("HELD", "ESCAPED") if name in IMPOSSIBLE[tier] else ("HELD",))
+        or verdicts[name].state not in (("HELD", "ESCAPED") if name in {*IMPOSSIBLE[tier], *to_be_had} else ("HELD",))
     }
     assert wrong == {}
     assert victim.contacts == []
     assert victim.changed == {}
     assert run.status == 0, run.stderr
+    return run
 
 
 @pytest.mark.parametrize("identity", Identity)

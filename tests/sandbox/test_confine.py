@@ -2,23 +2,27 @@
 
 import os
 import resource
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 import pytest
-from support.berths import BUBBLEWRAP_ONLY, PATH, Berth, this_machine
+from support.berths import BUBBLEWRAP_ONLY, PATH, Berth, run, this_machine
 
 from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.confine import Asker, confine
 from quarterdeck_sandbox.confinement import Confinement
+from quarterdeck_sandbox.identity import ROOT
 from quarterdeck_sandbox.launch import LaunchError, plan_launch
+from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import MountKind, Places
 from quarterdeck_sandbox.start import start
 
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 30.0
+ONLY_ROOT = "only root becomes another"
 
 
 @dataclass
@@ -27,11 +31,12 @@ class Yard:
 
     berth: Berth
     places: Places
+    machine: Machine = field(default_factory=this_machine)
 
     def confine(self, *words: str, **policy: Any) -> Confinement:
         """Confine a command; without a network unless the policy says otherwise."""
         fields = {"network": "none", "minimum": self.berth.tier, **policy}
-        asker = Asker(self.places, {}, this_machine().capped(self.berth.tier))
+        asker = Asker(self.places, {}, self.machine.capped(self.berth.tier))
         env = {"PATH": PATH, "HOME": str(self.berth.home)}
         plan = plan_launch(words[0], words[1:], env, str(self.berth.home))
         if fields.get("preset") == "trusted":
@@ -82,7 +87,7 @@ async def test_a_trusted_program_runs_as_us_under_limits(yard: Yard) -> None:
     assert await ends(made) == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another")
+@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
 async def test_root_hands_its_places_to_whom_it_becomes(yard: Yard) -> None:
     """A server could not use its own home; or it would run as root."""
     made = yard.confine("true")
@@ -154,7 +159,7 @@ async def test_what_cannot_be_given_is_refused_before_anything_starts(yard: Yard
     assert caught.value.code == "sandbox_refused"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another")
+@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
 async def test_a_project_is_written_by_its_owner(yard: Yard) -> None:
     """A user's files would come back as somebody else's."""
     project = yard.places.user_home.parent / "project"
@@ -165,6 +170,68 @@ async def test_a_project_is_written_by_its_owner(yard: Yard) -> None:
     assert (made.identity.uid, made.identity.dedicated) == (40_001, False)
     assert await ends(made) == 0
     assert (project / "made").stat().st_uid == 40_001
+
+
+async def capabilities(confinement: Confinement) -> set[str]:
+    """What is left of them inside, in all five sets."""
+    status, said, _ = await run(confinement)
+    assert status == 0, said
+    return set(said.split())
+
+
+SHOW_CAPABILITIES = "sed -n 's/^Cap...:.//p' /proc/self/status"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+async def test_what_is_roots_is_written_by_a_root_without_capabilities(yard: Yard) -> None:
+    """In a container everything is root's, and no server could be granted a folder."""
+    project = yard.places.user_home.parent / "project"
+    project.mkdir()
+    made = yard.confine("sh", "-c", f"echo x >{project}/made; {SHOW_CAPABILITIES}", write=[str(project)])
+    assert made.identity == ROOT
+    assert any("root without capabilities" in gap and str(project) in gap for gap in made.gaps)
+    assert await capabilities(made) == {"0" * 16}
+    assert (project / "made").stat().st_uid == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+async def test_a_program_that_no_other_user_can_reach_runs_as_root_without_capabilities(yard: Yard) -> None:
+    """Where Python or Node lies below a closed /root, and nothing is installed, no server would start."""
+    folder = yard.places.user_home / "closed"
+    folder.mkdir()
+    folder.chmod(0o700)
+    shutil.copy("/bin/sh", folder / "tool")
+    made = yard.confine(str(folder / "tool"), "-c", f"{SHOW_CAPABILITIES}; cat /etc/shadow 2>/dev/null || true")
+    assert made.identity is not None
+    if yard.berth.tier is Tier.BUBBLEWRAP:
+        assert made.identity.dedicated
+        return
+    assert made.identity == ROOT
+    assert made.gaps[-1].startswith(f"user: root without capabilities, as {folder}/tool is out of reach")
+    if yard.berth.tier is Tier.LANDLOCK:
+        assert "/etc/shadow" in made.secrets
+        assert await capabilities(made) == {"0" * 16}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+async def test_the_owner_of_what_is_written_must_reach_the_program(yard: Yard) -> None:
+    """Root without capabilities may not write what is somebody else's: it would fail in its own words."""
+    folder, project = yard.places.user_home / "closed", yard.places.user_home.parent / "project"
+    for made in (folder, project):
+        made.mkdir()
+    folder.chmod(0o700)
+    shutil.copy("/bin/sh", folder / "tool")
+    os.chown(project, 40_001, 40_001)
+    if yard.berth.tier is Tier.BUBBLEWRAP:
+        pytest.skip("bubblewrap shows it all the same")
+    with pytest.raises(LaunchError, match=f"uid 40001, who owns {project}, and {folder}/tool is out of reach"):
+        yard.confine(str(folder / "tool"), "-c", "true", write=[str(project)])
+
+
+async def test_root_who_cannot_become_another_stays_root_without_capabilities(yard: Yard) -> None:
+    """In a container that maps no other users every start would fail."""
+    yard.machine = replace(yard.machine, euid=0, other_users=False)
+    assert yard.confine("true").identity == ROOT
 
 
 async def test_a_plan_is_changed_in_nothing_but_its_program_and_what_the_view_adds(yard: Yard) -> None:

@@ -11,10 +11,13 @@ from quarterdeck_sandbox import identity as identity_module
 from quarterdeck_sandbox.identity import (
     FIRST_UID,
     LAST_UID,
+    ROOT,
     Identity,
     choose_identity,
+    closed_to,
     hand_over,
-    require_reachable,
+    open_to_all,
+    out_of_reach,
 )
 from quarterdeck_sandbox.launch import LaunchError
 
@@ -40,16 +43,12 @@ def test_what_may_be_written_says_who_writes_it(tmp_path: Path) -> None:
 
 
 @root
-def test_a_path_of_roots_is_refused_by_name(tmp_path: Path) -> None:
-    """A server would run as root, or fail without anybody knowing why."""
-    home, path = tmp_path / "home", owned(tmp_path / "one", 0)
+def test_what_is_roots_is_written_by_root(tmp_path: Path) -> None:
+    """In a container everything is root's: a server that was granted a folder could not write to it."""
+    home = tmp_path / "home"
     home.mkdir()
-    with pytest.raises(LaunchError) as caught:
-        choose_identity(home, [owned(tmp_path / "other", ALICE), path])
-    assert caught.value.code == "sandbox_refused"
-    assert path in str(caught.value)
-    assert "uid 0" in str(caught.value)
-    assert "chown" in str(caught.value)
+    assert choose_identity(home, [owned(tmp_path / "one", 0)]) == ROOT
+    assert ROOT.is_root
 
 
 @root
@@ -166,8 +165,26 @@ def test_a_way_that_is_closed_to_it_is_named(tmp_path: Path) -> None:
     somebody = Identity(ALICE, BOB, dedicated=False)
     inner = tmp_path / "inner"
     inner.mkdir()
-    with pytest.raises(LaunchError, match=f"{inner} is out of reach for uid {ALICE}") as caught:
-        require_reachable(somebody, [str(inner)])
-    assert caught.value.code == "sandbox_refused"
-    assert "bubblewrap" in str(caught.value)
-    require_reachable(somebody, ["/", "/usr/bin", "/usr/bin/env"])
+    why = out_of_reach(somebody, [str(inner)])
+    assert why.startswith(f"{inner} is out of reach for uid {ALICE}, because ")
+    assert why.endswith(" is closed to others")
+    assert out_of_reach(somebody, ["/", "/usr/bin", "/usr/bin/env"]) == ""
+    assert closed_to(somebody, [str(tmp_path)]) == f"{tmp_path} is closed to uid {ALICE}"
+    assert closed_to(somebody, [str(inner)]) == closed_to(ROOT, [str(tmp_path)]) == ""
+
+
+def test_what_root_may_see_of_a_folder_is_what_everybody_may(tmp_path: Path) -> None:
+    """A server that stays root owns the shadow file: its mode alone would hold nothing."""
+    for name, mode in (("open", 0o755), ("mixed", 0o755), ("closed", 0o700)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+        (tmp_path / name / "file").write_text("")
+    (tmp_path / "mixed" / "secret").write_text("")
+    (tmp_path / "mixed" / "secret").chmod(0o640)
+    (tmp_path / "link").symlink_to("closed")
+    found = open_to_all(str(tmp_path))
+    assert found == (f"{tmp_path}/mixed/file", f"{tmp_path}/open")
+    (tmp_path / "closed").chmod(0o755)
+    (tmp_path / "mixed" / "secret").chmod(0o644)
+    assert open_to_all(str(tmp_path)) == (str(tmp_path),)
+    assert open_to_all(str(tmp_path / "gone")) == ()

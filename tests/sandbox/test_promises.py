@@ -28,6 +28,30 @@ TRUSTED = {"preset": "trusted", "limits": {"memory_bytes": 1 << 30}}
 
 
 @pytest.mark.parametrize(
+    ("name", "tier", "machine", "strength", "words"),
+    [
+        ("filesystem", B, ROOT, "full", "mount namespace, and Landlock"),
+        ("filesystem", LL, ROOT, "partial", "as root without capabilities"),
+        ("filesystem", LIM, ROOT, "none", "what root can"),
+        ("processes", LL, ROOT, "partial", "list can be seen"),
+        ("processes", LL, replace(OLD, euid=0), "partial", "signalled"),
+        ("tree_death", LL, ROOT, "full", "out of its reach"),
+        ("tree_death", LL, replace(OLD, euid=0), "partial", "which it could kill"),
+        ("process_count", LL, ROOT, "partial", "does not bind root"),
+        ("process_count", LL, replace(ROOT, cgroups=GROUPS), "full", "pids control group"),
+    ],
+)
+def test_a_root_without_capabilities_is_promised_what_a_user_is(
+    name: str, tier: Tier, machine: Machine, strength: str, words: str
+) -> None:
+    """A receipt would claim a user of its own where there is none."""
+    situation = Situation(SandboxPolicy(), machine, tier, NetworkMode.FULL, stays_root=True)
+    finding = promise(situation)[Property(name)]
+    assert finding.strength == Strength(strength)
+    assert words in finding.mechanism
+
+
+@pytest.mark.parametrize(
     ("name", "tier", "machine", "fields", "strength", "words"),
     [
         ("filesystem", B, USER, {}, "full", "mount namespace"),

@@ -11,7 +11,7 @@ What is not obvious, each with its regression test:
 - `--disable-userns` needs the explicit `--unshare-user`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from quarterdeck_sandbox.confinement import Confinement
@@ -30,6 +30,9 @@ SHARED_MEMORY_BYTES: Final = 64 * 1024 * 1024
 
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
 
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+"""What bwrap shows of the machine's devices."""
+
 HOSTNAME: Final = "sandbox"
 
 
@@ -45,11 +48,27 @@ def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], i
         *_namespaces(confinement),
         *("--ro-bind", gate_folder, INSIDE),
         *("--proc", "/proc", "--dev", "/dev"),
+        # They are the machine's own, and root's: whoever is root could change their modes.
+        *(word for device in _DEVICES if confinement.stays_root for word in ("--remount-ro", device)),
         *_shared_memory(confinement),
         *("--remount-ro", "/dev"),
         *_mounts(confinement, put),
         *("--remount-ro", "/"),
     ]
+
+
+def rules(confinement: Confinement) -> Mapping[str, object] | None:
+    """What the gate confines itself with beside the namespaces: a root, who owns the kernel's settings in /proc."""
+    if not confinement.stays_root:
+        return None
+    writable = [mount.target for mount in confinement.view.mounts if mount.kind is MountKind.WRITE]
+    landlock = {
+        "read": ["/"],
+        "write": [*temporary(confinement), *writable],
+        "devices": ["/dev"],
+        "deny_tcp": False,
+    }
+    return {"landlock": landlock, "seccomp": b""}
 
 
 def temporary(confinement: Confinement) -> tuple[str, ...]:
@@ -69,6 +88,8 @@ def _namespaces(confinement: Confinement) -> list[str]:
             words.append("--disable-userns")
     else:
         words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        if confinement.stays_root:
+            words += ["--cap-add", "CAP_SETPCAP"]  # to give up all others for good
         if any(route.port < FIRST_FREE_PORT for route in confinement.routes):
             words += ["--cap-add", "CAP_NET_BIND_SERVICE"]
     return words

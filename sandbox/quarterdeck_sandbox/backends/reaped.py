@@ -13,19 +13,23 @@ from quarterdeck_sandbox.mounts import MountKind
 
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
 
-ALWAYS_READ: Final = ("/proc", "/etc")
-"""/proc, because that of a process to come cannot be named yet: what matters there is guarded by ptrace's rules, which
-Landlock tightens.  /etc, because a path that is refused, where a missing one was expected, stops OpenSSL and node."""
+PROCESSES: Final = "/proc"
+"""Always to be read, because that of a process to come cannot be named yet: what matters there is guarded by ptrace's
+rules, which Landlock tightens."""
+
+SETTINGS: Final = "/etc"
+"""To be read, because a path that is refused, where a missing one was expected, stops OpenSSL and node."""
 
 TERMINALS: Final = "/dev/pts"
 
 
-def rules(confinement: Confinement, own: tuple[str, ...]) -> Mapping[str, object] | None:
+def rules(confinement: Confinement, own: tuple[str, ...], settings: tuple[str, ...]) -> Mapping[str, object] | None:
     """What the gate confines itself with; None for nothing.
 
     Args:
         confinement: what to confine it by.
         own: directories that the gate itself reads: its modules and its interpreter.
+        settings: what it may read of the system's settings beyond its view.
     """
     landlock = None
     if confinement.tier is Tier.LANDLOCK:
@@ -33,7 +37,7 @@ def rules(confinement: Confinement, own: tuple[str, ...]) -> Mapping[str, object
         for mount in confinement.view.mounts:
             sources[mount.kind].append(mount.source)
         landlock = {
-            "read": [*ALWAYS_READ, *own, *sources[MountKind.READ]],
+            "read": [PROCESSES, *settings, *own, *sources[MountKind.READ]],
             "write": [TERMINALS, *sources[MountKind.WRITE]],
             "devices": list(DEVICES),
             "deny_tcp": confinement.network is NetworkMode.NONE,

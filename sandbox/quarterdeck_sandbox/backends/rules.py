@@ -21,12 +21,16 @@ class Filter:
         shared_memory: memory that no process is charged for (memfd, System V, message queues); only where a control
             group counts it.
         reaches_out: knobs on other processes, and IPC objects with names; only where namespaces keep them inside.
+        truncates: cutting a file off by its path, which early versions of Landlock do not judge.
+        sets_ids: files that make whoever executes them their owner; never where that owner is root.
     """
 
     inet: bool
     unix: bool
     shared_memory: bool
     reaches_out: bool
+    truncates: bool = True
+    sets_ids: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,32 @@ TERMINAL_INJECTIONS: Final = (0x5412, 0x541C, 0x5423)
 PERSONALITIES: Final = (0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 """Linux, 32 bits, old version numbers, both, and asking; not READ_IMPLIES_EXEC or a fixed address space."""
 
+SET_IDS: Final = 0o6000
+"""S_ISUID and S_ISGID of a mode."""
+
+O_CREATES: Final = 0o2000_0100
+"""O_CREAT and O_TMPFILE: without them the mode of an open means nothing."""
+
+MISSING_WITHOUT_IDS: Final = "openat2"
+"""Its mode lies in memory, where no filter sees it: it is as if the kernel had no such call."""
+
 EVERYBODY: Final = 0xFFFF_FFFF
 """-1 as a process id."""
 
 IOPRIO_WHO_PROCESS: Final = 1
 _SELF: Final = (0,)
+
+
+_SETS_NO_IDS: Final[Mapping[str, Rule]] = {
+    **{
+        name: ((Check(argument, _SELF, SET_IDS),),)
+        for name, argument in {"chmod": 1, "creat": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}.items()
+    },
+    **{name: ((Check(argument, _SELF, SET_IDS),),) for name, argument in {"mknod": 1, "mknodat": 2}.items()},
+    "open": ((Check(1, _SELF, O_CREATES),), (Check(2, _SELF, SET_IDS),)),
+    "openat": ((Check(2, _SELF, O_CREATES),), (Check(3, _SELF, SET_IDS),)),
+}
+"""As systemd's RestrictSUIDSGID does it."""
 
 
 def make_rules(wanted: Filter) -> Mapping[str, Rule]:
@@ -106,6 +131,10 @@ def make_rules(wanted: Filter) -> Mapping[str, Rule]:
         "socket": _sockets(wanted),
         "socketpair": ((Check(0, (AF_UNIX,)), *_pair_types(wanted)),),
     }
+    if not wanted.truncates:
+        rules["truncate"] = ()
+    if not wanted.sets_ids:
+        rules |= _SETS_NO_IDS
     if not wanted.shared_memory:
         rules |= dict.fromkeys(UNCHARGED, ())
     if not wanted.reaches_out:

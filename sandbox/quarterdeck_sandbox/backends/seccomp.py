@@ -10,7 +10,7 @@ import struct
 from functools import cache
 from typing import Final
 
-from quarterdeck_sandbox.backends.rules import Check, Filter, Rule, make_rules
+from quarterdeck_sandbox.backends.rules import MISSING_WITHOUT_IDS, Check, Filter, Rule, make_rules
 from quarterdeck_sandbox.backends.syscalls import NUMBERS
 
 __all__ = ["ARCHITECTURES", "Filter", "compile_filter"]
@@ -59,6 +59,8 @@ def compile_filter(filter: Filter, architecture: str) -> bytes:  # noqa: A002 - 
         program.jump(JUMP_EQUAL, NO_CALL, then="allow")
         program.jump(JUMP_GREATER_EQUAL, X32_BIT, then="kill")
     program.jump(JUMP_EQUAL, numbers["clone3"], then="missing")
+    if not filter.sets_ids:
+        program.jump(JUMP_EQUAL, numbers[MISSING_WITHOUT_IDS], then="missing")
     for number in sorted(number for number, rule in rules.items() if not rule):
         program.jump(JUMP_EQUAL, number, then="deny")
     for number, rule in sorted(rules.items()):

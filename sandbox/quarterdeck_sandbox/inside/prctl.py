@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 
 SECCOMP_MODE_FILTER = 2
 PR_CAP_AMBIENT_CLEAR_ALL = 4
+SECUREBITS = 0b1110_1111
+"""NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock, and KEEP_CAPS locked off."""
+
 CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63
 """As many as the kernel's sets have bits; it says EINVAL for the first that it does not know."""
@@ -60,6 +64,16 @@ def die_with_parent() -> None:
 def clear_ambient() -> None:
     """Keep no capability across an exec; those that this process holds stay until it changes its user."""
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+
+
+def lock_securebits() -> None:
+    """Have root's user id mean nothing for capabilities, for good: no exec gives it any."""
+    if sys.platform != "linux":
+        return
+    try:
+        _prctl(PR_SET_SECUREBITS, SECUREBITS)
+    except PermissionError:
+        pass  # without CAP_SETPCAP: then it is the forbidding of new privileges that no exec gets past
 
 
 def clear_capabilities() -> None:

@@ -84,7 +84,7 @@ def _describe_entries(told: dict[str, object]) -> Iterator[str]:
 
 
 def _print_receipt(receipt: ReceiptView) -> None:
-    whom = f" as user {receipt.uid}" if receipt.uid is not None else ""
+    whom = {None: "", 0: " as root without capabilities"}.get(receipt.uid, f" as user {receipt.uid}")
     _print_fact("sandbox", f"{receipt.tier}{whom}")
     _print_fact("network", receipt.network)
     print_line()

@@ -214,7 +214,7 @@ def _working_directory(wanted: "SandboxPolicy", home: Path) -> str:
 
 
 def _print_receipt(receipt: "Receipt") -> None:
-    user = f", as uid {receipt.uid}" if receipt.uid is not None else ""
+    user = {None: "", 0: ", as root without capabilities"}.get(receipt.uid, f", as uid {receipt.uid}")
     print_line(f"quarterdeck: sandbox {receipt.tier}{user}, network {receipt.network}", "dim", stderr=True)
     for line in receipt.shown:
         print_line(f"  shows {_one_line(line)}", "dim", stderr=True)

@@ -39,7 +39,7 @@ CONFINEMENT = Confinement(
 
 def test_landlock_opens_what_the_view_shows_and_the_gate_needs() -> None:
     """A server could not read its own program; or write where it may only read."""
-    found = rules(CONFINEMENT, ("/gate",))
+    found = rules(CONFINEMENT, ("/gate",), ("/etc",))
     assert found is not None
     landlock = found["landlock"]
     assert isinstance(landlock, dict)
@@ -52,7 +52,7 @@ def test_landlock_opens_what_the_view_shows_and_the_gate_needs() -> None:
 @pytest.mark.parametrize(("network", "denied"), [(NetworkMode.NONE, True), (NetworkMode.FULL, False)])
 def test_landlock_closes_tcp_where_there_is_no_network(network: NetworkMode, denied: bool) -> None:
     """A server without a network could dial where no filter is loaded."""
-    found = rules(replace(CONFINEMENT, network=network), ())
+    found = rules(replace(CONFINEMENT, network=network), (), ())
     assert found is not None
     assert isinstance(found["landlock"], dict)
     assert found["landlock"]["deny_tcp"] is denied
@@ -60,5 +60,5 @@ def test_landlock_closes_tcp_where_there_is_no_network(network: NetworkMode, den
 
 def test_limits_alone_are_a_filter_or_nothing() -> None:
     """The weakest tier would ask the kernel for Landlock, and fail on a Mac."""
-    assert rules(replace(CONFINEMENT, tier=Tier.LIMITS), ()) == {"landlock": None, "seccomp": b"filter"}
-    assert rules(replace(CONFINEMENT, tier=Tier.LIMITS, seccomp=b""), ()) is None
+    assert rules(replace(CONFINEMENT, tier=Tier.LIMITS), (), ()) == {"landlock": None, "seccomp": b"filter"}
+    assert rules(replace(CONFINEMENT, tier=Tier.LIMITS, seccomp=b""), (), ()) is None

@@ -250,3 +250,14 @@ def test_it_becomes_whom_it_is_told_with_nothing_left() -> None:
     assert (status["Uid"], status["Gid"], status["Groups"]) == (["61200"] * 4, ["61201"] * 4, [])
     assert {status[name][0] for name in ("CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
     assert status["Umask"] == ["0022"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can stay root")
+@linux
+def test_who_stays_root_has_nothing_left_but_the_name() -> None:
+    """Root gains every capability again with each program that it executes, unless that is locked."""
+    lines = seen_by_a_program("status", identity=(0, 0)).splitlines()
+    status = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
+    assert (status["Uid"], status["Gid"], status["Groups"]) == (["0"] * 4, ["0"] * 4, [])
+    assert {status[name][0] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert status["NoNewPrivs"] == ["1"]

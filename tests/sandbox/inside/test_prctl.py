@@ -42,5 +42,6 @@ def test_another_system_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) ->
     prctl.adopt_orphans()
     prctl.die_with_parent()
     prctl.clear_ambient()
+    prctl.lock_securebits()
     prctl.clear_capabilities()
     prctl.load_seccomp(b"")

@@ -18,7 +18,7 @@ from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.border import Border
 from quarterdeck_sandbox.confine import Asker
-from quarterdeck_sandbox.identity import Identity, choose_identity, require_open
+from quarterdeck_sandbox.identity import Identity, choose_identity, closed_to
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.monitor import TreeMonitor
 from quarterdeck_sandbox.mounts import Places
@@ -136,8 +136,8 @@ def _showable(paths: Iterable[str], policy: SandboxPolicy, asker: Asker) -> tupl
             continue
         try:
             border.admit(path, "read")
-            if identity is not None:
-                require_open(identity, (real,))
+            if identity is not None and closed_to(identity, (real,)):
+                continue
         except (LaunchError, OSError):
             continue
         found.append(path)

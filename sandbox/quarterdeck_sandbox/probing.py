@@ -20,6 +20,7 @@ from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.trials.bubblewrap import try_bubblewrap
 from quarterdeck_sandbox.trials.cgroups import try_cgroups
 from quarterdeck_sandbox.trials.kernel import try_kernel
+from quarterdeck_sandbox.trials.users import try_other_users
 
 SYSCTLS: Final = (
     "dev/tty/legacy_tiocsti",
@@ -58,6 +59,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
     kernel = try_kernel(names.machine)
     return replace(
         machine,
+        other_users=user != 0 or os.geteuid() != 0 or try_other_users(),
         bubblewrap=try_bubblewrap(user, names.machine, path),
         landlock_abi=kernel.landlock_abi,
         seccomp=kernel.seccomp,

@@ -1,9 +1,13 @@
 """`quarterdeck demo` keeps every promise that it shows."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
-from support.commands import DEADLINE_S, quarterdeck
+import pytest
+from support import lacking
+from support.commands import DEADLINE_S, command
 from support.leftovers import eventually, no_leftovers
 
 
@@ -11,11 +15,23 @@ def folders() -> set[Path]:
     return set(Path("/tmp").glob("quarterdeck-demo-*"))
 
 
-def test_every_promise_is_kept_and_nothing_is_left(own_directories: Path) -> None:
-    """The first thing that a new user sees would fail."""
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        "nothing",
+        pytest.param(
+            "landlock,seccomp", marks=pytest.mark.skipif(sys.platform != "linux", reason="other systems lack it")
+        ),
+    ],
+)
+def test_every_promise_is_kept_and_nothing_is_left(lacks: str, own_directories: Path) -> None:
+    """The first thing that a new user sees would fail, on a kernel that confines nothing too."""
     before = folders()
+    launcher = () if lacks == "nothing" else (*lacking.COMMAND, lacks)
     with no_leftovers(DEADLINE_S):
-        ended = quarterdeck("demo", "--json")
+        ended = subprocess.run(
+            [*launcher, *command("demo", "--json")], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     events = [json.loads(line) for line in ended.stdout.splitlines()]
     promises = [event for event in events if event["event"] == "promise"]

@@ -110,7 +110,10 @@ async def open_stage() -> AsyncIterator[Stage]:
         env = {name: value for name, value in os.environ.items() if not name.startswith("QUARTERDECK_")}
         env |= {"QUARTERDECK_STATE_DIR": str(base / "state"), "QUARTERDECK_RUNTIME_DIR": str(base / "run")}
         serve = StdioServerParameters(
-            command=sys.executable, args=["-m", "quarterdeck.cli", "serve", "--config", str(config)], env=env
+            command=sys.executable,
+            # The servers are ours, so that they may run where nothing confines them: it is told.
+            args=["-m", "quarterdeck.cli", "serve", "--config", str(config), "--allow-unsandboxed"],
+            env=env,
         )
         failure: StageError | None = None
         with (base / "serve.log").open("w+") as log:

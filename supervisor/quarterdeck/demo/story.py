@@ -9,11 +9,12 @@ from typing import Final
 
 import psutil
 
-from quarterdeck.control.protocol import ServerView
+from quarterdeck.control.protocol import SandboxView, ServerView
 from quarterdeck.demo.events import Death, End, Fact, Promise, Quote, Scene, Table, Told
 from quarterdeck.demo.neighbour import busy_neighbour
 from quarterdeck.demo.stage import HANG_S, PATIENCE_S, SERVERS, Reply, Stage, StageError, open_stage
 from quarterdeck.demo.wire import CRASH_STATUS
+from quarterdeck_protocol.policy import Tier
 
 Tell = Callable[[Told], None]
 
@@ -72,6 +73,8 @@ class _Story:
             for server, what in zip(servers.values(), ("behaves well", "hangs", "crashes"), strict=True)
         )
         self._tell(Table(("SERVER", "IT", "PHASE", "TOOLS", "PID", "WORKER"), rows))
+        if sandbox := servers["tidy"].sandbox:
+            self._tell(Fact(describe_sandbox(sandbox)))
         workers = {server.worker_pid for server in servers.values() if server.phase == "ready"}
         self._promise(
             "each is ready, behind a worker process of its own", is_kept=len(workers - {None}) == len(SERVERS)
@@ -162,6 +165,15 @@ class _Story:
         self.kept += is_kept
         self.broken += not is_kept
         self._tell(Promise(text, is_kept))
+
+
+def describe_sandbox(sandbox: SandboxView) -> str:
+    """What confines each of the servers here, and where to read what is weaker."""
+    if sandbox.tier == Tier.LIMITS:
+        return "nothing on this machine confines them, so they run with limits alone: see `quarterdeck doctor`"
+    as_root = ", as root without capabilities" if any(gap.startswith("user: root") for gap in sandbox.gaps) else ""
+    weaker = "; what is weaker: `quarterdeck doctor`" if sandbox.gaps else ""
+    return f"each is confined by {sandbox.tier}{as_root}{weaker}"
 
 
 def _is_gone(process: psutil.Process) -> bool:

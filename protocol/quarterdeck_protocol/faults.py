@@ -60,6 +60,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "launch_held": "a person has to approve how the server is started: see the message",
         "limit_hit": "the server hit a limit of its sandbox: see the dossier, raise that limit or ask for less",
         "list_timeout": "the server did not list its tools in time: restart it, or see its logs",
+        "network_failed": "the sandbox's network could not be made: see the message, and `quarterdeck doctor`",
+        "network_lost": "what carries the sandbox's network ended: the server is started again unless it keeps dying",
         "not_connected": "the server is not ready: see its phase and fault",
         "not_executable": "the command may not be executed: make it executable, or start it through its interpreter",
         "protocol_violation": "the worker broke the link's rules and was killed: report this with the logs",

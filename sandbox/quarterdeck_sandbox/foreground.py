@@ -48,6 +48,7 @@ async def run_foreground(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(monitor.run)
             tasks.start_soon(_watch, process)
+            tasks.start_soon(_tell_of_network, process, said)
             reading = anyio.Event()
             tasks.start_soon(_pass_on, process.stderr_fd, keeper, reading)
             await process.wait()
@@ -81,6 +82,10 @@ async def _watch(process: ConfinedProcess) -> None:
     while True:
         process.look()
         await anyio.sleep(LOOK_S)
+
+
+async def _tell_of_network(process: ConfinedProcess, said: list[str]) -> None:
+    said.append(f"its network was gone before it ended ({await process.network_lost()})")
 
 
 async def _pass_on(fd: int, keeper: StderrKeeper, done: anyio.Event) -> None:

@@ -44,6 +44,14 @@ class Holdings:
             os.close(self.leash_fd)
             self.leash_fd = -1
 
+    async def network_lost(self) -> str:
+        """Wait until what carries its network does so no more; what happened.  Without such a thing, for ever."""
+        carrier = self.uplink or self.relay
+        if carrier is None:
+            await anyio.sleep_forever()
+        assert carrier is not None
+        return await carrier.lost()
+
     async def gone(self) -> None:
         """Wait until its PID namespace is empty, and reap what that leaves to us; after `kill`, which ends all of it.
 

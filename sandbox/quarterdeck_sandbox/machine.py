@@ -61,6 +61,7 @@ class Machine:
         pasta: path of `pasta` (or empty) that was seen to work.
         slirp4netns: likewise.
         nsenter: path of `nsenter`, needed to close private ranges; likewise `ip`.
+        setpriv: path of a `setpriv` that sets death signals; empty where it is another, or absent.
         uplink_why: why neither pasta nor slirp4netns can be used though one is there.
         sysctls: values of the kernel settings that matter, absent ones left out.
         container: what kind of container we are in, empty for none.
@@ -79,6 +80,7 @@ class Machine:
     slirp4netns: str = ""
     nsenter: str = ""
     ip: str = ""
+    setpriv: str = ""
     uplink_why: str = ""
     sysctls: dict[str, str] = field(default_factory=dict)
     container: str = ""

@@ -6,6 +6,7 @@ the program lives in a second, below, and has none.  Root makes no user namespac
 
 import fcntl
 import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ import msgspec
 
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.tether import tethered
 
 _NS_GET_USERNS: Final = 0xB701
 """Of `linux/nsfs.h`: a descriptor of the user namespace that owns this one."""
@@ -62,7 +64,7 @@ class NetworkNamespace:
         """Run a command in it, with all capabilities over it and `text` on its standard input.
 
         Raises:
-            LaunchError: `spawn_failed`, with what the command said.
+            LaunchError: `network_failed`, with what the command said and how it ended.
         """
         enter = [machine.nsenter, f"--net={self.path}", "--preserve-credentials"]
         if self.owner_path:
@@ -71,7 +73,7 @@ class NetworkNamespace:
             given.write(text)
             given.seek(0)
             child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
-                [*enter, *argv],
+                tethered(machine, [*enter, *argv]),
                 stdin=given,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -86,8 +88,11 @@ class NetworkNamespace:
                 child.kill()
                 raise
         if child.returncode:
+            words = " ".join(said.decode(errors="replace").split())
             raise LaunchError(
-                "spawn_failed", f"the sandbox's network: {' '.join(said.decode(errors='replace').split())}"
+                "network_failed",
+                f"the sandbox's network could not be made: the command for it {how_it_ended(child.returncode)}"
+                + (f": {words}" if words else " and said nothing"),
             )
 
 
@@ -122,7 +127,7 @@ async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str]
     below the network's.
 
     Raises:
-        LaunchError: `spawn_failed`.
+        LaunchError: `network_failed`; `spawn_failed` when the process has ended.
     """
     async with network_of(pid) as network:
         if low_ports:
@@ -159,6 +164,16 @@ async def exit_of(child: subprocess.Popen[bytes] | subprocess.Popen[str]) -> int
         finally:
             os.close(fd)
     return child.wait()
+
+
+def how_it_ended(returncode: int) -> str:
+    """A return code, in words that follow a name."""
+    if returncode >= 0:
+        return f"ended with status {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
 
 
 def _is_foreign(user_namespace: int) -> bool:

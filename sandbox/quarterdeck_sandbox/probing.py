@@ -20,6 +20,7 @@ from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.trials.bubblewrap import try_bubblewrap
 from quarterdeck_sandbox.trials.cgroups import try_cgroups
 from quarterdeck_sandbox.trials.kernel import try_kernel
+from quarterdeck_sandbox.trials.running import run
 from quarterdeck_sandbox.trials.users import try_other_users
 
 SYSCTLS: Final = (
@@ -68,6 +69,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
         slirp4netns="" if reason else slirp4netns,
         nsenter=_find("nsenter", path),
         ip=_find("ip", path),
+        setpriv=_setpriv(path) if pasta or slirp4netns else "",
         uplink_why=reason,
         sysctls=_sysctls(SYSCTLS),
         container=container_kind(os.environ, names.release, [path for path, _ in _MARKERS if os.path.exists(path)]),
@@ -118,6 +120,16 @@ def container_kind(environ: Mapping[str, str], kernel: str, markers: Iterable[st
 
 def _find(name: str, path: str) -> str:
     return shutil.which(name, path=os.pathsep.join((*_ADMIN_FOLDERS, path))) or ""
+
+
+def _setpriv(path: str) -> str:
+    """The one of util-linux; busybox has one that knows no death signals."""
+    found = _find("setpriv", path)
+    return (
+        found
+        if found and run([found, "--pdeathsig", "KILL", "--", found, "--version"], uid=os.geteuid()).succeeded
+        else ""
+    )
 
 
 def _tun_reason(uid: int) -> str:

@@ -29,6 +29,9 @@ from quarterdeck_sandbox.holdings import Holdings
 from quarterdeck_sandbox.monitor import Tree
 from quarterdeck_sandbox.receipt import Receipt, Strength
 
+_SAME_END_S: Final = 0.2
+"""A program that ends so soon after its network's helper ended together with it."""
+
 _REAP_POLL_S: Final = 0.01
 """Between looks at descendants that were killed and are not gone yet."""
 
@@ -142,6 +145,15 @@ class ConfinedProcess:
             await self._exit_signal()
         assert self.returncode is not None
         return self.returncode
+
+    async def network_lost(self) -> str:
+        """Wait until its network is gone while it runs; what happened.  For ever, where nothing of ours carries one."""
+        why = await self._holdings.network_lost()
+        with anyio.move_on_after(_SAME_END_S):
+            await self.wait()
+        if self._child.returncode is not None:
+            await anyio.sleep_forever()
+        return why
 
     def close_stdin(self) -> None:
         """The polite request to stop."""

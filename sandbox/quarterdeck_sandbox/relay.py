@@ -79,6 +79,18 @@ class Relay:
         """Begin to accept; needs a running loop, which `stop` must be called on."""
         self._owner = asyncio.create_task(self._run(), name="relay")
 
+    async def lost(self) -> str:
+        """Wait until it carries nothing any more although nobody stopped it; what happened.  After `start`."""
+        owner = self._owner
+        assert owner is not None
+        await asyncio.wait([owner])
+        if self._owner is None:
+            await anyio.sleep_forever()  # it was stopped
+        error = None if owner.cancelled() else owner.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        return f"the relay of its connections failed: {error!r}"
+
     async def stop(self) -> None:
         """Reset every connection and close the listeners; idempotent, cancellation does not interrupt it."""
         owner, self._owner = self._owner, None

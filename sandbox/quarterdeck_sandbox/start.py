@@ -96,6 +96,8 @@ async def _prepare_bubblewrap(
         if low_ports or addresses:
             await prepare_listening(confinement.machine, holdings.init_pid, addresses, low_ports=low_ports)
     except (LaunchError, ProcessLookupError) as error:
+        if isinstance(error, LaunchError) and error.code == "network_failed":
+            raise
         raise LaunchError("spawn_failed", f"bubblewrap could not build the sandbox: {_last_words(child)}") from error
     except BaseException:
         child.kill()  # at once, before the pipe that it waits for is closed, which it takes for a go

@@ -11,14 +11,16 @@ be the way out.  A pasta passes on two things more: groups (multicast), whose ha
 for, and what a real machine nearby has at the address of its gateway or resolver.  Policies close both.  IPv6 is off:
 its lookup skips a refusing route for such a socket altogether.
 
-The helper ends with the sandbox (`close`), and with us, however we end: it holds one end of a pipe, we the other.
+The helper ends with the sandbox (`close`), and with us, however we end: it holds one end of a pipe, we the other, and
+one that is stopped gets a signal.  When it ends or hangs before, `lost` says so: nothing else would.
 """
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Final
@@ -29,7 +31,9 @@ from quarterdeck_protocol.addresses import closed_networks
 from quarterdeck_sandbox.interfaces import own_addresses
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
-from quarterdeck_sandbox.netns import NetworkNamespace, child_pid_of, exit_of, network_of
+from quarterdeck_sandbox.netns import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of
+from quarterdeck_sandbox.scanning import is_stopped
+from quarterdeck_sandbox.tether import tethered
 
 INTERFACE: Final = "tap0"
 ADDRESS: Final = "10.0.2.100"
@@ -49,11 +53,20 @@ READY_S: Final = 5.0
 CLOSE_S: Final = 1.0
 """For its orderly end, before it is killed."""
 
+LOOK_S: Final = 2.0
+"""Between two looks at a helper that lives: whether it is stopped."""
+
+STOPPED_LOOKS: Final = 5
+"""So many in a row, and it is taken for lost; a helper that a machine's suspend stopped goes on at once."""
+
 _STDERR_BYTES: Final = 2000
 """Of what a helper that failed said."""
 
+_TOLD_CHARS: Final = 300
+"""Of what one said that ended later; the program can make it talk."""
+
 _KEEPER: Final = '"$@" & exec >&-; read -r _; kill -KILL $!'
-"""Pasta cannot watch a pipe; a shell of less than a megabyte does, and ends it."""
+"""Pasta cannot watch a pipe; a shell of less than a megabyte does, and ends it.  Woken by our end if it is stopped."""
 
 _LAY: Final = 'echo 1 2>/dev/null >/proc/sys/net/ipv4/conf/all/arp_notify; exec "$0" -batch -'
 """An interface that announces itself: slirp would otherwise lose the first answers while it asks who is there."""
@@ -61,12 +74,21 @@ _LAY: Final = 'echo 1 2>/dev/null >/proc/sys/net/ipv4/conf/all/arp_notify; exec 
 
 @dataclass(slots=True)
 class Uplink:
-    """A running helper; `close` ends it."""
+    """A running helper; `close` ends it.
 
+    Attributes:
+        name: what people call it.
+        fd: a descriptor of its process; -1 before it is ready.
+        pid: its process id.
+    """
+
+    name: str
     _child: subprocess.Popen[bytes]
     _leash: int
     _stderr: int
     _has_keeper: bool
+    pid: int = 0
+    fd: int = -1
 
     @property
     def said(self) -> str:
@@ -74,7 +96,37 @@ class Uplink:
         try:
             return " ".join(os.read(self._stderr, _STDERR_BYTES).decode(errors="replace").split())
         except OSError:
-            return "it said nothing"
+            return ""
+
+    def watch(self, told: bytes) -> None:
+        """Hold on to its process: it is ready, and `told` is what it said of that, its process id if it has a keeper.
+
+        Raises:
+            LaunchError: `network_failed`: it has ended already, or says nothing of use.
+        """
+        _ = self.said  # how it began is of no interest when it ends
+        try:
+            self.pid = int(told) if self._has_keeper else self._child.pid
+            self.fd = os.pidfd_open(self.pid)
+        except (ValueError, ProcessLookupError) as error:
+            raise LaunchError("network_failed", f"{self.name} gave no network: {self.said}") from error
+
+    async def lost(self) -> str:
+        """Wait until it carries nothing any more, ended or stopped; what happened.  Not beside `close`."""
+        looks = 0
+        while looks < STOPPED_LOOKS:
+            with anyio.move_on_after(LOOK_S):
+                await anyio.wait_readable(self.fd)
+                return f"{self.name} {self._how_it_ended()}"
+            looks = looks + 1 if is_stopped(self.pid) else 0
+        return f"{self.name} has been stopped for {looks * LOOK_S:.0f} s"
+
+    def _how_it_ended(self) -> str:
+        if self._has_keeper:
+            return "ended"  # how, only its keeper knows
+        returncode = self._child.wait()
+        said = self.said if returncode >= 0 else ""
+        return how_it_ended(returncode) + (f": {said[-_TOLD_CHARS:]}" if said else "")
 
     async def close(self) -> None:
         """End it; idempotent, at most `CLOSE_S` long, cancellation does not interrupt it."""
@@ -82,6 +134,11 @@ class Uplink:
             return
         os.close(self._leash)
         self._leash = -1
+        if self.fd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.fd, signal.SIGKILL)
+            os.close(self.fd)
+            self.fd = -1
         if not self._has_keeper:
             self._child.kill()  # its own orderly end takes it 20 ms
         try:
@@ -97,7 +154,8 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
     """Connect the network of bwrap's child, which is blocked: it has the internet when this returns.
 
     Raises:
-        LaunchError: `spawn_failed`, with what the helper said; nothing is left behind.
+        LaunchError: `network_failed`, with what the helper said; `spawn_failed` when the sandbox has ended.  Nothing is
+            left behind.
     """
     name = os.path.basename(machine.slirp4netns or machine.pasta)
     uplink: Uplink | None = None
@@ -108,11 +166,12 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
                 try:
                     uplink = _start(machine, network, ready_w)
                     await anyio.wait_readable(ready)
-                    is_ready = bool(os.read(ready, 32))
+                    told = os.read(ready, 32)
                 finally:
                     os.close(ready)
-                if not is_ready:
-                    raise LaunchError("spawn_failed", f"{name} gave no network: {uplink.said}")
+                if not told:
+                    raise LaunchError("network_failed", f"{name} gave no network: {uplink.said or 'it said nothing'}")
+                uplink.watch(told)
                 closed = closed_networks(own_addresses())
                 laid = _routes(closed) + ("" if machine.slirp4netns else _policies(closed))
                 await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=laid)
@@ -120,9 +179,9 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
         if uplink is not None:
             await uplink.close()
         if isinstance(error, TimeoutError):
-            raise LaunchError("spawn_failed", f"{name} gave no network within {READY_S:.0f} s") from error
+            raise LaunchError("network_failed", f"{name} gave no network within {READY_S:.0f} s") from error
         if isinstance(error, OSError):
-            raise LaunchError("spawn_failed", f"{name} gave no network: {error}") from error
+            raise LaunchError("network_failed", f"{name} gave no network: {error}") from error
         raise
     return uplink
 
@@ -188,10 +247,11 @@ def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:
     inherited: tuple[int, ...]
     try:
         if machine.slirp4netns:
-            argv = _slirp4netns(machine.slirp4netns, network, ready, leash)
+            argv = tethered(machine, _slirp4netns(machine.slirp4netns, network, ready, leash))
             stdin, stdout, inherited = subprocess.DEVNULL, subprocess.DEVNULL, (ready, leash)
         else:
-            argv = _pasta(machine.pasta, network)
+            keeper = ["/bin/sh", "-c", _KEEPER, "sh", *tethered(machine, _pasta(machine.pasta, network))]
+            argv = tethered(machine, keeper, signal.SIGCONT)
             stdin, stdout, inherited = leash, ready, ()
         child = subprocess.Popen(
             argv, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=(*network.fds, *inherited), env={}, cwd="/"
@@ -203,7 +263,8 @@ def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:
     finally:
         for fd in (leash, stderr, ready):
             os.close(fd)
-    return Uplink(child, ours, said, _has_keeper=not machine.slirp4netns)
+    name = os.path.basename(machine.slirp4netns or machine.pasta)
+    return Uplink(name, child, ours, said, _has_keeper=not machine.slirp4netns)
 
 
 def _slirp4netns(path: str, network: NetworkNamespace, ready: int, leash: int) -> list[str]:
@@ -214,7 +275,7 @@ def _slirp4netns(path: str, network: NetworkNamespace, ready: int, leash: int) -
 
 
 def _pasta(path: str, network: NetworkNamespace) -> list[str]:
-    argv = ["/bin/sh", "-c", _KEEPER, "sh", path, "--foreground", "--quiet", "--ipv4-only", "--pid=/proc/self/fd/1"]
+    argv = [path, "--foreground", "--quiet", "--ipv4-only", "--pid=/proc/self/fd/1"]
     argv += [f"--ns-ifname={INTERFACE}", f"--address={ADDRESS}", "--netmask=24", f"--gateway={GATEWAY}", f"--mtu={MTU}"]
     argv += [f"--dns-forward={RESOLVER}", "--no-map-gw", "--no-dhcp", "--no-ndp", "--no-ra", "--no-dhcpv6"]
     argv += ["--tcp-ports=none", "--udp-ports=none", "--tcp-ns=none", "--udp-ns=none"]

@@ -23,6 +23,8 @@ from support.real import (
 )
 
 from quarterdeck.interop import ProtocolFault, ServerEndpointImpl, create_server_endpoint
+from quarterdeck_protocol.policy import NetworkMode
+from quarterdeck_sandbox.probing import known_machine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
 
@@ -130,6 +132,23 @@ async def test_what_a_server_wrote_before_it_died_still_counts() -> None:
             tasks.start_soon(say, endpoint, f"call {n}")
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(crash)
+
+
+async def test_a_server_whose_uplink_is_killed_is_lost_with_the_reason() -> None:
+    """It would look ready, with the internet in its receipt, and reach nobody."""
+    if not known_machine().gives_internet:
+        pytest.skip("this machine cannot give the internet alone")
+    policy = SHOWS_SCRIPTS.model_copy(update={"network": NetworkMode.INTERNET})
+    async with opened(pretend("echo", sandbox=policy)) as endpoint:
+        await say(endpoint)
+        server, worker = pids_of(endpoint)
+        (helper,) = (
+            child.pid for child in psutil.Process(worker).children() if child.name() in {"slirp4netns", "pasta"}
+        )
+        os.kill(helper, signal.SIGKILL)
+        await eventually_async(lambda: endpoint.phase == "faulted")
+        assert_fault(loss_of(endpoint), "transport", "network_lost", "unknown", "because its network was gone")
+        await eventually_async(lambda: not is_running(server))
 
 
 async def test_a_worker_that_dies_idle_takes_its_server_along() -> None:

@@ -198,6 +198,21 @@ def test_a_killed_supervisor_leaves_no_process_and_its_traces_are_swept_at_the_n
     assert os.listdir(root) == []
 
 
+@pytest.mark.parametrize("preset", ["standard", "trusted"])
+def test_a_killed_supervisor_leaves_nothing_although_all_of_it_is_stopped(
+    own_directories: Path, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    """What is stopped hears of nothing: zygote, worker, reaper, bubblewrap and server would stay for ever."""
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(own_directories / f"run-{preset}"))
+    sandbox = {**CONFINED, "preset": preset} if preset == "standard" else TRUSTED
+    with supervisor_of({"echo": (server_argv("echo"), sandbox)}) as (pid, _):
+        family = {child.pid for child in psutil.Process(pid).children(recursive=True)}
+        assert len(family) >= 4
+        for member in family:
+            os.kill(member, signal.SIGSTOP)
+    assert_gone(family, PATIENCE_S)
+
+
 def test_fresh_interpreters_serve_as_forks_do_and_end_with_a_killed_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     """There would be no Quarterdeck where fork does not serve; and there is no zygote to tell a worker of the end."""
     monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")

@@ -48,6 +48,17 @@ async def test_a_limit_that_we_watch_ends_it_and_is_named(berth: Berth) -> None:
     assert dossier.hints
 
 
+async def test_the_loss_of_its_network_is_told(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who tries a policy would take it for the policy's doing."""
+
+    async def lost(_: ConfinedProcess) -> str:
+        return "slirp4netns was killed by SIGKILL"
+
+    monkeypatch.setattr(ConfinedProcess, "network_lost", lost)
+    _, dossier = await run(berth.shell("exit 3"))
+    assert "its network was gone before it ended (slirp4netns was killed by SIGKILL)" in dossier.hints
+
+
 async def test_giving_up_ends_the_whole_tree(berth: Berth) -> None:
     """A command that is interrupted would run on."""
     started: list[int] = []

@@ -37,6 +37,10 @@ class Part:
         """As an uplink."""
         self._said.append("close")
 
+    async def lost(self) -> str:
+        """As an uplink or a relay."""
+        return "lost"
+
 
 async def test_everything_is_ended_first_and_given_back_then() -> None:
     """A control group would be removed while it is in use, and stay."""
@@ -46,6 +50,15 @@ async def test_everything_is_ended_first_and_given_back_then() -> None:
     holdings.kill()
     await holdings.release()
     assert said == ["kill", "stop", "close", "destroy"]
+
+
+@pytest.mark.parametrize("what", ["relay", "uplink"])
+async def test_the_loss_of_a_network_is_that_of_what_carries_it(what: str) -> None:
+    """Nobody would notice that one is gone."""
+    assert await Holdings(**{what: Part([])}).network_lost() == "lost"  # type: ignore[arg-type]
+    with anyio.move_on_after(0) as scope:
+        await Holdings().network_lost()
+    assert scope.cancelled_caught
 
 
 async def test_the_leash_is_dropped_once() -> None:

@@ -1,5 +1,6 @@
 """Starting a server's process and ending it, politely, firmly and for certain, in every tier."""
 
+import asyncio
 import os
 import resource
 import signal
@@ -16,6 +17,7 @@ from support.berths import Berth
 from support.leftovers import eventually_async, is_running
 
 from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.holdings import Holdings
 from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.start import start
@@ -49,6 +51,25 @@ async def line(process: ConfinedProcess) -> bytes:
     """The next words on its stdout."""
     await anyio.wait_readable(process.stdout_fd)
     return os.read(process.stdout_fd, 1000)
+
+
+async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server would be blamed for its network's end, or the other way round."""
+
+    async def lost(_: Holdings) -> str:
+        return "it is gone"
+
+    monkeypatch.setattr(Holdings, "network_lost", lost)
+    async with running(berth, POLITE) as process:
+        assert await process.network_lost() == "it is gone"
+        process.close_stdin()
+        await process.wait()
+        loss = asyncio.ensure_future(process.network_lost())
+        await anyio.wait_all_tasks_blocked()
+        assert not loss.done()
+        loss.cancel()
 
 
 async def test_a_started_process_has_its_pipes_environment_and_place(berth: Berth) -> None:

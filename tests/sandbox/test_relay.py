@@ -215,6 +215,24 @@ async def test_too_many_connections_are_reset_and_the_others_stay(monkeypatch: p
         assert await ask(place, b"again") == b"answer to again"
 
 
+async def test_a_relay_that_fails_says_so_and_one_that_is_stopped_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours would leave a server without its network, and nobody would know."""
+
+    async def fail(*_: object) -> None:
+        raise ValueError("a bug")
+
+    async with relaying(None) as (relay, _):
+        loss = asyncio.ensure_future(relay.lost())
+        await anyio.wait_all_tasks_blocked()
+        await relay.stop()
+        await anyio.wait_all_tasks_blocked()
+        assert not loss.done()
+        loss.cancel()
+    monkeypatch.setattr(Relay, "_accept", fail)
+    async with relaying(None) as (relay, _):
+        assert await relay.lost() == "the relay of its connections failed: ValueError('a bug')"
+
+
 async def test_nothing_is_left_after_stop() -> None:
     """Sockets of dead sandboxes would pile up in their owner, and their peers wait for ever."""
     hung, freed = anyio.Event(), anyio.Event()

@@ -92,6 +92,20 @@ def test_a_helper_ends_with_its_killed_owner(played: Played) -> None:
     assert played["lose_the_owner"]["helpers"] > 0
 
 
+def test_a_helper_that_is_stopped_ends_with_its_killed_owner_too(played: Played) -> None:
+    """It hears of nothing, and would stay for ever."""
+    assert played["lose_the_owner_when_stopped"]["helpers"] > 0
+
+
+def test_a_helper_that_ends_or_hangs_is_told(played: Played) -> None:
+    """A server would have no network, while `inspect` says that it has."""
+    outcome = played["lose_the_helper"]
+    killed, stopped = outcome["whys"]
+    assert killed in {"slirp4netns was killed by SIGKILL", "pasta ended"}
+    assert "has been stopped for" in stopped
+    assert outcome["left"] == []
+
+
 def test_a_helper_that_cannot_is_named_and_leaves_nothing(played: Played) -> None:
     """A server would wait for ever, or start without the network that its receipt claims."""
     outcome = played["fail"]

@@ -166,7 +166,7 @@ def machine_of(helper: str) -> Any:
     """This machine, with that helper alone."""
     from quarterdeck_sandbox.machine import Bubblewrap, Machine
 
-    found = {name: shutil.which(name) or "" for name in ("bwrap", "nsenter", "ip")}
+    found = {name: shutil.which(name) or "" for name in ("bwrap", "nsenter", "ip", "setpriv")}
     bubblewrap = Bubblewrap(path=found["bwrap"], works=True, makes_network=True)
     return Machine(
         "linux",
@@ -174,6 +174,7 @@ def machine_of(helper: str) -> Any:
         bubblewrap=bubblewrap,
         nsenter=found["nsenter"],
         ip=found["ip"],
+        setpriv=found["setpriv"] if os.environ.get("LAB_SETPRIV") != "none" else "",
         **{helper: shutil.which(helper)},
     )
 
@@ -249,11 +250,22 @@ async def reach(helper: str) -> dict[str, Any]:
 
 async def lose_the_owner(helper: str) -> dict[str, Any]:
     """Whether the helper outlives the process that started it, which is killed."""
+    return await _lose_the_owner(helper, is_stopped=False)
+
+
+async def lose_the_owner_when_stopped(helper: str) -> dict[str, Any]:
+    """The same when the helper is stopped, and hears of nothing."""
+    return await _lose_the_owner(helper, is_stopped=True)
+
+
+async def _lose_the_owner(helper: str, *, is_stopped: bool) -> dict[str, Any]:
     process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs on this loop
         [sys.executable, __file__, "own", helper], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     pids = json.loads(process.stdout.readline())
+    for pid in pids if is_stopped else ():
+        os.kill(pid, signal.SIGSTOP)
     process.kill()
     process.wait()
     for pid in pids:
@@ -280,6 +292,28 @@ async def own(helper: str) -> None:
     mine = {sandbox.process.pid, sandbox.pid}
     print(json.dumps([one.pid for one in psutil.Process().children(recursive=True) if one.pid not in mine]), flush=True)
     signal.pause()
+
+
+async def lose_the_helper(helper: str) -> dict[str, Any]:
+    """What an uplink says when its helper is killed, and when it is stopped; what is left."""
+    import anyio
+
+    from quarterdeck_sandbox import uplink
+
+    uplink.LOOK_S = 0.02  # type: ignore[misc]
+    whys = []
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        sandbox = Sandbox("/bin/true")
+        connected = await uplink.connect(machine_of(helper), sandbox.pid)
+        loss = asyncio.ensure_future(connected.lost())
+        await anyio.sleep(10 * uplink.LOOK_S)
+        assert not loss.done()
+        os.kill(connected.pid, number)
+        with anyio.fail_after(20):
+            whys.append(await loss)
+        await connected.close()
+        sandbox.kill()
+    return {"whys": whys, "left": children()}
 
 
 async def fail(helper: str) -> dict[str, Any]:
@@ -312,7 +346,7 @@ async def ask(helper: str) -> dict[str, Any]:
     return {"works": works, "broken": broken, "left": children()}
 
 
-SCENES: Final = (reach, lose_the_owner, fail, ask)
+SCENES: Final = (reach, lose_the_owner, lose_the_owner_when_stopped, lose_the_helper, fail, ask)
 
 
 def play(scene: Callable[[str], Coroutine[None, None, dict[str, Any]]], helper: str) -> None:

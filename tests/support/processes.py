@@ -58,6 +58,7 @@ class PlayedProcess:
         self.stopped: list[float] = []
         self.is_released = False
         self._ended = anyio.Event()
+        self._network = anyio.Event()
         self._partial = b""
         self._loop = asyncio.get_running_loop()
         if answers is not None:
@@ -71,6 +72,20 @@ class PlayedProcess:
         """See `ConfinedProcess`: it is killed."""
         if self.returncode is None:
             self.limit = limit
+            self.dies(-9)
+
+    async def network_lost(self) -> str:
+        """See `ConfinedProcess`: `network_ends` says so."""
+        await self._network.wait()
+        return "slirp4netns was killed by SIGKILL"
+
+    def network_ends(self) -> None:
+        """What carries its network is gone."""
+        self._network.set()
+
+    def kill(self) -> None:
+        """See `ConfinedProcess`."""
+        if self.returncode is None:
             self.dies(-9)
 
     def look(self) -> None:

@@ -73,6 +73,19 @@ async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict
         assert server.has_exited
 
 
+async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
+    """It would look ready, with a receipt that promises the internet, and fail every call with errors of its own."""
+    async with running() as (process, server):
+        loss = losing(server)
+        await turns()
+        process.network_ends()
+        fault = await loss
+        assert (fault.kind, fault.code) == (FaultKind.TRANSPORT, "network_lost")
+        assert "slirp4netns was killed by SIGKILL" in fault.message
+        assert fault.dossier is not None
+        assert fault.dossier.hints == ()
+
+
 async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
     """A server that nobody can hear any more would look ready."""
     async with running() as (process, server):

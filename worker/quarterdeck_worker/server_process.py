@@ -61,6 +61,8 @@ class ServerProcess:
         self.lines.on_junk = self._log_junk
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
         self._watching = self._loop.create_task(self._watch())
+        self._network_loss = ""
+        self._watching_network = self._loop.create_task(self._watch_network())
 
     @property
     def pid(self) -> int:
@@ -72,10 +74,9 @@ class ServerProcess:
         """Whether it is known how it ended."""
         return self._process.returncode is not None
 
-    @property
-    def has_hit_limit(self) -> bool:
-        """Whether a limit of its sandbox ended it."""
-        return self._process.limit is not None
+    def code_of_end(self, otherwise: str) -> str:
+        """The code of what we ended it for; `otherwise` when it was not us."""
+        return "network_lost" if self._network_loss else "limit_hit" if self._process.limit else otherwise
 
     def refusal(self) -> FaultRecord | None:
         """Why it cannot be sent a call now; None when it can."""
@@ -97,7 +98,7 @@ class ServerProcess:
             with anyio.move_on_after(LAST_WORDS_S):
                 await self.lines.ended.wait()
         await self.settle()
-        code = "limit_hit" if self._process.limit else "exited" if self.has_exited else "server_lost"
+        code = self.code_of_end("exited" if self.has_exited else "server_lost")
         return self._record(code, self.describe_end())
 
     def condemn(self, limit: str, detail: str) -> None:
@@ -120,6 +121,12 @@ class ServerProcess:
             await anyio.sleep(pause_s)
             pause_s = min(2 * pause_s, LOOK_S)
 
+    async def _watch_network(self) -> None:
+        """End a server whose network is gone: it would answer every call with errors of its own, and look ready."""
+        why = await self._process.network_lost()
+        self._network_loss = why
+        self._process.kill()
+
     async def settle(self) -> None:
         """Give a server that hung up a moment to exit, so that its end can be told."""
         if self.lines.ended.is_set() and self.lines.overflow is None:
@@ -130,6 +137,7 @@ class ServerProcess:
     async def close(self) -> None:
         """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
         self._watching.cancel()
+        self._watching_network.cancel()
         self.lines.pipe.stop_writing()
         await self._process.stop(CLOSE_GRACE_S)
         self.lines.pipe.close()
@@ -142,7 +150,7 @@ class ServerProcess:
         """What is known of it by now."""
         code = self._process.returncode
         limit = self._process.limit
-        hints = [HINTS[code]] if code in HINTS and limit is None else []
+        hints = [HINTS[code]] if code in HINTS and limit is None and not self._network_loss else []
         if self.lines.junk_lines:
             hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are no MCP messages")
         hints += infer_hints(self._stderr.tail, self._process.confinement)
@@ -160,6 +168,8 @@ class ServerProcess:
     def describe_end(self) -> str:
         """How it ended, in a sentence's end."""
         code = self._process.returncode
+        if self._network_loss:
+            return f"the server was ended because its network was gone ({self._network_loss})"
         if (limit := self._process.limit) is not None:
             return f"the server hit its limit {limit}" + (f": {self._condemned}" if self._condemned else "")
         if code is None:

@@ -23,9 +23,7 @@ def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
     if server.lines.overflow is not None:
         code, message = "bad_output", str(server.lines.overflow)
     elif server.lines.ended.is_set():
-        code = "exited_at_handshake" if server.has_exited else "handshake_failed"
-        if server.has_hit_limit:
-            code = "limit_hit"
+        code = server.code_of_end("exited_at_handshake" if server.has_exited else "handshake_failed")
         message = f"{server.describe_end()} before it answered the handshake"
     else:
         code, message = "handshake_failed", f"the handshake failed: {cause}"

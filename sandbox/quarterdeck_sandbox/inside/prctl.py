@@ -58,7 +58,12 @@ def adopt_orphans() -> None:
 
 def die_with_parent() -> None:
     """Be killed when the thread that started us ends; the caller checks that it had not ended before."""
-    _prctl(PR_SET_PDEATHSIG, SIGKILL)
+    tell_end_of_parent(SIGKILL)
+
+
+def tell_end_of_parent(number: int) -> None:
+    """Get the signal `number` when the thread that started us ends; SIGCONT wakes one that is stopped."""
+    _prctl(PR_SET_PDEATHSIG, number)
 
 
 def clear_ambient() -> None:

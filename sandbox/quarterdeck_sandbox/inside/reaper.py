@@ -26,6 +26,8 @@ NO_STATUS = 137
 def main(control_fd: int, leash_fd: int, wants_apart: int = 0) -> None:
     """Never returns.  `wants_apart` is 1 where the program will be confined by Landlock, and so may we."""
     prctl.adopt_orphans()
+    # Not killed: it has to end what it adopted.  But one that is stopped does not see that the leash was dropped.
+    prctl.tell_end_of_parent(signal.SIGCONT)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     is_apart = bool(wants_apart) and _set_apart()
     parent = os.getpid()

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
-import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, Report, SpawnOrder
+from quarterdeck_sandbox.scanning import is_stopped
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
 """Packages whose folders an isolated interpreter is told, wherever they were installed."""
@@ -194,7 +194,7 @@ class ZygotePlacement:
         self._next_look = None
         if self._closed or not (self._births or self._ended):
             return
-        why = self._patience.look(is_ready=self._is_ready, is_stopped=_is_stopped(self._process.pid))
+        why = self._patience.look(is_ready=self._is_ready, is_stopped=is_stopped(self._process.pid))
         if why:
             _log.error("the zygote hangs (%s): it is killed", why)
             self._process.kill()  # its socket closes, which is told as any death of it
@@ -358,13 +358,6 @@ def _folder_of(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{package} is not installed")
     return Path(spec.submodule_search_locations[0]).parent
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    except psutil.Error:
-        return False  # its end is told in another way
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes], within_s: float) -> None:

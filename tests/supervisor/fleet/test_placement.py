@@ -261,7 +261,7 @@ async def test_a_zygote_that_is_stopped_is_killed_and_its_orders_fail(
 ) -> None:
     """A server that has to start would be connecting for minutes; `ps` would not say why."""
     monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
-    monkeypatch.setattr(placement_module, "_is_stopped", lambda pid: pid == PlayedZygote.pid)
+    monkeypatch.setattr(placement_module, "is_stopped", lambda pid: pid == PlayedZygote.pid)
     async with stage(monkeypatch) as played:
         monkeypatch.setattr(played.zygote, "kill", played.zygote.dies)
         with pytest.raises(OSError, match="zygote"):
@@ -274,7 +274,7 @@ async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.Mo
     """An idle deck would wake up every second; one in a debugger would be killed although nobody needs it."""
     looks: list[int] = []
     monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
-    monkeypatch.setattr(placement_module, "_is_stopped", lambda pid: bool(looks.append(pid)))
+    monkeypatch.setattr(placement_module, "is_stopped", lambda pid: bool(looks.append(pid)))
     async with stage(monkeypatch) as played:
         birth = played.spawn()
         await played.zygote.order()

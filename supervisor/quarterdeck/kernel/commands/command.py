@@ -135,6 +135,7 @@ class SandboxedCommand:
             async with anyio.create_task_group() as waiting:
                 waiting.start_soon(self._write)
                 waiting.start_soon(self._wait_for_doom, waiting.cancel_scope)
+                waiting.start_soon(self._tell_of_network)
                 await self._process.wait()
                 waiting.cancel_scope.cancel()
             self._process.kill()
@@ -149,6 +150,13 @@ class SandboxedCommand:
     async def _wait_for_doom(self, scope: anyio.CancelScope) -> None:
         await self._doom.wait()
         scope.cancel()
+
+    async def _tell_of_network(self) -> None:
+        """Say it at once, and let the command go on: what it does next may need no network."""
+        why = await self._process.network_lost()
+        self._give(
+            Stream.STDERR, f"[quarterdeck] its network is gone ({why}): connections fail from here on\n".encode()
+        )
 
     async def _write(self) -> None:
         view = memoryview(self._stdin)

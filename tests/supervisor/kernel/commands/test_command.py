@@ -11,6 +11,7 @@ from support.leftovers import eventually_async, running_with
 from support.shells import shell
 
 from quarterdeck.kernel.backends import Stream
+from quarterdeck_sandbox.process import ConfinedProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +34,21 @@ async def test_a_spawned_command_has_empty_input(tmp_path: Path) -> None:
         command = await sh.spawn("cat; exit 7")
         await command.ended()
     assert command.status == (7, None)
+
+
+async def test_a_command_whose_network_is_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would look for the fault in the command, or in the world."""
+
+    async def lost(_: ConfinedProcess) -> str:
+        return "slirp4netns was killed by SIGKILL"
+
+    monkeypatch.setattr(ConfinedProcess, "network_lost", lost)
+    async with shell(tmp_path) as sh:
+        done = await sh.exec("while ! [ -e go ]; do touch go; sleep 0.05; done; echo goes on")
+    assert (done.code, done.stdout) == (0, "goes on\n")
+    assert done.stderr == (
+        "[quarterdeck] its network is gone (slirp4netns was killed by SIGKILL): connections fail from here on\n"
+    )
 
 
 async def test_what_nobody_takes_is_dropped_and_blocks_nothing(tmp_path: Path) -> None:

@@ -4,12 +4,11 @@ A keyring may ask its user for a password, on a screen that nobody sees, and a b
 minutes: whoever asks in this process could not give up.  So another asks, and is killed when its time is up.
 """
 
-import importlib.util
 import json
 import subprocess
-import sys
-from pathlib import Path
 from typing import Final
+
+from quarterdeck.child_process import child_command
 
 GET_DEADLINE_S: Final = 20.0
 """For an answer while servers wait to start; enough to type a password."""
@@ -17,10 +16,7 @@ GET_DEADLINE_S: Final = 20.0
 SET_DEADLINE_S: Final = 60.0
 """For an answer while a person waits, who may have to find a window first."""
 
-_BOOT: Final = (
-    "import sys; sys.path += [each for each in sys.argv[1:] if each not in sys.path]; "
-    "from quarterdeck.config.os_keyring_child import main; main()"
-)
+_BOOT: Final = "from quarterdeck.config.os_keyring_child import main; main()"
 _NEEDED: Final = ("quarterdeck", "keyring")
 
 
@@ -76,7 +72,7 @@ class OsKeyring:
             raise KeyringError(self._silence)
         try:
             ended = subprocess.run(
-                [sys.executable, "-I", "-c", _BOOT, *_folders()],
+                child_command(_BOOT, _NEEDED),
                 input=json.dumps(question).encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -103,9 +99,3 @@ class OsKeyring:
                 raise KeyringError(f"it refused ({why}): unlock it")
             case _:
                 raise KeyringError("the process that asks it gave no answer")
-
-
-def _folders() -> list[str]:
-    """Where the packages are; an isolated interpreter may not know."""
-    origins = (spec.origin for name in _NEEDED if (spec := importlib.util.find_spec(name)) is not None)
-    return [str(Path(origin).parents[1]) for origin in origins if origin is not None]

@@ -4,18 +4,16 @@ The process limits its own memory and processor time, and is killed when its tim
 needs no sandbox: parsing in Python has no memory to corrupt, and the page cannot name anything that is opened.
 """
 
-import importlib.util
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
 from anyio.abc import Process
 
+from quarterdeck.child_process import child_command
 from quarterdeck.kernel.extra import is_installed
 
 from .tags import strip_tags
@@ -29,10 +27,7 @@ AT_A_TIME: Final = 2
 MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 """Of a text; the process itself stops at four million characters."""
 
-_BOOT: Final = (
-    "import sys; sys.path += [each for each in sys.argv[1:] if each not in sys.path]; "
-    "from quarterdeck.kernel.web.page_child import main; main()"
-)
+_BOOT: Final = "from quarterdeck.kernel.web.page_child import main; main()"
 _NEEDED: Final = ("quarterdeck", "justhtml")
 _INHERITED: Final = ("LD_LIBRARY_PATH",)
 """Some interpreters need it to start."""
@@ -77,7 +72,7 @@ async def _run(question: bytes) -> bytes | None:
     try:
         with anyio.CancelScope(shield=True):  # it does not wait; cancelled halfway, nobody would own the process
             process = await anyio.open_process(
-                [sys.executable, "-I", "-c", _BOOT, *_folders()],
+                child_command(_BOOT, _NEEDED),
                 stderr=subprocess.DEVNULL,
                 env={name: os.environ[name] for name in _INHERITED if name in os.environ},
                 cwd="/",
@@ -106,9 +101,3 @@ async def _ask(process: Process, question: bytes) -> None:
         await process.stdin.aclose()
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         pass  # it died, which its return code will tell
-
-
-def _folders() -> list[str]:
-    """Where the two packages are; an isolated interpreter may not know."""
-    origins = (spec.origin for name in _NEEDED if (spec := importlib.util.find_spec(name)) is not None)
-    return [str(Path(origin).parents[1]) for origin in origins if origin is not None]

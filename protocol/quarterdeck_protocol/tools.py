@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Raw
 
-from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,11 @@ Settled = WireResult | ProtocolFault
 class ShortCall(Protocol):
     """A call under way on the short way."""
 
-    def cancel(self, reason: str = "") -> None:
-        """Give up: the server is told, `deliver` is not called any more.  Harmless when it has settled."""
+    def cancel(self, reason: str = "") -> Delivery:
+        """Give up: the server is told, `deliver` is not called any more.  Harmless when it has settled.
+
+        Returns `NOT_SENT` when nothing of the call can have reached the server, else `UNKNOWN`.
+        """
         ...
 
 
@@ -200,7 +203,7 @@ class ShortWay(Protocol):
         timeout_s: float | None = None,
         on_progress: Callable[[ProgressNote], None] | None = None,
     ) -> ShortCall | None:
-        """Start the call of a grafted tool on a ready server; None when it has to go the long way.
+        """Start the call of a grafted tool; None when it has to go the long way: it is none, or its box says so.
 
         Args:
             name: the qualified name.

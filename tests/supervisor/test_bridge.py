@@ -294,11 +294,14 @@ async def test_cancelling_the_awaiting_task_passes_through() -> None:
     cancel.cancel()  # nothing of the call is left registered
 
 
-def test_the_short_way_goes_to_the_owning_endpoint() -> None:
+@pytest.mark.anyio
+async def test_the_short_way_goes_to_the_owning_endpoint() -> None:
     """Fast calls would reach the wrong server, or lose their metadata and deadline."""
     endpoint = FakeEndpoint("fs", "read")
     box = LiveBox(FakeFleet(endpoint))
-    assert box.begin("fs__read", b"{}", lambda settled: None, meta=b'{"a":1}', timeout_s=3.0) is not None
+    call = box.begin("fs__read", b"{}", lambda settled: None, meta=b'{"a":1}', timeout_s=3.0)
+    assert call is not None
+    call.cancel()
     assert endpoint.begun == [("read", b"{}", {"meta": b'{"a":1}', "timeout_s": 3.0, "on_progress": None})]
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.tools import (
     CancelToken,
     ProgressNote,
@@ -41,9 +41,10 @@ class Begun:
         self.cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._deliver = deliver
 
-    def cancel(self, reason: str = "") -> None:
+    def cancel(self, reason: str = "") -> Delivery:
         """Hear that the caller gave up."""
         self.cancelled.set_result(reason)
+        return Delivery.UNKNOWN
 
     def settle(self, result: dict[str, Any] | bytes | ProtocolFault) -> None:
         """Answer at once."""

@@ -2,7 +2,9 @@
 
 # ruff: noqa: D102 - what each method means is said in `contract` and `bridge`
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import msgspec
@@ -12,7 +14,7 @@ from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, Remo
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.refs import RemoteToolRef, qualify_tool_name
-from quarterdeck_protocol.tools import ShortCall, ToolDescriptor, WireResult
+from quarterdeck_protocol.tools import Settled, ShortCall, ToolDescriptor, WireResult
 
 Answer = Callable[[str, object], Awaitable[RemoteCallResult]]
 
@@ -30,7 +32,8 @@ def remote_tool(server: str, name: str, description: str = "") -> RemoteTool:
 
 def call_result(value: Mapping[str, object]) -> RemoteCallResult:
     """A server's answer to a call, from its decoded form."""
-    return RemoteCallResult(WireResult(msgspec.json.encode(value), ERA), is_error=value.get("isError") is True)
+    is_error = value.get("isError") is True
+    return RemoteCallResult(WireResult(msgspec.json.encode(value), ERA, is_error), is_error)
 
 
 async def echo(tool: str, arguments: object) -> RemoteCallResult:
@@ -85,21 +88,39 @@ class FakeEndpoint:
             raise ProtocolFault(FaultKind.NOT_CONNECTED, "not ready", code="not_connected", delivery=Delivery.NOT_SENT)
         return await self.answer(name, args)
 
-    def begin(self, tool: str, arguments: bytes, deliver: object, **options: object) -> ShortCall | None:
+    async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
+        return await self.answer(tool, msgspec.json.decode(arguments))
+
+    def begin(
+        self, tool: str, arguments: bytes, deliver: Callable[[Settled], None], **options: object
+    ) -> ShortCall | None:
         if self.phase != EndpointPhase.READY:
             return None
         self.begun.append((tool, arguments, options))
-        return FakeShortCall()
+        return FakeShortCall(partial(self.call, tool, arguments), deliver)
 
     def status(self) -> EndpointStatus:
         return EndpointStatus(self.config.id, self.phase, len(self._tools), self.fault)
 
 
 class FakeShortCall:
-    """A call that never settles."""
+    """A call that its endpoint answers."""
 
-    def cancel(self, reason: str = "") -> None:
-        """Nothing to give up."""
+    def __init__(self, answer: Callable[[], Awaitable[RemoteCallResult]], deliver: Callable[[Settled], None]) -> None:
+        self._deliver = deliver
+        self._task = asyncio.get_running_loop().create_task(self._run(answer))
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """Nothing is delivered any more."""
+        self._task.cancel()
+        return Delivery.UNKNOWN
+
+    async def _run(self, answer: Callable[[], Awaitable[RemoteCallResult]]) -> None:
+        try:
+            settled: Settled = (await answer()).wire
+        except ProtocolFault as fault:
+            settled = fault
+        self._deliver(settled)
 
 
 class FakeFleet:
@@ -108,7 +129,7 @@ class FakeFleet:
     def __init__(self, *endpoints: FakeEndpoint) -> None:
         self.by_id = {endpoint.config.id: endpoint for endpoint in endpoints}
         self.torn_down = False
-        self.listing: set[str] = set()
+        self.coming: set[str] = set()
         self._watchers: list[Callable[[], None]] = []
 
     def endpoint(self, server: str) -> FakeEndpoint | None:
@@ -121,7 +142,10 @@ class FakeFleet:
         return MappingProxyType({server: endpoint.status() for server, endpoint in self.by_id.items()})
 
     def has_settled(self, server: str) -> bool:
-        return server in self.by_id and server not in self.listing
+        return server in self.by_id and server not in self.coming
+
+    def is_coming(self, server: str) -> bool:
+        return server in self.coming
 
     async def tear_down(self) -> None:
         self.torn_down = True

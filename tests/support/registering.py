@@ -22,7 +22,7 @@ from quarterdeck.trust.items import Document, hash_of
 from quarterdeck.trust.registrar import Registrar
 from quarterdeck.trust.rows import Locks, Row, row_of
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter, TrustMode
-from quarterdeck_protocol.contract import RemoteCallResult, RemoteTool
+from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.frames import ServerCard
 from quarterdeck_protocol.refs import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.tools import ToolDescriptor
@@ -107,10 +107,6 @@ class ToldEndpoint(FakeEndpoint):
         """Have these tools: their names, and what they say."""
         self._tools = tuple(told_tool(self.config.id, name, text) for name, text in tools.items())
 
-    async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
-        """As `invoke`."""
-        return await self.invoke(tool, msgspec.json.decode(arguments))
-
 
 def told_tool(server: str, name: str, text: str) -> RemoteTool:
     """A tool that says this."""
@@ -181,9 +177,13 @@ class Bench:
         return {key.name: verdict.value for key, verdict in self.registrar.offer(server).held.items()}
 
     def can_call(self, tool: str, server: str = "fs") -> bool:
-        """Whether the short way is open to it."""
-        gate = self.gate.endpoint(server)
-        return gate is not None and gate.begin(tool, b"{}", lambda _: None) is not None
+        """Whether a call of it goes to the server at once."""
+        gate, endpoint = self.gate.endpoint(server), self.fleet.by_id.get(server)
+        if gate is None or endpoint is None:
+            return False
+        before = len(endpoint.begun)
+        gate.begin(tool, b"{}", lambda _: None).cancel()
+        return len(endpoint.begun) > before
 
     def entry(self, server: str = "fs", path: Path = FILE) -> Entry:
         """What the ledger knows."""

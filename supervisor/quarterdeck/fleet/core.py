@@ -83,6 +83,10 @@ class FleetCore:
         """Every server by id, in configuration order; a snapshot."""
         return MappingProxyType(dict(self._members))
 
+    def member(self, server: str) -> Member | None:
+        """The present server of this id."""
+        return self._members.get(server)
+
     @property
     def is_torn_down(self) -> bool:
         """Whether `TearDown` was said: nothing is ever minted again."""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +17,7 @@ from quarterdeck.fleet.custody import Custody
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import ask
 from quarterdeck.fleet.seats import Seat, WorkerSeat
-from quarterdeck.fleet.short_call import begin_call
+from quarterdeck.fleet.short_call import begin_call, settled
 from quarterdeck.fleet.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
@@ -265,14 +266,9 @@ class ServerEndpointImpl:
         Raises:
             ProtocolFault: see `ServerEndpoint.invoke`.
         """
-        settled: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-
-        def deliver(outcome: Settled) -> None:
-            if not settled.done():
-                settled.set_result(outcome)
-
-        running = self.begin(tool, arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
-        if running is None:
+        begin = partial(self.begin, tool, arguments, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
+        result = await settled(begin)
+        if result is None:
             self._ready_handle()
             raise ProtocolFault(
                 FaultKind.TOOL_ERROR,
@@ -280,29 +276,12 @@ class ServerEndpointImpl:
                 code="unknown_tool",
                 delivery=Delivery.NOT_SENT,
             )
-        try:
-            outcome = await settled
-        except asyncio.CancelledError:
-            running.cancel("the caller gave up")
-            raise
-        if isinstance(outcome, ProtocolFault):
-            raise outcome
-        return RemoteCallResult(outcome, outcome.is_error)
+        return result
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
         """See `ServerEndpoint`."""
         self._ready_handle()
-        try:
-            arguments = msgspec.json.encode(args if isinstance(args, dict) else {})
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ProtocolFault(
-                FaultKind.TOOL_ERROR,
-                f"the arguments are no JSON: {error}",
-                error,
-                code="bad_arguments",
-                delivery=Delivery.NOT_SENT,
-            ) from error
-        return await self.call(name, arguments)
+        return await self.call(name, arguments_json(args))
 
     # What the worker says
 
@@ -416,6 +395,24 @@ class ServerEndpointImpl:
     def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self._config.id}: {name}")
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
+
+
+def arguments_json(args: object) -> bytes:
+    """The arguments of a call as JSON; what is no dict is none.
+
+    Raises:
+        ProtocolFault: `tool_error`, they cannot be said in JSON.
+    """
+    try:
+        return msgspec.json.encode(args if isinstance(args, dict) else {})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolFault(
+            FaultKind.TOOL_ERROR,
+            f"the arguments are no JSON: {error}",
+            error,
+            code="bad_arguments",
+            delivery=Delivery.NOT_SENT,
+        ) from error
 
 
 def create_server_endpoint(

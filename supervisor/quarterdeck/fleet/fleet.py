@@ -174,12 +174,17 @@ class ServerFleetImpl:
 
     def has_settled(self, server: str) -> bool:
         """Whether a server's first connect has ended, and its list with it; False for a stranger."""
-        member = self._core.members.get(server)
+        member = self._core.member(server)
         return member is not None and member.phase in SETTLED_PHASES
+
+    def is_coming(self, server: str) -> bool:
+        """Whether it is being started, for the first time or again, until it has listed its tools or given that up."""
+        member = self._core.member(server)
+        return member is not None and member.phase not in SETTLED_PHASES
 
     def last_fault(self, server: str) -> ProtocolFault | None:
         """How the server last died, kept while it serves again; a start by hand forgets it."""
-        member = self._core.members.get(server)
+        member = self._core.member(server)
         return member.fault if member is not None else None
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import refused
 from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.frames import Call, Failed, Reply
 from quarterdeck_protocol.jsonrpc import BodyError, check_result
@@ -25,9 +26,10 @@ class EndpointCall(Struct, frozen=True):
     handle: WorkerHandle
     request_id: int
 
-    def cancel(self, reason: str = "") -> None:
+    def cancel(self, reason: str = "") -> Delivery:
         """Give up: the server is told, nothing is delivered any more."""
         self.handle.cancel(self.request_id, reason)
+        return Delivery.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,44 @@ class RefusedCall:
 
     delivery: asyncio.Handle
 
-    def cancel(self, reason: str = "") -> None:  # noqa: ARG002 - there is nobody to tell
+    def cancel(self, reason: str = "") -> Delivery:  # noqa: ARG002 - there is nobody to tell
         """Give up: nothing is delivered any more."""
         self.delivery.cancel()
+        return Delivery.NOT_SENT
+
+
+Begin = Callable[[Callable[[Settled], None]], ShortCall | None]
+"""`ShortWay.begin` of one tool with its arguments; takes what the end of the call is delivered to."""
+
+
+def refuse(deliver: Callable[[Settled], None], fault: ProtocolFault) -> RefusedCall:
+    """A call that is not made, and why."""
+    return RefusedCall(asyncio.get_running_loop().call_soon(deliver, fault))
+
+
+async def settled(begin: Begin) -> RemoteCallResult | None:
+    """The result of the call that `begin` starts; None when it starts none.  Cancelling the task cancels the call.
+
+    Raises:
+        ProtocolFault: it had no result.
+    """
+    ended: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+
+    def deliver(outcome: Settled) -> None:
+        if not ended.done():
+            ended.set_result(outcome)
+
+    running = begin(deliver)
+    if running is None:
+        return None
+    try:
+        outcome = await ended
+    except asyncio.CancelledError:
+        running.cancel("the caller gave up")
+        raise
+    if isinstance(outcome, ProtocolFault):
+        raise outcome
+    return RemoteCallResult(outcome, outcome.is_error)
 
 
 def begin_call(
@@ -60,7 +97,7 @@ def begin_call(
 
     refusal = handle.ask(frame, arguments, on_reply, on_progress)
     if refusal is not None:
-        return RefusedCall(asyncio.get_running_loop().call_soon(deliver, refused(refusal)))
+        return refuse(deliver, refused(refusal))
     return EndpointCall(handle, frame.request_id)
 
 

@@ -148,14 +148,9 @@ class _Short(NamedBox, ShortWay):
         on_progress: Callable[[ProgressNote], None] | None = None,
     ) -> ShortCall | None:
         """See `ShortWay.begin`; the name may be the box's own or the one that clients are shown."""
-        known = self._owners.get(name, name)
-        call = self._way.begin(known, arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
-        if call is not None or known != name:
-            return call
-        owner = self._owner(name)
-        if owner == name:
-            return None
-        return self._way.begin(owner, arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
+        return self._way.begin(
+            self._owner(name), arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress
+        )
 
 
 class _WatchableShort(_Watchable, _Short):

@@ -1,18 +1,20 @@
 """A fleet as clients may see it: only what is trusted is offered and called.
 
-Between the fleet and the box over it.  On start a server's last approved tools are offered before it has connected; a
-call of one waits for that.
+Between the fleet and the box over it.  While a server starts, for the first time or again, its last approved tools are
+offered, and a call of one waits for it.  Every call goes one way, `begin`, whether it waits or not.
 """
 
 import asyncio
+import difflib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
 from typing import Final
 
 from quarterdeck.bridge import LiveEndpoint, LiveFleet, no_such_server
-from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.endpoint import ServerEndpointImpl, arguments_json
 from quarterdeck.fleet.fleet import ServerFleetImpl
+from quarterdeck.fleet.short_call import refuse, settled
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -23,7 +25,10 @@ from .registrar import Registrar
 from .rows import Row
 
 WAIT_S: Final = 10.0
-"""How long a call waits for a server whose tools were offered before it had connected."""
+"""How long a call waits for a server that is being started."""
+
+_MAX_NAME_CHARS: Final = 200
+"""Of a name that somebody made up, in a message."""
 
 Note = Callable[[str, float, Settled | None], None]
 """Takes a tool's own name, how long its call took (seconds), and how that ended; None for a caller who gave up."""
@@ -116,24 +121,20 @@ class GatedEndpoint(LiveEndpoint):
         return endpoint.phase if endpoint is not None else EndpointPhase.IDLE
 
     def offered(self) -> tuple[RemoteTool, ...]:
-        """The tools that are trusted, of a server that is ready, or that has not failed its first connect yet."""
-        endpoint = self._endpoint
-        if self._registrar.is_provisional(self._config.id):
-            return self._registrar.offer(self._config.id).tools if self._may_come() else ()
-        is_there = endpoint is not None and (bool(endpoint.offered()) or self._is_listing(endpoint))
-        return self._registrar.offer(self._config.id).tools if is_there else ()
+        """The tools that are trusted, of a server that is ready, or is being started.
+
+        One that failed for good, or was stopped, offers nothing; nor does one that is ready and lists nothing.
+        """
+        server, endpoint = self._config.id, self._endpoint
+        is_there = (endpoint is not None and bool(endpoint.offered())) or self._is_coming
+        if not is_there and self._registrar.is_provisional(server):
+            is_there = is_usable_phase(self.phase)  # its list has not been looked at yet
+        return self._registrar.offer(server).tools if is_there else ()
 
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
-        refused = self._registrar.refusal(self._config.id, tool)
-        if refused is not None:
-            return refused
-        endpoint = self._endpoint
-        if self._registrar.is_provisional(self._config.id) and self._may_come():
-            return None
-        if endpoint is not None:
-            return endpoint.refusal(tool)
-        return self._not_ready()
+        found = self._find(tool)
+        return found if isinstance(found, ProtocolFault) else None
 
     def begin(
         self,
@@ -144,32 +145,56 @@ class GatedEndpoint(LiveEndpoint):
         meta: bytes = b"",
         timeout_s: float | None = None,
         on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall | None:
-        """See `ShortWay.begin`: None too where the tool is not trusted."""
-        endpoint = self._endpoint
-        if endpoint is None or not self._registrar.admits(self._config.id, tool, endpoint):
-            return None
-        noted = _NotedCall(self._note, tool, deliver)
-        call = endpoint.begin(tool, arguments, noted.settle, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
-        if call is None:
-            return None
-        noted.call = call
-        return noted
+    ) -> ShortCall:
+        """See `ShortWay.begin`: every call begins.
+
+        One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
+        """
+
+        def start(endpoint: ServerEndpointImpl, deliver: Callable[[Settled], None]) -> ShortCall:
+            noted = _NotedCall(self._note, tool, deliver)
+            call = endpoint.begin(
+                tool, arguments, noted.settle, meta=meta, timeout_s=timeout_s, on_progress=on_progress
+            )
+            if call is None:
+                return refuse(deliver, self._unknown_tool(tool))
+            noted.call = call
+            return noted
+
+        match self._find(tool):
+            case ProtocolFault() as fault:
+                return refuse(deliver, fault)
+            case None:
+                wait_s = WAIT_S if timeout_s is None else min(WAIT_S, timeout_s)
+                return _WaitingCall(partial(self._awaited, tool, wait_s), start, deliver)
+            case endpoint:
+                return start(endpoint, deliver)
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """The trusted ones of what the server lists."""
-        endpoint = await self._ready()
+        if (held := self._registrar.launch_fault(self._config.id)) is not None:
+            raise held
+        await self._until(lambda: self.phase not in _BEFORE_READY and not self._is_coming, WAIT_S)
+        endpoint = self._endpoint
+        if endpoint is None or not is_usable_phase(endpoint.phase):
+            raise self._not_ready()
         await endpoint.list_tools()
-        await self._judged(endpoint)
+        await self._until(lambda: self._registrar.is_judged(self._config.id), WAIT_S)
         return self.offered()
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
         """See `ServerEndpoint`; what is not trusted is a `tool_error` with the command that approves it."""
-        return await self._noted(name, (await self._admitting(name)).invoke(name, args))
+        return await self.call(name, arguments_json(args))
 
     async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
-        """`invoke`, with the arguments as JSON."""
-        return await self._noted(tool, (await self._admitting(tool)).call(tool, arguments))
+        """`begin`, awaited.  Cancelling the task cancels the call.
+
+        Raises:
+            ProtocolFault: see `ServerEndpoint.invoke`.
+        """
+        result = await settled(partial(self.begin, tool, arguments))
+        assert result is not None  # every call begins
+        return result
 
     def status(self) -> EndpointStatus:
         """See `ServerEndpoint`."""
@@ -181,67 +206,56 @@ class GatedEndpoint(LiveEndpoint):
 
     async def open(self) -> None:
         """See `ServerEndpoint`: the fleet does."""
-        await self._ready()
+        await self._until(lambda: self.phase not in _BEFORE_READY, WAIT_S)
+        if not is_usable_phase(self.phase):
+            raise self._registrar.launch_fault(self._config.id) or self._not_ready()
 
     async def close(self) -> None:
         """See `ServerEndpoint`: closes the endpoint of the moment."""
         if (endpoint := self._endpoint) is not None:
             await endpoint.close()
 
-    async def _noted(self, tool: str, calling: Awaitable[RemoteCallResult]) -> RemoteCallResult:
-        began = monotonic()
-        settled: Settled | None = None
-        try:
-            result = await calling
-            settled = result.wire
-            return result
-        except ProtocolFault as fault:
-            settled = fault
-            raise
-        finally:
-            self._note(tool, monotonic() - began, settled)
-
     @property
     def _endpoint(self) -> ServerEndpointImpl | None:
         return self._fleet.endpoint(self._config.id)
 
-    def _may_come(self) -> bool:
-        """Whether its first connect has not failed yet."""
-        return self.phase in _BEFORE_READY or is_usable_phase(self.phase)
+    @property
+    def _is_coming(self) -> bool:
+        """Whether it is being started, for the first time or again."""
+        if self._registrar.launch_fault(self._config.id) is not None:
+            return False
+        return self._fleet.is_coming(self._config.id) or self.phase in _BEFORE_READY
 
-    async def _admitting(self, tool: str) -> ServerEndpointImpl:
-        """The endpoint of the moment, ready and judged, on which this tool may be called."""
-        endpoint = self._endpoint
-        if endpoint is None or not self._registrar.admits(self._config.id, tool, endpoint):
-            endpoint = await self._ready()
-            await self._judged(endpoint)
-            if (refused := self._registrar.refusal(self._config.id, tool)) is not None:
-                raise refused
-            if not self._registrar.admits(self._config.id, tool, endpoint):
-                raise _unknown_tool(self._config.id, tool)
-        return endpoint
+    def _find(self, tool: str) -> ServerEndpointImpl | ProtocolFault | None:
+        """Where this tool may be called at this moment, or why not; None while that is not known yet, but will be."""
+        server, endpoint = self._config.id, self._endpoint
+        if (held := self._registrar.launch_fault(server)) is not None:
+            return held
+        if endpoint is not None and is_usable_phase(endpoint.phase) and self._registrar.admits(server, tool, endpoint):
+            return endpoint
+        is_coming = self._is_coming
+        if not is_coming and (endpoint is None or not is_usable_phase(endpoint.phase)):
+            return self._registrar.refusal(server, tool) or self._not_ready()
+        if not is_coming and not self._registrar.is_judged(server):
+            return None  # a person may just have approved it
+        refused = self._registrar.refusal(server, tool)
+        if refused is not None or (is_coming and not self._registrar.lacks(server, tool)):
+            return refused
+        return self._unknown_tool(tool)
 
-    async def _ready(self) -> ServerEndpointImpl:
-        if (held := self._registrar.launch_fault(self._config.id)) is not None:
-            raise held
-        await wait_until(self._registrar.watch, lambda: self.phase not in _BEFORE_READY, WAIT_S)
-        endpoint = self._endpoint
-        if endpoint is None or not is_usable_phase(endpoint.phase):
-            raise self._not_ready()
-        return endpoint
+    async def _awaited(self, tool: str, wait_s: float) -> ServerEndpointImpl | ProtocolFault:
+        """What `_find` finds when it is known, or that it took too long."""
+        await self._until(lambda: self._find(tool) is not None, wait_s)
+        return self._find(tool) or self._not_ready()
 
-    def _is_listing(self, endpoint: ServerEndpointImpl) -> bool:
-        """Whether it was started again, and is being asked for its tools: those of before stand until it has said."""
-        is_ready = is_usable_phase(endpoint.phase)
-        return is_ready and not endpoint.has_listed and not self._fleet.has_settled(self._config.id)
+    async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:
+        await wait_until(self._registrar.watch, is_so, within_s)
 
-    async def _judged(self, endpoint: ServerEndpointImpl) -> None:
-        server = self._config.id
-        await wait_until(
-            self._registrar.watch,
-            lambda: not self._is_listing(endpoint) and self._registrar.is_judged(server),
-            WAIT_S,
-        )
+    def _unknown_tool(self, tool: str) -> ProtocolFault:
+        near = difflib.get_close_matches(tool[:_MAX_NAME_CHARS], self._registrar.offer(self._config.id).names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        message = f"{self._config.id} offers no tool {tool[:_MAX_NAME_CHARS]!r}{hint}"
+        return ProtocolFault(FaultKind.TOOL_ERROR, message, code="unknown_tool", delivery=Delivery.NOT_SENT)
 
     def _not_ready(self) -> ProtocolFault:
         status = self.status()
@@ -254,7 +268,7 @@ class GatedEndpoint(LiveEndpoint):
 
 
 class _NotedCall:
-    """A call on the short way that is noted when it ends."""
+    """A call that is noted when it ends."""
 
     __slots__ = ("_began", "_deliver", "_note", "_tool", "call")
 
@@ -270,16 +284,47 @@ class _NotedCall:
         self._end(settled)
         self._deliver(settled)
 
-    def cancel(self, reason: str = "") -> None:
+    def cancel(self, reason: str = "") -> Delivery:
         """See `ShortCall`."""
         self._end(None)
-        if self.call is not None:
-            self.call.cancel(reason)
+        return self.call.cancel(reason) if self.call is not None else Delivery.NOT_SENT
 
     def _end(self, settled: Settled | None) -> None:
         if self._began is not None:
             self._note(self._tool, monotonic() - self._began, settled)
             self._began = None
+
+
+class _WaitingCall:
+    """A call whose server is being started: it waits in a task of its own, and then begins as any other."""
+
+    __slots__ = ("_call", "_deliver", "_start", "_waiting")
+
+    def __init__(
+        self,
+        find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
+        start: Callable[[ServerEndpointImpl, Callable[[Settled], None]], ShortCall],
+        deliver: Callable[[Settled], None],
+    ) -> None:
+        self._start = start
+        self._deliver = deliver
+        self._call: ShortCall | None = None
+        # Held by this, and this by whoever began the call; the wait has an end in any case.
+        self._waiting = asyncio.get_running_loop().create_task(self._wait(find))
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """See `ShortCall`."""
+        if self._call is not None:
+            return self._call.cancel(reason)
+        self._waiting.cancel()
+        return Delivery.NOT_SENT
+
+    async def _wait(self, find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]]) -> None:
+        found = await find()
+        if isinstance(found, ProtocolFault):
+            self._deliver(found)
+        else:
+            self._call = self._start(found, self._deliver)
 
 
 async def wait_until(
@@ -298,9 +343,3 @@ async def wait_until(
     finally:
         unwatch()
     return True
-
-
-def _unknown_tool(server: str, tool: str) -> ProtocolFault:
-    return ProtocolFault(
-        FaultKind.TOOL_ERROR, f"{server} offers no tool {tool!r}", code="unknown_tool", delivery=Delivery.NOT_SENT
-    )

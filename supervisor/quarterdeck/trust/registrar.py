@@ -164,6 +164,11 @@ class Registrar:
         desk = self._desks.get(server)
         return desk is not None and desk.judged is not None and desk.judged[0] is endpoint and tool in desk.offer.names
 
+    def lacks(self, server: str, tool: str) -> bool:
+        """Whether this tool is not in the server's last list of this process, as far as that is trusted."""
+        desk = self._desks.get(server)
+        return desk is not None and desk.judged is not None and tool not in desk.offer.names
+
     def refusal(self, server: str, tool: str) -> ProtocolFault | None:
         """Why a call of this tool is not made by what is trusted; None when that does not forbid it."""
         desk = self._desks.get(server)

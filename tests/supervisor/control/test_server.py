@@ -180,10 +180,12 @@ async def test_a_large_result_arrives_whole(root: Path) -> None:
 async def test_an_unforeseen_error_is_one_answer(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A bug in one answer would end the serve."""
 
-    async def fail(tool: str, arguments: object) -> RemoteCallResult:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    async with controlled(root, DeckEndpoint("up", "fail", answer=fail)) as deck:
+    endpoint = DeckEndpoint("up", "fail")
+    endpoint.begin = fail  # type: ignore[method-assign]
+    async with controlled(root, endpoint) as deck:
         answer = await reply_to(deck, encode(Call("up__fail", msgspec.Raw(b"{}"))))
         assert isinstance(answer, Refused)
         assert answer.code == "internal"

@@ -14,7 +14,7 @@ from quarterdeck.trust import gate as module
 from quarterdeck.trust.decisions import Decision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import CancelToken, ToolCall
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, Settled, ToolCall, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,12 @@ async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approv
         gate = at.gate.endpoint("fs")
         assert gate is not None
         assert [each.name for each in box.descriptors()] == ["fs__b"]
-        assert box.begin(f"fs__{name}", b"{}", lambda _: None) is None
+        told: list[Settled] = []
+        assert box.begin(f"fs__{name}", b"{}", told.append) is not None
+        await at.until(lambda: bool(told))
+        (fault,) = told
+        assert isinstance(fault, ProtocolFault)
+        assert (fault.code, fault.delivery) == ("tool_held", Delivery.NOT_SENT)
         output, is_error = await run(at, f"fs__{name}")
         assert is_error
         assert f"quarterdeck trust approve fs {name}" in str(output)
@@ -171,7 +176,7 @@ async def test_a_call_while_a_server_that_died_lists_anew_waits_for_its_list() -
         again = ToldEndpoint(stdio(), a="one")
         again.has_listed = False
         again.offer()
-        at.fleet.listing.add("fs")
+        at.fleet.coming.add("fs")
         at.replaces(again)
         assert at.offered() == [("a", "one")]
         calling = asyncio.create_task(run(at, "fs__a"))
@@ -179,9 +184,125 @@ async def test_a_call_while_a_server_that_died_lists_anew_waits_for_its_list() -
         assert not calling.done()
         again.has_listed = True
         again.lists(a="one")
-        at.fleet.listing.clear()
+        at.fleet.coming.clear()
         at.fleet.tell()
         assert await calling == ("a {}", False)
+
+
+async def test_while_a_server_restarts_its_tools_stay_and_a_call_waits_for_it() -> None:
+    """Every crash would empty the clients' lists, and refuse all calls of the seconds that a restart takes."""
+    async with bench() as at:
+        dead = ToldEndpoint(stdio(), a="one")
+        await at.runs(dead)
+        at.fleet.coming.add("fs")
+        becomes(at, dead, EndpointPhase.FAULTED)
+        assert at.offered() == [("a", "one")]
+        calling = asyncio.create_task(run(at, "fs__a"))
+        await turns()
+        assert not calling.done()
+        again = ToldEndpoint(stdio(), a="one")
+        again.phase = EndpointPhase.CONNECTING
+        at.replaces(again)
+        await turns()
+        assert not calling.done()
+        at.fleet.coming.clear()
+        becomes(at, again, EndpointPhase.READY)
+        assert await calling == ("a {}", False)
+        assert dead.begun == []
+
+
+async def test_a_call_waits_on_when_its_server_dies_again_while_its_list_is_judged() -> None:
+    """It would be told that the server offers no such tool, although it is approved and will be there in a moment."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.recorder.may_write.clear()
+        second = ToldEndpoint(stdio(), a="one", b="new")
+        at.replaces(second)
+        await at.until(lambda: at.recorder.writing > 0)
+        calling = asyncio.create_task(run(at, "fs__a"))
+        await turns()
+        at.fleet.coming.add("fs")
+        becomes(at, second, EndpointPhase.FAULTED)
+        at.recorder.may_write.set()
+        await at.judged()
+        await turns()
+        assert not calling.done()
+        at.fleet.coming.clear()
+        at.replaces(ToldEndpoint(stdio(), a="one"))
+        assert await calling == ("a {}", False)
+
+
+@pytest.mark.parametrize("name", ["held", "blocked", "gone"])
+async def test_what_was_not_there_before_a_restart_is_not_waited_for(name: str) -> None:
+    """A call of what is held or withdrawn would hang for ten seconds, and a restart be a way around a decision."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one", blocked="x", gone="y")
+        await at.runs(endpoint)
+        await at.registrar.decide([Decision(str(FILE), "fs", tool_key("blocked"))])
+        await at.lists(a="one", blocked="x", held="new")
+        at.fleet.coming.add("fs")
+        becomes(at, endpoint, EndpointPhase.FAULTED)
+        assert at.offered() == [("a", "one")]
+        with anyio.fail_after(PATIENCE_S):
+            output, is_error = await run(at, f"fs__{name}")
+        assert is_error
+        assert "is connecting" not in str(output)
+
+
+@pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CLOSED])
+async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(phase: EndpointPhase) -> None:
+    """Each call of a server in a crash loop would hang for ten seconds."""
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        await at.runs(endpoint)
+        becomes(at, endpoint, phase)
+        assert at.offered() == []
+        with anyio.fail_after(PATIENCE_S):
+            output, is_error = await run(at, "fs__a")
+        assert is_error
+        assert f"fs is {phase}" in str(output)
+
+
+async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline() -> None:
+    """A trace would end where a server happens to start, and a person would see no progress."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.fleet.coming.add("fs")
+        becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
+        told: list[Settled] = []
+        notes: list[ProgressNote] = []
+        LiveBox(at.gate).begin(
+            "fs__a", b'{"x":1}', told.append, meta=b'{"trace":1}', timeout_s=5.0, on_progress=notes.append
+        )
+        await turns()
+        assert told == []
+        at.fleet.coming.clear()
+        again = ToldEndpoint(stdio(), a="one")
+        at.replaces(again)
+        await at.until(lambda: bool(told))
+        assert isinstance(told[0], WireResult)
+        assert again.begun == [
+            ("a", b'{"x":1}', {"meta": b'{"trace":1}', "timeout_s": 5.0, "on_progress": notes.append})
+        ]
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server() -> None:
+    """What a person gave up would be done all the same, a moment later."""
+    async with bench() as at:
+        await at.runs(ToldEndpoint(stdio(), a="one"))
+        at.fleet.coming.add("fs")
+        becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
+        told: list[Settled] = []
+        call = LiveBox(at.gate).begin("fs__a", b"{}", told.append)
+        assert call is not None
+        await turns()
+        assert call.cancel("enough") is Delivery.NOT_SENT
+        at.fleet.coming.clear()
+        again = ToldEndpoint(stdio(), a="one")
+        at.replaces(again)
+        await at.judged()
+        await turns()
+        assert (again.begun, told) == ([], [])
 
 
 async def test_a_server_that_died_and_does_not_list_anew_offers_nothing() -> None:
@@ -209,7 +330,10 @@ async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
         assert (status.phase, status.tool_count) == (EndpointPhase.FAULTED, 0)
         assert status.fault is not None
         assert status.fault.code == "launch_held"
-        assert gate.begin("a", b"{}", lambda _: None) is None
+        told: list[Settled] = []
+        gate.begin("a", b"{}", told.append)
+        await at.until(lambda: bool(told))
+        assert told == [status.fault]
         output, is_error = await run(at, "fs__a")
         assert is_error
         assert "quarterdeck trust approve fs --all" in str(output)
@@ -255,7 +379,7 @@ async def test_a_server_that_was_closed_says_so() -> None:
         at.replaces(endpoint)
         refused = gate.refusal("a")
         assert refused is not None
-        assert "'fs' is closed" in refused.message
+        assert "fs is closed" in refused.message
         with pytest.raises(ProtocolFault, match="fs is closed"):
             await gate.invoke("a")
 

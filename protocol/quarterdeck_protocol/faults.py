@@ -39,44 +39,46 @@ class Delivery(StrEnum):
 
 REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "auth_needed": "the server asks for credentials: name them in the configuration's headers",
-        "bad_arguments": "the arguments are not one JSON object: correct them",
-        "bad_cwd": "the working directory is missing or no directory: correct cwd",
-        "bad_output": "the server wrote something that is no MCP message: see its logs, report it to its author",
-        "bad_result": "the server's answer is no tool result: report it to its author",
-        "busy": "more calls wait than the worker may hold: call again when some have ended",
-        "call_timeout": "the server did not answer in time: raise call_timeout_s, or ask for less",
-        "cancelled": "the caller gave up waiting",
-        "closed": "the server was closed: start it again",
-        "command_not_found": "the command is not on the server's PATH: install it, or give its full path",
+        "auth_needed": 'name the credentials in the row\'s headers, as "Authorization": "Bearer ${keyring:NAME}"',
+        "bad_arguments": "give one JSON object",
+        "bad_cwd": "correct cwd: it must be a directory that is there",
+        "bad_output": "see quarterdeck logs SERVER, and report it to the server's author",
+        "bad_result": "report it to the server's author",
+        "busy": "call again when some calls have ended",
+        "call_timeout": "raise call_timeout_s, or ask for less",
+        "cancelled": "nothing: the caller gave up waiting, and the server was told",
+        "closed": "start it again",
+        "command_not_found": "install it, or give its full path in command",
         "config_invalid": "correct the configuration where the message points",
-        "connect_failed": "the URL cannot be reached: check that it is right and that the server runs",
-        "crash_loop": "the server keeps dying and is left alone: see its logs, then restart it by hand",
-        "exited": "the server's process ended: see its logs and the dossier",
-        "exited_at_handshake": "the server ended before it answered: run its command by hand and see its logs",
-        "handshake_failed": "the server refused the handshake: see its logs, check its version",
+        "connect_failed": "check that the URL is right and that the server runs",
+        "crash_loop": "see quarterdeck logs SERVER, then quarterdeck restart SERVER",
+        "exited": "quarterdeck logs SERVER shows its last words; it is started again unless it keeps dying",
+        "exited_at_handshake": "run its command by hand, and see quarterdeck logs SERVER",
+        "handshake_failed": "see quarterdeck logs SERVER, and check the server's version",
         "handshake_timeout": "see its logs: is it an MCP server? One that is slow needs a larger connect_timeout_s",
-        "input_required": "the server asks its user something that nobody here can answer: give it as an argument",
-        "launch_held": "a person has to approve how the server is started: see the message",
-        "limit_hit": "the server hit a limit of its sandbox: see the dossier, raise that limit or ask for less",
-        "list_timeout": "the server did not list its tools in time: restart it, or see its logs",
-        "network_failed": "the sandbox's network could not be made: see the message, and `quarterdeck doctor`",
-        "network_lost": "what carries the sandbox's network ended: the server is started again unless it keeps dying",
-        "not_connected": "the server is not ready: see its phase and fault",
-        "not_executable": "the command may not be executed: make it executable, or start it through its interpreter",
-        "protocol_violation": "the worker broke the link's rules and was killed: report this with the logs",
-        "reply_error": "the server refused the call: see its message",
-        "result_too_large": "the result exceeds max_result_bytes: raise it, or ask for less",
-        "sandbox_refused": "the sandbox cannot give what the policy requires: see the message",
-        "server_lost": "the connection to the server is gone: it is started again unless it keeps dying",
-        "spawn_failed": "the process could not be started: see the message",
-        "too_many_pages": "the server's tool list does not end: report it to its author",
-        "too_many_tools": "the server lists more tools than the limit: report it to its author",
-        "tool_held": "a person has to approve the tool: see the message",
-        "unknown_tool": "no tool has this name: list the tools",
+        "input_required": "give what the server asks for as an argument: nobody here can be asked",
+        "launch_blocked": "take the block back: quarterdeck trust approve SERVER --all",
+        "launch_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER --all",
+        "limit_hit": "raise that limit in the row's sandbox.limits, or ask the server for less",
+        "list_timeout": "restart it, see its logs, or raise list_timeout_s",
+        "network_failed": "`quarterdeck doctor` says what this machine's sandboxes need for a network",
+        "network_lost": "wait: it is started again unless it keeps dying",
+        "not_connected": "quarterdeck ps says why; quarterdeck restart SERVER tries again",
+        "not_executable": "make it executable, or start it through its interpreter",
+        "protocol_violation": "report this to us with the log",
+        "reply_error": "correct the arguments as the server's message says: quarterdeck tools --json has its schema",
+        "result_too_large": "raise max_result_bytes, or ask for less",
+        "sandbox_refused": "change the row's sandbox, or what the machine gives: quarterdeck doctor says what that is",
+        "server_lost": "wait: it is started again unless it keeps dying",
+        "spawn_failed": "run the command by hand; if it works, restart the server",
+        "too_many_pages": "report it to the server's author: its list of tools does not end",
+        "too_many_tools": "report it to the server's author: it lists more tools than anybody can use",
+        "tool_blocked": "take the block back: quarterdeck trust approve SERVER TOOL",
+        "tool_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER TOOL",
+        "unknown_tool": "quarterdeck tools lists them",
         "unset_variable": "set the variable that the configuration names, or give it a default: ${NAME:-default}",
-        "worker_lost": "the worker process ended: it is started again unless it keeps dying",
-        "worker_unresponsive": "the worker missed its heartbeats and was killed: it is started again",
+        "worker_lost": "wait: the worker is started again unless it keeps dying",
+        "worker_unresponsive": "wait: the worker was killed, and is started again",
     }
 )
 """Every stable code, and what a person can do about it."""
@@ -175,7 +177,9 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         code: str | None = None,
         delivery: Delivery = Delivery.UNKNOWN,
         dossier: Dossier | None = None,
+        remedy: str | None = None,
     ) -> None:
+        """A fault; `remedy` is its own where more is known than `REMEDIES` says of its code, and stays here."""
         super().__init__(message)
         self.kind = FaultKind(kind)
         self.message = message
@@ -183,13 +187,14 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         self.code = code
         self.delivery = delivery
         self.dossier = dossier
+        self._remedy = remedy
         if isinstance(cause, BaseException):
             self.__cause__ = cause
 
     @property
     def remedy(self) -> str | None:
-        """What a person can do about it, from `REMEDIES`."""
-        return REMEDIES.get(self.code) if self.code else None
+        """What a person can do about it: its own, or else what `REMEDIES` says of its code."""
+        return self._remedy or (REMEDIES.get(self.code) if self.code else None)
 
     def to_record(self) -> FaultRecord:
         """The fault as a value that can cross the link."""

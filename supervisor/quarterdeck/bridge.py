@@ -247,10 +247,9 @@ def _project_block(block: object) -> ContentBlock:
 
 
 def fault_text(name: str, fault: ProtocolFault) -> str:
-    """What a model is told when the tool `name` ended in `fault`: what happened, its kind and code, the remedy."""
-    label = f"{fault.kind}, {fault.code}" if fault.code not in (None, fault.kind) else f"{fault.kind}"
-    remedy = f". {fault.remedy}" if fault.remedy else ""
-    return f"{name}: {fault.message} ({label}){remedy}"
+    """What a model is told when the tool `name` ended in `fault`: what happened, its code, what to do."""
+    remedy = f". Fix: {fault.remedy}" if fault.remedy else ""
+    return f"{name}: {fault.message} ({fault.code or fault.kind}){remedy}"
 
 
 def no_such_server(server: str) -> ProtocolFault:

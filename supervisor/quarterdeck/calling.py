@@ -117,4 +117,5 @@ def _not_ready(status: EndpointStatus) -> ProtocolFault:
         code=why.code if why is not None else "not_connected",
         delivery=Delivery.NOT_SENT,
         dossier=why.dossier if why is not None else None,
+        remedy=why.remedy if why is not None else None,
     )

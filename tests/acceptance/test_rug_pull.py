@@ -191,7 +191,7 @@ async def test_a_blocked_tool_is_gone_in_every_form_until_it_is_approved(client:
     await client.command("trust", "block", turn.id, "lend")
     text, is_error = await client.call(turn.name("lend"), book="x")
     assert is_error
-    assert "it was blocked" in text
+    assert "is blocked" in text
     assert turn.name("lend") not in await client.tools()
     describe(turn.author.tool())
     turn.author.offer["tools"].append({**turn.author.tool("weather"), "name": "marker"})

@@ -100,8 +100,11 @@ def server_row(server: ServerView) -> list[Cell]:
 
 
 def describe_tools(server: ServerView) -> str:
-    """How many tools it offers, and how many wait for a person."""
-    return f"{server.tools}, {server.held} held" if server.held else str(server.tools)
+    """How many tools it offers, how many wait for a person, how many a person has blocked."""
+    parts = [str(server.tools)]
+    parts += [f"{server.held} held"] if server.held else []
+    parts += [f"{server.blocked} blocked"] if server.blocked else []
+    return ", ".join(parts)
 
 
 def describe_sandbox(sandbox: SandboxView | None) -> str:

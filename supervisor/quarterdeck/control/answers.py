@@ -94,7 +94,11 @@ async def _list_tools(deck: Quarterdeck) -> ToolList:
         for tool in endpoint.offered()
     )
     absent = [status for status in deck.status().values() if not is_usable_phase(status.phase)]
-    held = tuple(describe_held(server, offer.held) for server, offer in deck.registrar.held.items() if offer.held_tools)
+    held = tuple(
+        describe_held(server, offer.held)
+        for server, offer in deck.registrar.held.items()
+        if offer.held_tools or offer.blocked_tools
+    )
     return ToolList(tools, await view_servers(deck, absent), held)
 
 

@@ -114,6 +114,7 @@ class ServerView(msgspec.Struct, frozen=True):
         memory_bytes: resident memory of the server's whole process tree, None when it has none here.
         sandbox: None when it has or had no process here.
         held: how many of its tools wait for a person's approval; not counted among `tools`.
+        blocked: how many a person has blocked; nor are they.
     """
 
     id: str
@@ -129,6 +130,7 @@ class ServerView(msgspec.Struct, frozen=True):
     fault: FaultView | None
     sandbox: SandboxView | None = None
     held: int = 0
+    blocked: int = 0
 
 
 class ToolView(msgspec.Struct, frozen=True):

@@ -52,12 +52,13 @@ def _view_dossier(dossier: Dossier) -> DossierView:
 
 def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
     config, sandbox = deck.config(status.server), status.sandbox
-    held = deck.registrar.offer(status.server).held_tools
+    offer = deck.registrar.offer(status.server)
+    is_usable = is_usable_phase(status.phase)
     return ServerView(
         id=status.server,
         phase=status.phase,
         transport=config.transport if config is not None else None,
-        tools=max(0, status.tool_count - held),
+        tools=max(0, status.tool_count - offer.held_tools - offer.blocked_tools),
         pid=status.pid,
         worker_pid=status.worker_pid,
         memory_bytes=memory.get(status.pid) if status.pid is not None else None,
@@ -66,5 +67,6 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
         era=status.era,
         fault=_redacted(deck, view_fault(status.fault)) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
-        held=held if is_usable_phase(status.phase) else 0,
+        held=offer.held_tools if is_usable else 0,
+        blocked=offer.blocked_tools if is_usable else 0,
     )

@@ -38,7 +38,7 @@ def text_result(*texts: str, is_error: bool) -> dict[str, object]:
 
 def fault_result(fault: ProtocolFault) -> dict[str, object]:
     """A fault as a result that a model can read: what happened, and what can be done about it."""
-    text = f"{fault.message}\n{fault.remedy}" if fault.remedy else fault.message
+    text = f"{fault.message}\nFix: {fault.remedy}" if fault.remedy else fault.message
     about = {"kind": fault.kind.value, "code": fault.code, "delivery": fault.delivery.value}
     return {**text_result(text, is_error=True), "_meta": {FAULT_META_KEY: about}}
 

@@ -25,7 +25,7 @@ class Offer:
     Attributes:
         tools: what is admitted, in the server's order.
         names: their own names, for a quick look.
-        held: why the others are not offered.
+        held: why the others are not offered: they wait for a person, or a person has blocked them.
     """
 
     tools: tuple[RemoteTool, ...] = ()
@@ -34,8 +34,13 @@ class Offer:
 
     @property
     def held_tools(self) -> int:
-        """How many tools are held."""
-        return sum(key.subject is Subject.TOOL for key in self.held)
+        """How many tools wait for a person's approval."""
+        return sum(key.subject is Subject.TOOL and each is not Verdict.BLOCKED for key, each in self.held.items())
+
+    @property
+    def blocked_tools(self) -> int:
+        """How many tools a person has blocked."""
+        return sum(key.subject is Subject.TOOL and each is Verdict.BLOCKED for key, each in self.held.items())
 
 
 NOTHING: Final = Offer()
@@ -85,9 +90,9 @@ def last_verdict(entry: Entry, tool: str) -> Verdict:
 
 
 def last_held(entry: Entry) -> int:
-    """How many of its tools were held when a server was last asked."""
+    """How many of its tools waited for a person's approval when a server was last asked."""
     tools = [key.name for key, item in entry.items.items() if key.subject is Subject.TOOL and item.seen]
-    return sum(last_verdict(entry, tool) is not Verdict.ADMITTED for tool in tools)
+    return sum(last_verdict(entry, tool) not in (Verdict.ADMITTED, Verdict.BLOCKED) for tool in tools)
 
 
 def snapshot_hashes(row: Row, entry: Entry) -> dict[str, str]:
@@ -150,42 +155,67 @@ def withdrawal(scope: str, server: str, entry: Entry) -> list[LedgerEvent]:
 
 
 def describe_held(server: str, held: Mapping[ItemKey, Verdict]) -> str:
-    """One line for people: how many tools are held, why, and what to do."""
+    """One line for people: how many tools are held and why, how many are blocked, and what to do."""
     kinds = Counter(verdict for key, verdict in held.items() if key.subject is Subject.TOOL)
-    why = ", ".join(f"{count} {_WHY[verdict]}" for verdict, count in kinds.items())
-    total = sum(kinds.values())
-    tools = "1 tool is" if total == 1 else f"{total} tools are"
-    return f"{server}: {tools} held ({why}): see quarterdeck trust diff {server}"
+    blocked = kinds.pop(Verdict.BLOCKED, 0)
+    parts = []
+    if total := sum(kinds.values()):
+        why = ", ".join(f"{count} {_WHY[verdict]}" for verdict, count in kinds.items())
+        parts.append(f"{_tools_are(total)} held ({why})")
+    if blocked:
+        parts.append(f"{_tools_are(blocked)} blocked")
+    return f"{server}: {', '.join(parts)}: see quarterdeck trust diff {server}"
 
 
 def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
-    """What a call of a held tool gets: why, and the command that approves it."""
+    """What a call of a tool gets that is held or blocked: why, and the command that approves it."""
     name = f"{row.id}__{tool}"
-    if verdict is Verdict.DRIFTED:
-        message = f"{name} is held: deck.lock names another form of it, or none; write the lock anew if that is right"
-    else:
-        target = "--instructions" if verdict is Verdict.UNDER_INSTRUCTIONS else tool
-        message = (
-            f"{name} is held: {_REASONS[verdict]}; a person can look at it with `quarterdeck trust diff {row.id}` "
-            f"and approve it with `quarterdeck trust approve {row.id} {target}`"
-        )
-    return ProtocolFault(FaultKind.TOOL_ERROR, message, code="tool_held", delivery=Delivery.NOT_SENT)
+    code, target = "tool_held", tool
+    match verdict:
+        case Verdict.DRIFTED:
+            message = f"{name} is held: deck.lock names another form of it, or none"
+            return _refused(
+                FaultKind.TOOL_ERROR, message, code, "write the lock anew if that is right: quarterdeck lock"
+            )
+        case Verdict.BLOCKED:
+            message = f"{name} is blocked: a person decided that it must not be used"
+            remedy = f"to take that back: quarterdeck trust approve {row.id} {tool}"
+            return _refused(FaultKind.TOOL_ERROR, message, "tool_blocked", remedy)
+        case Verdict.UNDER_INSTRUCTIONS:
+            target = "--instructions"
+    message = f"{name} is held until a person approves it: {_REASONS[verdict]}"
+    return _refused(FaultKind.TOOL_ERROR, message, code, _look_and_approve(row, target))
 
 
 def launch_held(row: Row, verdict: Verdict) -> ProtocolFault:
-    """Why a server is not started: its launch is held."""
-    message = (
-        f"{row.id} is not started: {_LAUNCH_REASONS[verdict]}; look at it with `quarterdeck trust diff {row.id}`, "
-        f"approve it with `quarterdeck trust approve {row.id} --all`"
+    """Why a server is not started: its launch is held, or blocked."""
+    if verdict is Verdict.BLOCKED:
+        message = f"{row.id} is blocked: a person decided that it must not be started"
+        remedy = f"to take that back: quarterdeck trust approve {row.id} --all"
+        return _refused(FaultKind.SPAWN_FAILED, message, "launch_blocked", remedy)
+    message = f"{row.id} is not started until a person approves how: {_LAUNCH_REASONS[verdict]}"
+    return _refused(FaultKind.SPAWN_FAILED, message, "launch_held", _look_and_approve(row, "--all"))
+
+
+def _refused(kind: FaultKind, message: str, code: str, remedy: str) -> ProtocolFault:
+    return ProtocolFault(kind, message, code=code, delivery=Delivery.NOT_SENT, remedy=remedy)
+
+
+def _look_and_approve(row: Row, what: str) -> str:
+    return (
+        f"look at it with `quarterdeck trust diff {row.id}`, "
+        f"approve it with `quarterdeck trust approve {row.id} {what}`"
     )
-    return ProtocolFault(FaultKind.SPAWN_FAILED, message, code="launch_held", delivery=Delivery.NOT_SENT)
+
+
+def _tools_are(count: int) -> str:
+    return "1 tool is" if count == 1 else f"{count} tools are"
 
 
 _WHY: Final = MappingProxyType(
     {
         Verdict.NEW: "new",
         Verdict.CHANGED: "changed",
-        Verdict.BLOCKED: "blocked",
         Verdict.UNDER_INSTRUCTIONS: "under changed instructions",
         Verdict.DRIFTED: "not in deck.lock",
     }
@@ -195,7 +225,6 @@ _REASONS: Final = MappingProxyType(
     {
         Verdict.NEW: "it was never approved",
         Verdict.CHANGED: "its definition is not the one that was approved",
-        Verdict.BLOCKED: "it was blocked",
         Verdict.UNDER_INSTRUCTIONS: "its server's instructions are not the ones that were approved",
     }
 )
@@ -204,7 +233,6 @@ _LAUNCH_REASONS: Final = MappingProxyType(
     {
         Verdict.NEW: "its command line was never approved",
         Verdict.CHANGED: "its command line, environment names, URL or policy are not the ones that were approved",
-        Verdict.BLOCKED: "it was blocked",
     }
 )
 

@@ -40,6 +40,9 @@ from .rows import Row
 CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""
 
+_DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
+"""A person, or what they trust, has said yes or no."""
+
 _log = logging.getLogger("quarterdeck.trust")
 
 
@@ -112,8 +115,9 @@ class Registrar:
         self._desks = desks
         self._rows = tuple(desk.row for desk in desks.values())
         for desk in desks.values():
-            if not is_admitted(desk) and not any(desk is old for old in old_desks):
-                held_log.warning("%s", desk.launch_fault)
+            fault = desk.launch_fault
+            if fault is not None and not any(desk is old for old in old_desks):
+                held_log.warning("%s: %s", fault, fault.remedy)
         await self._withdraw(gone)
         self._review()
         self._tell()
@@ -204,8 +208,9 @@ class Registrar:
 
     @property
     def held_launches(self) -> tuple[str, ...]:
-        """The servers that are not started because their launch is held."""
-        return tuple(server for server, desk in self._desks.items() if not is_admitted(desk))
+        """The servers that are not started until a person approves how; not those that a person has blocked."""
+        waiting = (server for server, desk in self._desks.items() if desk.verdict not in _DECIDED)
+        return tuple(waiting)
 
     # Decisions
 

@@ -8,7 +8,7 @@ import pytest
 from support.decks import DeckEndpoint, DeckFleet, deck_of
 
 from quarterdeck.cli.watching import changes_logged
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import REMEDIES, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 LOST = ProtocolFault(FaultKind.TRANSPORT, "it died", code="exited")
@@ -33,6 +33,6 @@ def test_each_change_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     fleet.tell()
     assert [entry.getMessage() for entry in caplog.records] == [
         "fs is ready (pid None, tools: 1)",
-        "fs is faulted: it died (exited): the server's process ended: see its logs and the dossier",
+        f"fs is faulted: it died (exited): {REMEDIES['exited']}",
         "fs is ready (pid None, tools: 1, restarts: 1)",
     ]

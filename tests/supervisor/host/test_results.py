@@ -70,7 +70,7 @@ def test_a_fault_carries_its_remedy_and_its_facts():
     """A model reads the text, a program the facts."""
     fault = ProtocolFault(FaultKind.TIMEOUT, "slow", code="call_timeout", delivery=Delivery.NOT_SENT)
     result = fault_result(fault)
-    assert result["content"][0]["text"] == f"slow\n{fault.remedy}"
+    assert result["content"][0]["text"] == f"slow\nFix: {fault.remedy}"
     assert result["isError"]
     assert result["_meta"] == {
         FAULT_META_KEY: {"kind": "timeout", "code": "call_timeout", "delivery": "not_sent"},

@@ -61,8 +61,9 @@ async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approv
         assert is_error
         assert f"quarterdeck trust approve fs {name}" in str(output)
         for calling in (gate.invoke(name), gate.call(name, b"{}")):
-            with pytest.raises(ProtocolFault, match=f"trust approve fs {name}") as refused:
+            with pytest.raises(ProtocolFault, match=f"fs__{name} is held") as refused:
                 await calling
+            assert f"trust approve fs {name}" in str(refused.value.remedy)
             assert (refused.value.code, refused.value.delivery) == ("tool_held", Delivery.NOT_SENT)
         assert at.fleet.by_id["fs"].begun == []
         assert [tool.ref.name for tool in await gate.list_tools()] == ["b"]

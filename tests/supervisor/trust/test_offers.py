@@ -47,7 +47,7 @@ def test_just_what_is_admitted_is_offered_in_the_servers_order(verdicts: Mapping
     assert [tool.ref.name for tool in made.tools] == admitted
     assert made.names == set(admitted)
     assert made.held == {key: verdict for key, verdict in verdicts.items() if verdict is not Verdict.ADMITTED}
-    assert made.held_tools == len([key for key in made.held if key.name])
+    assert made.held_tools + made.blocked_tools == len([key for key in made.held if key.name])
 
 
 def test_what_is_blocked_leaves_an_offer_and_the_rest_stays() -> None:
@@ -170,31 +170,42 @@ def test_before_a_server_is_asked_what_it_held_last_is_counted() -> None:
     held, gone = Item(seen="x", approved="y"), Item(approved="y")
     assert last_held(entry_of(_=FINE, a=approved("a"), b=held, c=gone)) == 1
     assert last_held(entry_of(_=held, a=approved("a"), b=held, c=gone)) == 2
-    assert last_held(entry_of(_=FINE, a=approved("a", is_blocked=True))) == 1
+    assert last_held(entry_of(_=FINE, a=approved("a", is_blocked=True))) == 0, "somebody has decided"
     assert last_held(Entry()) == 0
 
 
 @pytest.mark.parametrize("verdict", HELD)
 def test_every_reason_has_words_and_a_way_out(verdict: Verdict) -> None:
     """A call would end in an error that says nothing, or fail to say anything at all."""
+    word = "blocked" if verdict is Verdict.BLOCKED else "held"
     line = describe_held("fs", offer(a=verdict, b=verdict).held)
-    assert line.startswith("fs: 2 tools are held (2 ")
+    assert line.startswith(f"fs: 2 tools are {word}")
     assert line.endswith(": see quarterdeck trust diff fs")
-    assert "1 tool is held" in describe_held("fs", offer(a=verdict).held)
+    assert f"1 tool is {word}" in describe_held("fs", offer(a=verdict).held)
     fault = tool_held(row(stdio()), "a", verdict)
-    assert fault.code == "tool_held"
-    assert fault.message.startswith("fs__a is held: ")
-    wanted = {Verdict.DRIFTED: "deck.lock", Verdict.UNDER_INSTRUCTIONS: "approve fs --instructions"}
-    assert wanted.get(verdict, "quarterdeck trust approve fs a") in fault.message
+    assert fault.code == f"tool_{word}"
+    assert fault.message.startswith(f"fs__a is {word}")
+    wanted = {Verdict.DRIFTED: "quarterdeck lock", Verdict.UNDER_INSTRUCTIONS: "approve fs --instructions"}
+    assert fault.remedy is not None
+    assert wanted.get(verdict, "quarterdeck trust approve fs a") in fault.remedy
+
+
+def test_what_is_blocked_is_not_said_to_wait() -> None:
+    """A client would ask its user to approve what they have just blocked."""
+    both = offer(a=Verdict.BLOCKED, b=Verdict.CHANGED)
+    assert (both.held_tools, both.blocked_tools) == (1, 1)
+    line = describe_held("fs", both.held)
+    assert line == "fs: 1 tool is held (1 changed), 1 tool is blocked: see quarterdeck trust diff fs"
 
 
 @pytest.mark.parametrize("verdict", [Verdict.NEW, Verdict.CHANGED, Verdict.BLOCKED])
 def test_a_launch_that_is_held_says_how_to_look_and_how_to_approve(verdict: Verdict) -> None:
     """A server would be down, and nobody know what to do."""
     fault = launch_held(row(stdio()), verdict)
-    assert fault.code == "launch_held"
-    assert "quarterdeck trust diff fs" in fault.message
-    assert "quarterdeck trust approve fs --all" in fault.message
+    assert fault.code == ("launch_blocked" if verdict is Verdict.BLOCKED else "launch_held")
+    assert fault.remedy is not None
+    assert ("quarterdeck trust diff fs" in fault.remedy) == (verdict is not Verdict.BLOCKED)
+    assert "quarterdeck trust approve fs --all" in fault.remedy
 
 
 def test_an_event_of_another_subject_is_no_tool() -> None:

@@ -134,7 +134,7 @@ async def test_the_next_start_offers_what_was_approved_last_under_the_same_keys(
         assert at.registrar.held_counts == {"fs": 1}
         refused = at.registrar.refusal("fs", "b")
         assert refused is not None
-        assert "quarterdeck trust approve fs b" in refused.message
+        assert "quarterdeck trust approve fs b" in str(refused.remedy)
         assert at.registrar.refusal("fs", "a") is at.registrar.refusal("fs", "stranger") is None
         endpoint.phase = EndpointPhase.READY
         at.fleet.tell()

@@ -191,6 +191,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
         era: the protocol revision it spoke last time, empty when unknown: spares the probe.
         tmp: its private directory for temporary files, an existing one.
         private: our own state and runtime directories, which no server may see.
+        protected: files and folders that no server may write: the user's word.
         user_home: the home of the user who runs us.
         user_env: of that user's environment, what says where tools and granted things are.
         allow_unsandboxed: start it even where nothing but limits can be enforced.
@@ -203,6 +204,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
     era: str = ""
     tmp: str = ""
     private: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     user_home: str = ""
     user_env: dict[str, str] = {}
     allow_unsandboxed: bool = False

@@ -5,7 +5,6 @@ Every refusal is `LaunchError("sandbox_refused")` and says what to do.
 
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -35,16 +34,6 @@ _SHARED: Final = {
     "/var": "state of all services: name a folder in it",
 }
 """What cannot be named itself."""
-
-
-_OWN_CODE: Final = tuple(
-    os.path.realpath(place)
-    for place in (os.path.dirname(__file__), *([sys.prefix] if sys.prefix != sys.base_prefix else []))
-)
-"""What runs outside of any sandbox and makes all of them."""
-
-_OWN_BASE: Final = os.path.realpath(sys.base_prefix)
-"""Our interpreter, which is often the system's."""
 
 MAX_ARGUMENT: Final = 4096 * 8
 """Characters of an argument that is searched for paths; a longer one is a program's text."""
@@ -87,8 +76,6 @@ class Border:
             )
         self._trust_links(path, key, followed)
         self.protect(real, f'"{key}" names {_leading(path, real)}')
-        if key == "write":
-            _keep_code(path, real)
         self._guard_credentials(path, real, key)
         return followed
 
@@ -171,16 +158,6 @@ def paths_in(argument: str) -> Iterator[str]:
         for separator in (",", ":"):
             if separator in text and "://" not in text:
                 yield from (part for part in text.split(separator) if "/" in part)
-
-
-def _keep_code(path: str, real: str) -> None:
-    for place in (*_OWN_CODE, _OWN_BASE):
-        if is_within(place, real) or (place != _OWN_BASE and is_within(real, place)):
-            raise refusal(
-                f'"write" names {_leading(path, real)}, and with it {place}, which holds quarterdeck\'s own code: who '
-                "changes that is confined by nothing at the next start; name narrower folders, or install quarterdeck "
-                "elsewhere"
-            )
 
 
 def refusal(message: str) -> LaunchError:

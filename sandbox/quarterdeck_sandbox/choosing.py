@@ -165,6 +165,13 @@ def _remedy(name: Property, at: Situation) -> str:
             return _get_bubblewrap(machine)
 
 
+def get_closing(machine: Machine) -> str:
+    """What would make it possible to close a part of a folder that may be written."""
+    if machine.tier is not Tier.BUBBLEWRAP:
+        return _get_bubblewrap(machine)
+    return "let quarterdeck make mount namespaces (see `quarterdeck doctor`)"
+
+
 def _get_bubblewrap(machine: Machine) -> str:
     if machine.system != "linux":
         return "use Linux, which has bubblewrap"

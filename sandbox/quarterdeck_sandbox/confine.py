@@ -16,7 +16,8 @@ import psutil
 from quarterdeck_protocol.policy import Limits, NetworkMode, SandboxPolicy, Tier
 from quarterdeck_sandbox.backends.bubblewrap import HOSTNAME
 from quarterdeck_sandbox.backends.seccomp import Filter, compile_filter
-from quarterdeck_sandbox.choosing import Choice, choose
+from quarterdeck_sandbox.choosing import Choice, choose, get_closing
+from quarterdeck_sandbox.closing import close_within, outermost
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.credentials import credentials_touching
 from quarterdeck_sandbox.identity import ROOT, Identity, choose_identity, closed_to, hand_over, out_of_reach
@@ -77,7 +78,13 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
     routes = routes_of(choice.network)
     # Landlock cannot take back below a directory what it gives above it, and limits alone give everything.
     nests_safely = choice.tier is Tier.BUBBLEWRAP and machine.bubblewrap.nests_safely
-    view = build_view(policy, plan, program, places, asker.environ, nests_safely=nests_safely)
+    can_close = choice.tier is not Tier.LIMITS and machine.closes
+    view = build_view(policy, plan, program, places, asker.environ, nests_safely=nests_safely, can_close=can_close)
+    open_parts: tuple[str, ...] = ()
+    if choice.tier is not Tier.LIMITS:
+        closing = close_within(view, policy.write, places.protected, can_close=can_close, remedy=get_closing(machine))
+        view = replace(view, closed=outermost((*view.closed, *closing.paths)), shown=(*view.shown, *closing.shown))
+        open_parts = closing.gaps
     identity, why_root = None, ""
     if machine.euid == 0 and policy.confines_files:
         identity, why_root = _identity(policy, plan, program, places, choice, machine)
@@ -94,7 +101,7 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
         network=choice.network,
         promised=choice.findings,
         required=policy.require,
-        gaps=(*choice.gaps, *([f"user: {why_root}"] if why_root else [])),
+        gaps=(*choice.gaps, *open_parts, *([f"user: {why_root}"] if why_root else [])),
         view=view,
         limits=policy.limits,
         rlimits=_rlimits(policy.limits, choice, identity),

@@ -26,10 +26,13 @@ def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unm
         unmet: properties that could not be set from outside, and why.
 
     Raises:
-        LaunchError: `sandbox_refused`: a required property does not hold; `spawn_failed`: the gate failed.
+        LaunchError: `sandbox_refused`: a required property does not hold, or what was closed is open; `spawn_failed`:
+            the gate failed.
     """
     if failure := report.one("failed"):
         raise _failure(failure, confinement)
+    if open_ones := [path for path in report.facts.get("writable", ()) if path in confinement.view.closed]:
+        raise LaunchError("sandbox_refused", f"{open_ones[0]} can be written from inside, although it was closed")
     findings: dict[Property, Finding] = {}
     gaps = list(confinement.gaps)
     for name, promise in confinement.promised.items():

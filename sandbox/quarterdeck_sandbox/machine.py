@@ -57,6 +57,7 @@ class Machine:
         bubblewrap: tier one.
         landlock_abi: 0 when the kernel has none or it is switched off.
         seccomp: filters can be loaded, and there is one for this architecture.
+        closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
         cgroups: what limits can be put on a tree.
         pasta: path of `pasta` (or empty) that was seen to work.
         slirp4netns: likewise.
@@ -75,6 +76,7 @@ class Machine:
     bubblewrap: Bubblewrap = Bubblewrap()
     landlock_abi: int = 0
     seccomp: bool = False
+    closes: bool = False
     cgroups: Cgroups = Cgroups()
     pasta: str = ""
     slirp4netns: str = ""

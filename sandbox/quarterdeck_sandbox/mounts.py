@@ -55,12 +55,15 @@ class Places:
         tmp: its private directory for temporary files.
         user_home: the home of the user, which it does not see.
         private: our state and runtime directories; `home` and `tmp` lie within the first.
+        protected: files and folders that it may never write, though it may see them: what we take for the user's word.
+            Our own code need not be named.
     """
 
     home: Path
     tmp: Path
     user_home: Path
     private: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,13 @@ class View:
         mounts: parents before children, each target once.
         env: variables that the view needs set.
         shown: the receipt's lines.
+        closed: what is read-only although a mount shows it writable; parents first, none within another.
     """
 
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
 
     def shows(self, path: str) -> bool:
         """Whether what is at `path` outside, if anything, can be seen inside.

@@ -1,6 +1,6 @@
 """Find out what this machine can enforce, by trying it: the edge that fills `Machine`.
 
-`probe_machine` is what is needed to start a server: some 40 ms, most of it two or three runs of bubblewrap.
+`probe_machine` is what is needed to start a server: some 60 ms, most of it two or three runs of bubblewrap.
 `probe_more` adds the one try that takes longer, of the network helper.  Neither raises for a broken machine: the facts
 say what is missing, and why.
 """
@@ -19,6 +19,7 @@ from quarterdeck_sandbox.launch import DEFAULT_PATH
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.trials.bubblewrap import try_bubblewrap
 from quarterdeck_sandbox.trials.cgroups import try_cgroups
+from quarterdeck_sandbox.trials.closing import try_closing
 from quarterdeck_sandbox.trials.kernel import try_kernel
 from quarterdeck_sandbox.trials.running import run
 from quarterdeck_sandbox.trials.users import try_other_users
@@ -64,6 +65,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
         bubblewrap=try_bubblewrap(user, names.machine, path),
         landlock_abi=kernel.landlock_abi,
         seccomp=kernel.seccomp,
+        closes=try_closing(user),
         cgroups=try_cgroups(user),
         pasta="" if reason else pasta,
         slirp4netns="" if reason else slirp4netns,

@@ -3,16 +3,21 @@
 Nothing is awaited here: who is spawned is owned from its first moment.
 """
 
+import marshal
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from enum import Enum
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Final
 
+from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.backends import bubblewrap
+from quarterdeck_sandbox.closing import steps
 from quarterdeck_sandbox.confinement import Confinement
 
 GATE_FOLDER: Final = str(Path(__file__).with_name("inside"))
@@ -46,15 +51,8 @@ def spawn_bubblewrap(
     info, info_w = _pipe(pipes)
     blocked, block = _pipe(pipes)
     with ExitStack() as cleanup:
-
-        def put(data: str | bytes) -> int:
-            fd = os.memfd_create("quarterdeck", 0)
-            cleanup.callback(os.close, fd)
-            os.write(fd, data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
-            os.lseek(fd, 0, os.SEEK_SET)
-            fds.append(fd)
-            return fd
-
+        fds: list[int] = []
+        put = partial(_put, cleanup, fds)
         gate_fds = [control_fd]
         ends: list[FileIO] = []
         if stdio is Stdio.PIPES:
@@ -63,14 +61,15 @@ def spawn_bubblewrap(
             stdout, stdout_w = _pipe(cleanup)
             gate_fds += [stdin.fileno(), stdout_w.fileno()]
             ends = [stdin_w, stdout]
-        fds: list[int] = [*gate_fds]
+        fds += gate_fds
         words = bubblewrap.arguments(confinement, GATE_FOLDER, put)
         flags = ["--args", str(put("\0".join(words) + "\0")), "--info-fd", str(info_w.fileno())]
         flags += ["--block-fd", str(blocked.fileno())]
         if confinement.seccomp:
             flags += ["--seccomp", str(put(confinement.seccomp))]
         argv = [confinement.machine.bubblewrap.path, *flags, "--", *_gate(bubblewrap.INSIDE, "gate", *gate_fds)]
-        child = _popen(argv, [*fds, info_w.fileno(), blocked.fileno()], subprocess.DEVNULL if ends else None)
+        fds += [info_w.fileno(), blocked.fileno()]
+        child = _popen(_closed_first(confinement, argv, put), fds, subprocess.DEVNULL if ends else None)
         if ends:
             child.stdin, child.stdout = (FileIO(os.dup(end.fileno()), end.mode) for end in ends)
     info_w.close()
@@ -78,18 +77,42 @@ def spawn_bubblewrap(
     return child, info, block
 
 
-def spawn_reaper(control_fd: int, stdio: Stdio, *, by_landlock: bool) -> tuple[subprocess.Popen[bytes], int]:
+def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tuple[subprocess.Popen[bytes], int]:
     """The child, and its leash: closed, it kills all that it has adopted; Landlock helps where it confines them."""
     leash, ours = os.pipe()
     try:
-        fds = [control_fd, leash]
-        argv = _gate(GATE_FOLDER, "reaper", *fds, int(by_landlock))
-        return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
+        with ExitStack() as cleanup:
+            fds = [control_fd, leash]
+            argv = _gate(GATE_FOLDER, "reaper", *fds, int(confinement.tier is Tier.LANDLOCK))
+            argv = _closed_first(confinement, argv, partial(_put, cleanup, fds))
+            return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
     except BaseException:
         os.close(ours)
         raise
     finally:
         os.close(leash)
+
+
+def _closed_first(confinement: Confinement, argv: list[str], put: Callable[[bytes], int]) -> list[str]:
+    """`argv`, started where parts of what it may write are read-only, if there are any: it costs an interpreter."""
+    if not confinement.view.closed:
+        return argv
+    return readonly_argv(put(marshal.dumps({"steps": steps(confinement.view), "argv": argv})))
+
+
+def readonly_argv(order_fd: int) -> list[str]:
+    """What carries out the order of `inside/readonly` that this descriptor holds."""
+    return _gate(GATE_FOLDER, "readonly", order_fd)
+
+
+def _put(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
+    """A descriptor that holds `data`, kept in `fds` until the end of `cleanup`."""
+    fd = os.memfd_create("quarterdeck", 0)
+    cleanup.callback(os.close, fd)
+    os.write(fd, data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    fds.append(fd)
+    return fd
 
 
 def _gate(folder: str, module: str, *numbers: int) -> list[str]:

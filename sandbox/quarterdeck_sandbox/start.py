@@ -62,8 +62,7 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
                     with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
                         block.write(b"g")
             else:
-                by_landlock = confinement.tier is Tier.LANDLOCK
-                child, holdings.leash_fd = spawn_reaper(keeper.theirs.fileno(), stdio, by_landlock=by_landlock)
+                child, holdings.leash_fd = spawn_reaper(confinement, keeper.theirs.fileno(), stdio)
                 holdings.init_pid = child.pid
             process = await _through_the_gate(confinement, holdings, keeper, child)
         started = True
@@ -181,7 +180,7 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "probes": {
             "owner": os.getpid(),
             "secrets": list(confinement.secrets),
-            "fixed": list(_FIXED) if in_bubblewrap else [],
+            "fixed": [*(_FIXED if in_bubblewrap else ()), *confinement.view.closed],
             "rlimits": [number for number, _ in confinement.rlimits],
         },
     }

@@ -28,6 +28,7 @@ def build_view(
     environ: Mapping[str, str],
     *,
     nests_safely: bool = False,
+    can_close: bool = False,
 ) -> View:
     """What the process of `plan` sees.
 
@@ -41,13 +42,14 @@ def build_view(
         places: its own directories.
         environ: our environment: what grants refer to.
         nests_safely: whether a mount point below a writable mount is safe here (CVE-2026-87766).
+        can_close: whether a part of what it may write can be made read-only here, by other means.
 
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it.
     """
     if not policy.confines_files:
         return View()
-    builder = _Builder(policy, places, nests_safely=nests_safely)
+    builder = _Builder(policy, places, nests_safely=nests_safely, can_close=can_close)
     builder.add(system_mounts())
     builder.add_own(str(places.home), str(places.tmp))
     builder.add_named()
@@ -64,11 +66,12 @@ def build_view(
 class _Builder:
     """A view being laid out; later mounts yield to earlier ones that show the same."""
 
-    def __init__(self, policy: SandboxPolicy, places: Places, *, nests_safely: bool) -> None:
+    def __init__(self, policy: SandboxPolicy, places: Places, *, nests_safely: bool, can_close: bool) -> None:
         self.user_home = os.path.realpath(places.user_home)
         own = tuple(os.path.realpath(place) for place in (places.home, places.tmp))
         self._policy = policy
         self._nests_safely = nests_safely
+        self._can_close = can_close
         self._border = Border(
             policy,
             self.user_home,
@@ -155,17 +158,21 @@ class _Builder:
             LaunchError: `sandbox_refused`: a mount below a writable one would not be safe.
         """
         mounts: list[Mount] = []
+        closed: list[str] = []
         for mount in in_order(self._mounts.values()):
             above = View(tuple(mounts)).covering(mount.target)
             if mount.kind is MountKind.LINK and above and above.kind in {MountKind.READ, MountKind.WRITE}:
                 continue  # the very link lies in what is shown
+            if above and above.kind is MountKind.WRITE and mount.kind is MountKind.READ and self._can_close:
+                closed.append(mount.target)
+                continue
             if above and above.kind is MountKind.WRITE and not self._nests_safely:
                 raise refusal(
                     f"{mount.target} lies below {above.target}, which it may write, and the bubblewrap of this machine "
                     "cannot mount there safely (CVE-2026-87766): install bubblewrap 0.12, or write to narrower folders"
                 )
             mounts.append(mount)
-        return View(tuple(mounts), {**env, **self._env}, tuple(dict.fromkeys(self._shown)))
+        return View(tuple(mounts), {**env, **self._env}, tuple(dict.fromkeys(self._shown)), tuple(closed))
 
     def _view(self) -> View:
         return View(in_order(self._mounts.values()))

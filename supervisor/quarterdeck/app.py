@@ -221,7 +221,9 @@ class Quarterdeck:
 
             wish = self._settings.native
             assert wish is not None
-            async with open_deck_session(wish, allow_unsandboxed=self._settings.allow_unsandboxed) as session:
+            async with open_deck_session(
+                wish, allow_unsandboxed=self._settings.allow_unsandboxed, trusted=lambda: self._settings.trusted
+            ) as session:
                 yield session
 
         return Decks(self.box, open_session)
@@ -256,7 +258,13 @@ async def open_quarterdeck(
         calls = CallLog(recorder.record_calls)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
-        fleet = ServerFleetImpl(partial(create_server_endpoint, allow_unsandboxed=settings.allow_unsandboxed))
+        fleet = ServerFleetImpl(
+            partial(
+                create_server_endpoint,
+                allow_unsandboxed=settings.allow_unsandboxed,
+                trusted=lambda: deck.settings.trusted,
+            )
+        )
         stack.push_async_callback(carried_through, fleet.tear_down)
         registrar = Registrar(
             recorder,
@@ -271,7 +279,9 @@ async def open_quarterdeck(
             if isinstance(recorder, WritingRecorder):
                 recorder.lease.update(msgspec.structs.replace(holder, url=url))
 
-        deck = Quarterdeck(settings, runtime.directory, fleet, registrar, lock, announce, calls.note, serves=serves)
+        deck: Quarterdeck = Quarterdeck(
+            settings, runtime.directory, fleet, registrar, lock, announce, calls.note, serves=serves
+        )
         if deck.decks is not None:
             stack.push_async_callback(carried_through, deck.decks.close)
         if serves:

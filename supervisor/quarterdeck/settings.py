@@ -15,6 +15,7 @@ from quarterdeck.config.loaded import BrokenRow, ConfigFileError
 from quarterdeck.config.native import NativeSettings, NativeWish, merge_native
 from quarterdeck.config.origin import FROM_CODE, Origin, Standing
 from quarterdeck.config.paths import configuration_digest
+from quarterdeck.config.trusted_files import trusted_files
 from quarterdeck.host.names import NameBudget
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
@@ -37,6 +38,7 @@ class Settings:
         origins: where each server and broken row is written, by id; see `origin`.
         warnings: what the files' loader set aside, one line each.
         unread: why files of the user's own were passed over, so that not every server is known.
+        trusted: the user's word: files that nothing that we confine may write; see `config.trusted_files`.
         expanded_secrets: what was put in for variables, and must not be shown; see `secrets`.
         settle_s: how long the first list of tools waits for servers that still connect.
         names: what tools' names keep to before clients; None for leaving them as they are.
@@ -53,6 +55,7 @@ class Settings:
     origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = field(default=(), repr=False)
     expanded_secrets: frozenset[str] = field(default=frozenset(), repr=False)
     settle_s: float = SETTLE_S
     names: NameBudget | None = field(default_factory=NameBudget)
@@ -73,11 +76,12 @@ class Settings:
             ConfigFileError: nothing of one file can be used; or native tools are wanted, and what it says of them
                 cannot be.
         """
-        files = load_named(paths, os.environ if environ is None else environ)
+        environ = os.environ if environ is None else environ
+        files = load_named(paths, environ)
         for found in files:
             if found.error is not None:
                 raise found.error
-        return cls._of(files, native)
+        return cls._of(files, native, Path.cwd(), environ)
 
     @classmethod
     def discover(cls, cwd: Path, environ: Mapping[str, str] | None = None, *, native: NativeWish | None = None) -> Self:
@@ -94,11 +98,11 @@ class Settings:
         Raises:
             ConfigFileError: native tools are wanted, and what a file of the user's says of them cannot be used.
         """
-        files = load_found(cwd, os.environ if environ is None else environ)
-        return replace(cls._of(files, native), is_found=True)
+        environ = os.environ if environ is None else environ
+        return replace(cls._of(load_found(cwd, environ), native, cwd, environ), is_found=True)
 
     @classmethod
-    def _of(cls, files: Iterable[FileFound], native: NativeWish | None) -> Self:
+    def _of(cls, files: Iterable[FileFound], native: NativeWish | None, cwd: Path, environ: Mapping[str, str]) -> Self:
         files = tuple(files)
         gathered = gather(files)
         passed_over = [f"passed over: {found.error}" for found in files if found.error is not None]
@@ -115,6 +119,9 @@ class Settings:
         if native is not None:
             merged, set_aside = merge_native(settings)
             native, said = replace(native, settings=merged), [*said, *set_aside]
+        own = [found for found in files if found.candidate.standing is not Standing.PROJECT]
+        read_too = (path for found in own if found.loaded is not None for path in sorted(found.loaded.files))
+        trusted = (*(found.candidate.path for found in own), *read_too)
         return cls(
             servers=gathered.servers,
             broken=gathered.broken,
@@ -128,6 +135,7 @@ class Settings:
                 for found in files
                 if found.error is not None and found.candidate.standing is not Standing.PROJECT
             ),
+            trusted=trusted_files(trusted, gathered.servers, cwd=cwd, environ=environ),
             expanded_secrets=gathered.secrets,
         )
 

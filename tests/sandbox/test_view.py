@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sandbox.homes import Home, make_home
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
-from quarterdeck_sandbox import border
 from quarterdeck_sandbox.credentials import IN_A_HOME
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.mounts import in_order
@@ -141,21 +140,6 @@ def test_a_link_of_another_user_is_not_followed(home: Home) -> None:
     link = home.link("proj/link", home.file("documents/x").parent)
     os.lchown(link, 12345, 12345)
     assert "uid 12345" in refused(home, read=(str(link),))
-
-
-def test_our_own_code_can_be_read_and_not_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that may change its project, where quarterdeck is installed, would write its next sandbox itself."""
-    package = home.file("proj/.venv/lib/python3.12/site-packages/quarterdeck_sandbox/border.py").parent
-    monkeypatch.setattr(border, "_OWN_CODE", (str(package), str(home.user / "proj/.venv")))
-    for path in (package, package.parent, home.user / "proj", home.user / "proj/.venv/bin"):
-        path.mkdir(exist_ok=True)
-        assert "quarterdeck's own code" in refused(home, write=(str(path),))
-        assert home.view(read=(str(path),)).shows(str(path))
-    home.file("proj/src/x")
-    assert home.view(write=(str(home.user / "proj/src"),)).shows(str(home.user / "proj/src"))
-    monkeypatch.setattr(border, "_OWN_BASE", str(home.user / "tools/python"))
-    home.file("tools/x")
-    assert "quarterdeck's own code" in refused(home, write=(str(home.user / "tools"),))
 
 
 @pytest.mark.parametrize("key", ["read", "write"])

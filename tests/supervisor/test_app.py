@@ -199,17 +199,20 @@ async def test_an_error_of_the_body_still_stops_everything(folder: Path) -> None
 async def test_what_servers_may_start_without_reaches_each_of_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    """`--allow-unsandboxed` would be ignored, or hold where nobody said it."""
-    said: list[object] = []
+    """`--allow-unsandboxed` would be ignored, or hold where nobody said it; or a server could write what it is told."""
+    said: list[dict[str, Any]] = []
 
-    def create(config: ServerConfig, **options: object) -> ServerEndpointImpl:
+    def create(config: ServerConfig, **options: Any) -> ServerEndpointImpl:
         said.append(options)
         return ServerEndpointImpl(config, PlayedSeat())
 
     monkeypatch.setattr(app, "create_server_endpoint", create)
-    async with open_quarterdeck(Settings(servers=(stdio("a"), stdio("b")), allow_unsandboxed=allowed)) as deck:
+    servers = (stdio("a"), stdio("b"))
+    settings = Settings(servers=servers, allow_unsandboxed=allowed, trusted=("/its/mcp.json",))
+    async with open_quarterdeck(settings) as deck:
         assert await deck.fleet.settled(30)
-    assert said == [{"allow_unsandboxed": allowed}] * 2
+    assert [options["allow_unsandboxed"] for options in said] == [allowed] * 2
+    assert [options["trusted"]() for options in said] == [("/its/mcp.json",)] * 2
 
 
 def wish(folder: Path, **fields: object) -> NativeWish:
@@ -261,8 +264,10 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
     """A client's processes would outlive the server, or every start would pay for tools that nobody uses."""
     maker, wishes = DeckMaker(), []
 
-    def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool) -> AbstractAsyncContextManager[PlayedDeck]:
-        wishes.append((wish, allow_unsandboxed))
+    def open_deck_session(
+        wish: NativeWish, *, allow_unsandboxed: bool, trusted: Callable[[], tuple[str, ...]]
+    ) -> AbstractAsyncContextManager[PlayedDeck]:
+        wishes.append((wish, allow_unsandboxed, trusted()))
         return maker.open()
 
     monkeypatch.setattr(session, "open_deck_session", open_deck_session)
@@ -274,7 +279,7 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
         async with deck.decks.lend("a client", is_bound=True) as box:
             assert box.native_names == {"note"}
     assert maker.closed == [0]
-    assert wishes == [(native, True)]
+    assert wishes == [(native, True, ())]
     async with open_quarterdeck(Settings()) as deck:
         assert deck.decks is None
 

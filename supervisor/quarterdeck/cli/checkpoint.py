@@ -120,10 +120,12 @@ def restore(
 async def _restore(
     node: str, workspace: Path, session: str | None, allow_dirs: list[Path]
 ) -> "tuple[str, list[RestoredPath]]":
-    from quarterdeck.config.paths import UnsafePathError
+    from quarterdeck.config.paths import UnsafePathError, runtime_dir, state_dir
+    from quarterdeck.config.trusted_files import trusted_files, with_announced
     from quarterdeck.deck.checkpoint_index import UnknownNodeError
     from quarterdeck.kernel.files.fs import LocalFs
     from quarterdeck.kernel.files.roots import Roots
+    from quarterdeck_sandbox.own_code import own_code
 
     found = await _sessions(workspace, session)
     if not found:
@@ -134,7 +136,11 @@ async def _restore(
     if len(owners) > 1:
         names = ", ".join(each.name for each in owners[-MAX_NAMED:])
         raise CommandError(ExitCode.USAGE, f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
-    fs = LocalFs(Roots(workspace, allow_dirs), str(workspace))
+    private = (state_dir(), runtime_dir())
+    roots = Roots(
+        workspace, allow_dirs, closed=private, protected=lambda: (*own_code(), *with_announced(trusted_files()))
+    )
+    fs = LocalFs(roots, str(workspace))
     try:
         return owners[0].name, await owners[0].store.restore(node, fs)
     except (UnknownNodeError, OSError, UnsafePathError) as error:

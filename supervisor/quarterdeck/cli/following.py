@@ -66,7 +66,9 @@ async def reload(deck: Quarterdeck, whom: Source) -> None:
         if warning not in old.warnings:
             _log.warning("%s", warning)
     _log.info("the configuration changed: %s", _summary(old, new))
-    await deck.reload(replace(new, settle_s=old.settle_s, names=old.names))
+    # What was the user's word when something was started is kept from it for as long as it runs.
+    trusted = tuple(dict.fromkeys((*new.trusted, *old.trusted)))
+    await deck.reload(replace(new, settle_s=old.settle_s, names=old.names, trusted=trusted))
 
 
 def _new_problems(old: "Settings", new: "Settings") -> list[str]:

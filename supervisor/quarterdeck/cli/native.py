@@ -70,15 +70,16 @@ def native_options(
     return NativeOptions(
         profile,
         _directory("--workspace", workspace or Path()),
-        tuple(dict.fromkeys(_directory("--allow-dir", path) for path in allow_dirs or ())),
+        tuple(dict.fromkeys(_directory("--allow-dir", path, or_file=True) for path in allow_dirs or ())),
         _names(tools) if tools is not None else None,
     )
 
 
-def _directory(option: str, path: Path) -> Path:
+def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
+    """A directory that is there; where one file is to be opened (`.envrc`), that file."""
     try:
         real = path.expanduser().resolve(strict=True)
-        is_directory = real.is_dir()
+        is_directory = real.is_dir() or (or_file and real.is_file())
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CommandError(ExitCode.USAGE, f"{option} {path}: {reason}") from None

@@ -54,7 +54,7 @@ AllowDir = Annotated[
     typer.Option(
         "--allow-dir",
         metavar="DIR",
-        help="With --profile: a further directory that native tools may change; may be repeated.",
+        help="With --profile: a further directory, or one file, that native tools may change; may be repeated.",
         show_default=False,
     ),
 ]

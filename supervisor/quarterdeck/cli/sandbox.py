@@ -93,6 +93,7 @@ async def _run(
 ) -> int:
     from quarterdeck.config.environment import server_environment
     from quarterdeck.config.paths import runtime_dir, state_dir
+    from quarterdeck.config.trusted_files import trusted_files, with_announced
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import Tier
     from quarterdeck_sandbox.confine import Asker, confine
@@ -123,7 +124,8 @@ async def _run(
         )
         environ = server_environment(config, os.environ, home, tmp)
         cwd = _working_directory(wanted, home)
-        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())))
+        protected = with_announced(trusted_files())
+        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), protected)
         asker = Asker(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
         confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, asker)
         receipts: list[Receipt] = []

@@ -112,6 +112,9 @@ def serve(
     budget = names.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
     settings = replace(load(whom), names=budget)
+    if locked:
+        locks = (str(lock_file.absolute()), str(lock_file.absolute().with_name("lock.ignore")))
+        settings = replace(settings, trusted=(*settings.trusted, *locks))
     wish = None
     if http:
         bind, port = parse_address(address or DEFAULT_ADDRESS)

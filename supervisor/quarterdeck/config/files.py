@@ -117,7 +117,12 @@ class _Loading:
             claimed=frozenset(self._claimed),
         )
         loaded = self._withhold(loaded) if self._variables.bounds else self._complete(loaded, allowed_env)
-        return replace(loaded, warnings=tuple(self._warnings), secrets=frozenset(self._variables.secrets))
+        return replace(
+            loaded,
+            warnings=tuple(self._warnings),
+            secrets=frozenset(self._variables.secrets),
+            files=frozenset(self._variables.files),
+        )
 
     def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str]) -> LoadedConfig:
         """With what only a file of the user's may say."""

@@ -61,6 +61,7 @@ class LoadedConfig:
         origins: where each server and broken row is written, by id.
         claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
+        files: what its rows take values from, whether it is there or not.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -75,6 +76,7 @@ class LoadedConfig:
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
     claimed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    files: frozenset[Path] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def native_problem(self) -> str:

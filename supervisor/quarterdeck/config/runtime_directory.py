@@ -182,6 +182,18 @@ def find_serving(digest: str, root: Path | None = None, *, native: str | None = 
     return max(found, key=lambda path: found[path], default=None)
 
 
+def announced_files(root: Path | None = None) -> tuple[str, ...]:
+    """The configuration files of all processes that serve."""
+    found: list[str] = []
+    for path, match in _entries(root or runtime_dir()):
+        if match["staging"]:
+            continue
+        with _probe(path, fcntl.LOCK_SH) as is_free:
+            serving = None if is_free else read_serving(path)
+        found += serving.config_paths if serving is not None else ()
+    return tuple(dict.fromkeys(found))
+
+
 def find_live(root: Path | None = None) -> frozenset[str]:
     """The digests of all configurations that a live process uses, whether it serves or not."""
     found = set()

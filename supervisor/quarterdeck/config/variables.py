@@ -51,6 +51,7 @@ class Variables:
         bounds: what a project's file may not reach beyond; None for a file of the user's.
         keyring: finds `${keyring:NAME}`, or raises `SecretError`.
         secrets: gets every value that was put in and is a secret, or is called like one.
+        files: gets every file that a reference names, whether it is there or not.
     """
 
     environ: Mapping[str, str]
@@ -60,6 +61,7 @@ class Variables:
     bounds: ProjectBounds | None = None
     keyring: Callable[[str], str] = field(default_factory=lambda: SecretStore().get, compare=False)
     secrets: set[str] = field(default_factory=set, repr=False, compare=False)
+    files: set[Path] = field(default_factory=set, repr=False, compare=False)
 
     def expand(self, text: str) -> str:
         """`text` with every reference resolved.
@@ -86,6 +88,7 @@ class Variables:
             VariableError: the file cannot be read, or a line of it is no `NAME=value`.
         """
         self._refuse_to_project()
+        self.files.add(self.locate(path))
         try:
             text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES)
         except TextFileError as error:
@@ -143,6 +146,7 @@ class Variables:
 
     def _read_file(self, path: str) -> str:
         self._refuse_to_project()
+        self.files.add(self.locate(path))
         try:
             text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True)
         except TextFileError as error:

@@ -7,7 +7,7 @@ host decides.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from quarterdeck.config.native import NativeWish
 from quarterdeck.config.paths import SessionPaths, UnsafePathError, runtime_dir, state_dir, workspace_paths
+from quarterdeck.config.trusted_files import trusted_files, with_announced
 from quarterdeck.deck.cards.memory import FileMemoryStore
 from quarterdeck.giving_up import carried_through, made_in_thread
 from quarterdeck.kernel.backends import Shell
@@ -32,6 +33,7 @@ from quarterdeck.kernel.tools.webfetch import web_fetch_tool
 from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ToolBox
+from quarterdeck_sandbox.own_code import own_code
 
 from .builtin import builtin_bridge
 from .checkpoint_files import FileCheckpointStore
@@ -57,7 +59,9 @@ class DeckSession:
 
 
 @asynccontextmanager
-async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False) -> AsyncIterator[DeckSession]:
+async def open_deck_session(
+    wish: NativeWish, *, allow_unsandboxed: bool = False, trusted: Callable[[], Iterable[str]] = trusted_files
+) -> AsyncIterator[DeckSession]:
     """A session for as long as the block lasts, entered and left in one task.
 
     At its end, which cancellation does not interrupt, every command that still runs is ended with all that it started
@@ -67,6 +71,7 @@ async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False
     Args:
         wish: which tools, and where.
         allow_unsandboxed: run commands even where nothing but limits confines them.
+        trusted: the files that are the user's word now: no tool may write them; see `config.trusted_files`.
 
     Raises:
         DeckFault: `unknown_capability` for a tool that the profile does not have, `backend` for a directory that is
@@ -76,8 +81,9 @@ async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False
     directory = await made_in_thread(partial(_make_directory, wish), SessionDirectory.close)
     failure: Exception | None = None
     try:
-        roots = _roots(wish, directory.paths)
-        async with open_shell(_bench(wish, directory.paths, allow_unsandboxed=allow_unsandboxed)) as shell:
+        roots = _roots(wish, directory.paths, trusted)
+        bench = _bench(wish, directory.paths, trusted, allow_unsandboxed=allow_unsandboxed)
+        async with open_shell(bench) as shell:
             base = _context(wish, directory.paths, roots, shell)
             try:
                 made_in = _deck_context(base, directory.paths)
@@ -101,7 +107,7 @@ async def open_deck_session(wish: NativeWish, *, allow_unsandboxed: bool = False
 
 def _make_directory(wish: NativeWish) -> SessionDirectory:
     for path in (wish.workspace, *wish.allow_dirs):
-        if not os.path.isdir(path):
+        if not os.path.isdir(path) and (path == wish.workspace or not os.path.isfile(path)):
             raise DeckFault(DeckFaultKind.BACKEND, f"{path} is no directory any more")
     try:
         return SessionDirectory.create(workspace_paths(wish.workspace))
@@ -120,13 +126,16 @@ def _web_tool(policy: FetchPolicy) -> DefinedTool:
     return web_fetch_tool(policy)
 
 
-def _bench(wish: NativeWish, paths: SessionPaths, *, allow_unsandboxed: bool) -> Workbench:
+def _bench(
+    wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable[str]], *, allow_unsandboxed: bool
+) -> Workbench:
     return Workbench(
         workspace=str(wish.workspace),
         home=workspace_paths(wish.workspace).home,
         tmp=paths.tmp,
         allowed=tuple(map(str, wish.allow_dirs)),
         private=_private(),
+        protected=lambda: with_announced(trusted()),
         policy=wish.settings.sandbox or SandboxPolicy(),
         allow_unsandboxed=allow_unsandboxed,
     )
@@ -137,9 +146,15 @@ def _private() -> tuple[str, str]:
     return str(state_dir()), str(runtime_dir())
 
 
-def _roots(wish: NativeWish, paths: SessionPaths) -> Roots:
+def _roots(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable[str]]) -> Roots:
     """What the session may touch: the directories of the wish themselves, and nowhere that a link now leads."""
-    roots = Roots(wish.workspace, wish.allow_dirs, (paths.outputs, paths.captures), _private())
+    roots = Roots(
+        wish.workspace,
+        wish.allow_dirs,
+        (paths.outputs, paths.captures),
+        _private(),
+        protected=lambda: (*own_code(), *with_announced(trusted())),
+    )
     for path in (wish.workspace, *wish.allow_dirs):
         # An earlier session's commands can change a directory of its own for a link, where another holds it.
         if not roots.is_root(str(path)):

@@ -7,12 +7,13 @@ its own, so that a caller who gives up does not take the others' attempt with it
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from quarterdeck.config.trusted_files import trusted_files
 from quarterdeck.fleet.custody import Custody
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import ask
@@ -416,7 +417,11 @@ def arguments_json(args: object) -> bytes:
 
 
 def create_server_endpoint(
-    config: ServerConfig, session_factory: "SessionFactory | None" = None, *, allow_unsandboxed: bool = False
+    config: ServerConfig,
+    session_factory: "SessionFactory | None" = None,
+    *,
+    allow_unsandboxed: bool = False,
+    trusted: Callable[[], Iterable[str]] = trusted_files,
 ) -> ServerEndpointImpl:
     """An idle endpoint for one server.
 
@@ -424,12 +429,13 @@ def create_server_endpoint(
         config: which server.
         session_factory: makes a connected SDK session instead; it runs in this process, without isolation.
         allow_unsandboxed: start it even where nothing but limits can be enforced.
+        trusted: the files that are the user's word now, which it may not write; see `config.trusted_files`.
 
     Raises:
         ValueError: `config` asks for what a session of this process cannot have.
     """
     if session_factory is None:
-        return ServerEndpointImpl(config, WorkerSeat(config, allow_unsandboxed=allow_unsandboxed))
+        return ServerEndpointImpl(config, WorkerSeat(config, allow_unsandboxed=allow_unsandboxed, trusted=trusted))
     from quarterdeck.fleet.embedded import EmbeddedSeat
 
     return ServerEndpointImpl(config, EmbeddedSeat(config, session_factory))

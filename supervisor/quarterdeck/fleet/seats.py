@@ -4,10 +4,12 @@ A seat is taken once, for one endpoint; leaving it releases everything.
 """
 
 import os
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from quarterdeck.config.environment import server_environment
 from quarterdeck.config.paths import runtime_dir, server_paths, state_dir
+from quarterdeck.config.trusted_files import trusted_files, with_announced
 from quarterdeck.config.user_environment import user_environment
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.runtime import Runtime
@@ -50,8 +52,15 @@ class WorkerSeat:
 
     isolated = True
 
-    def __init__(self, config: ServerConfig, *, allow_unsandboxed: bool = False) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        allow_unsandboxed: bool = False,
+        trusted: Callable[[], Iterable[str]] = trusted_files,
+    ) -> None:
         self._config = config
+        self._trusted = trusted
         self._allow_unsandboxed = allow_unsandboxed
         self._runtime: Runtime | None = None
         self._handle: WorkerHandle | None = None
@@ -80,6 +89,7 @@ class WorkerSeat:
             era=era,
             tmp=str(paths.tmp),
             private=(str(state_dir()), str(runtime_dir())),
+            protected=with_announced(self._trusted()),
             user_home=_user_home(),
             user_env=user_environment(os.environ),
             allow_unsandboxed=self._allow_unsandboxed,

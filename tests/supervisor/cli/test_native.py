@@ -60,11 +60,21 @@ def test_a_directory_that_is_none_is_a_usage_error(
     tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A typing error would show only when an agent first uses a tool."""
-    (tmp_path / "file").write_text("")
-    for name, reason in (("file", "is no directory"), ("none", "No such file or directory")):
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("pipe", "is no directory"), ("none", "No such file or directory")):
         path = tmp_path / name
         assert run(["serve", "--profile", "all", option, str(path)]) == ExitCode.USAGE
         assert f"{option} {path}: {reason}" in capsys.readouterr().err
+
+
+def test_one_file_can_be_allowed_and_is_no_workspace(tmp_path: Path) -> None:
+    """Nobody could have an agent change an `.envrc`, which is closed unless it is named."""
+    (tmp_path / ".envrc").write_text("")
+    found = native_options(ProfileName.ALL, tmp_path, [tmp_path / ".envrc"], None)
+    assert found is not None
+    assert found.allow_dirs == (tmp_path / ".envrc",)
+    with pytest.raises(CommandError, match="is no directory"):
+        native_options(ProfileName.ALL, tmp_path / ".envrc", None, None)
 
 
 @pytest.mark.parametrize("tools", ["", " , "])

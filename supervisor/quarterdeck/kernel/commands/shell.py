@@ -7,7 +7,7 @@ started outlives it, nor the shell.  `workbench` says what a session's commands 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -51,11 +51,13 @@ class Outfit:
         policy: what it may reach and use.
         asker: where private directories are, and what the machine gives.
         env: the environment that it begins with.
+        protected: what it may not write at the moment when it starts.
     """
 
     policy: SandboxPolicy
     asker: Asker
     env: Mapping[str, str]
+    protected: Callable[[], Iterable[str]] = tuple
 
 
 class SandboxedShell:
@@ -238,5 +240,6 @@ def problem_with(command: str) -> str | None:
 def _confine(outfit: Outfit, command: str, place: str, env: Mapping[str, str]) -> Confinement:
     # The paths that a command line names are the shell's to find or to miss; an argument's would be judged here.
     plan = plan_launch(SHELL, (), {**outfit.env, **env}, place)
-    confinement = confine(plan, outfit.policy, outfit.asker)
+    places = replace(outfit.asker.places, protected=tuple(outfit.protected()))
+    confinement = confine(plan, outfit.policy, replace(outfit.asker, places=places))
     return replace(confinement, plan=replace(confinement.plan, argv=(SHELL, "-c", command)))

@@ -6,7 +6,7 @@ fails for it; what the policy itself names and cannot be had is an error of ever
 
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,7 @@ class Workbench:
         tmp: their TMPDIR, likewise.
         allowed: other directories that they may change, absolute.
         private: our own state and runtime directories, which nobody may see.
+        protected: what is the user's word at a moment, which they may never write.
         policy: what else they may reach and use; its `write` comes on top of the workspace.
         environ: our own environment, of which they get the listed part.
         user_home: the user's own home.
@@ -56,6 +57,7 @@ class Workbench:
     tmp: Path
     allowed: Sequence[str] = ()
     private: tuple[str, ...] = ()
+    protected: Callable[[], Iterable[str]] = tuple
     policy: SandboxPolicy = field(default_factory=SandboxPolicy)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))
@@ -81,7 +83,7 @@ class Workbench:
         config = StdioServerConfig(id="commands", command="sh", sandbox=self.policy)
         env = server_environment(config, self.environ, self.home, self.tmp)
         if not self.policy.confines_files:
-            return Outfit(self.policy, asker, env)
+            return Outfit(self.policy, asker, env, self.protected)
         write = tuple(dict.fromkeys((os.path.normpath(self.workspace), *map(os.path.normpath, self.allowed))))
         policy = self.policy.model_copy(update={"write": tuple(dict.fromkeys((*self.policy.write, *write)))})
         belt = _tools(env, self.workspace, str(self.user_home), self.environ, policy.write)
@@ -90,7 +92,10 @@ class Workbench:
         shown = _showable((*belt.read, *searcher), policy, asker)
         search_path = os.pathsep.join((belt.path, *map(os.path.dirname, searcher)))
         return Outfit(
-            policy.model_copy(update={"read": (*policy.read, *shown)}), asker, {**env, **belt.env, "PATH": search_path}
+            policy.model_copy(update={"read": (*policy.read, *shown)}),
+            asker,
+            {**env, **belt.env, "PATH": search_path},
+            self.protected,
         )
 
 

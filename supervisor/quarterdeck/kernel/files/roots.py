@@ -9,13 +9,16 @@ import errno
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from quarterdeck.kernel.backends import OutsideRootsError
+from quarterdeck_sandbox.hooks import is_hook
+from quarterdeck_sandbox.links import follow
+from quarterdeck_sandbox.paths import is_within
 
 from .walking import Make, Spot, fault, join, walk, whereabouts
 
@@ -36,7 +39,7 @@ class Access(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A directory with all below it.
+    """A directory with all below it, or one file.
 
     Attributes:
         place: where it is, absolute and without links.
@@ -56,13 +59,15 @@ class Roots:
     """The directories of one session.
 
     Where one lies in another, the inner one decides.  What a root that is a link leads to is settled here, once; one
-    that does not exist yet, or vanishes, holds nothing.
+    that does not exist yet, or vanishes, holds nothing.  What other programs run in a project (`hooks`) is read-only in
+    a root that holds it, and not in one that is in it: who names `.git/hooks` means it.
 
     Args:
         workspace: where the session works, read and written.
         writable: further directories to read and write.
         readable: further ones to read only.
         closed: what is in none of these, although it may lie in one; a root within it is one all the same.
+        protected: what is never changed at this moment, whatever root it is in; files and folders, there or not.
 
     Raises:
         ValueError: a directory has no name.
@@ -74,6 +79,7 @@ class Roots:
         writable: Iterable[str | os.PathLike[str]] = (),
         readable: Iterable[str | os.PathLike[str]] = (),
         closed: Iterable[str | os.PathLike[str]] = (),
+        protected: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         named = (
             _root(workspace, Access.WRITE, " (the workspace)"),
@@ -88,9 +94,33 @@ class Roots:
         kernels = (Root(place, Access.NONE, place) for place in (*KERNEL_DIRECTORIES, *hidden))
         self._by_depth = sorted((*self._named, *kernels), key=lambda root: (len(root.place), root.access), reverse=True)
 
+        self._find_protected = protected
+        self._protected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
     def access(self, place: str) -> Access:
         """What may be done at `place`, absolute and without links."""
-        return next((root.access for root in self._by_depth if root.holds(place)), Access.NONE)
+        root = self._deciding(place)
+        return Access.READ if root.access is Access.WRITE and self._closed(place, root) else root.access
+
+    def _deciding(self, place: str) -> Root:
+        return next((root for root in self._by_depth if root.holds(place)), _NOWHERE)
+
+    def _closed(self, place: str, root: Root) -> str:
+        """Why nothing may be changed at `place` although `root` may be; empty when it may."""
+        if any(is_within(place, protected) for protected in self._known_protected()):
+            return "quarterdeck runs it, or takes it for its user's own word"
+        if is_hook(place[len(root.place) :].strip("/").split("/")):
+            return "other programs of the user run or believe it"
+        return ""
+
+    def _known_protected(self) -> tuple[str, ...]:
+        """Where they are now: what links lead to, and the links."""
+        named = tuple(self._find_protected())
+        if self._protected[0] != named:
+            followed = [follow(path) for path in named]
+            places = (*(each.real for each in followed), *(link for each in followed for link, _ in each.links))
+            self._protected = (named, tuple(dict.fromkeys(places)))
+        return self._protected[1]
 
     def is_root(self, path: str) -> bool:
         """Whether one of the directories is at `path`, absolute, without a link on the way."""
@@ -142,7 +172,8 @@ class Roots:
             self._require(spot.place, Access.WRITE, path)
             if spot.directory is not None and not spot.is_directory:
                 # Both, as the name is what changes: in this directory, and in no root that is nested there.
-                self._require(whereabouts(spot.directory), Access.WRITE, path)
+                if not (spot.is_file and self.is_root(spot.place)):  # a file that was given is changed wherever it is
+                    self._require(whereabouts(spot.directory), Access.WRITE, path)
                 self._require(_below(spot.directory, spot.name), Access.WRITE, path)
             yield spot
 
@@ -154,7 +185,11 @@ class Roots:
         """
         if spot.directory is None or self._leads_to_root(_place(spot)):
             raise fault(errno.EBUSY, "it is a directory that this session works in, or holds one")
+        place = _place(spot)
+        self._require(place, Access.WRITE, path)
         self._require(whereabouts(spot.directory), Access.WRITE, path)
+        if any(is_within(protected, place) for protected in self._known_protected()):
+            raise fault(errno.EBUSY, "it holds what this session may not change")
         return spot.directory
 
     def _walk(self, path: str, cwd: str, wanted: Access, follow_last: bool = True, make: Make | None = None) -> Spot:
@@ -171,16 +206,24 @@ class Roots:
         return any(above.holds(root.place) for root in self._named)
 
     def _require(self, place: str, wanted: Access, path: str) -> None:
-        access = self.access(place)
-        if access >= wanted:
+        root = self._deciding(place)
+        reason = self._closed(place, root) if (wanted, root.access) == (Access.WRITE, Access.WRITE) else ""
+        if root.access >= wanted and not reason:
             return
         # Of the session's own folders a model knows by the notices that name them.
         some = ", ".join(root.shown for root in self._named if root.access is Access.WRITE)
-        if access is Access.READ:
+        if reason:
+            raise OutsideRootsError(
+                errno.EACCES, f"`{_cut(path)}` may be read, not changed: {reason}. Ask the user to change it.", path
+            )
+        if root.access is Access.READ:
             text = f"`{_cut(path)}` may be read, not changed: this session may change {some}. "
         else:
             text = f"`{_cut(path)}` is outside of what this session may touch: {some}. "
         raise OutsideRootsError(errno.EACCES, f"{text}Use a path inside one of these.", path)
+
+
+_NOWHERE: Final = Root("", Access.NONE, "")
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

@@ -389,3 +389,56 @@ def test_every_spelling_leads_where_a_naive_model_says(
             if spot.status is not None:
                 assert os.path.samestat(spot.status, os.stat(place))
                 assert not stat.S_ISLNK(spot.status.st_mode)
+
+
+def test_what_is_protected_is_read_and_never_changed(base: Path) -> None:
+    """`write` would give the user's configuration a row that nothing confines."""
+    (base / "work/link").symlink_to(base / "work/sub/f")
+    named = [str(base / "work/f"), str(base / "work/link"), str(base / "work/new/mcp.json"), str(base / "data")]
+    roots = Roots(base / "work", [base / "data", base / "data/f"], protected=lambda: named)
+    for path in ("work/f", "work/link", "work/sub/f", "data/f", "data/new"):
+        assert not may_change(roots, base / path)
+    assert read(roots, base / "work/f") == "work"
+    assert may_change(roots, base / "work/other")
+    (base / "work/new").mkdir()
+    assert not may_change(roots, base / "work/new/mcp.json")
+    assert may_change(roots, base / "work/new/other.json")
+    with pytest.raises(OutsideRootsError, match=r"takes it for its user's own word. Ask the user"):
+        roots.look_to_change(str(base / "work/f"), "/").__enter__()
+
+
+def test_a_link_that_is_protected_is_not_changed_itself(base: Path) -> None:
+    """It would lead to another configuration from then on."""
+    (base / "work/link").symlink_to(base / "outside/f")
+    roots = Roots(base / "work", protected=lambda: [str(base / "work/link")])
+    with pytest.raises(OutsideRootsError), roots.look_to_change(str(base / "work/link"), "/", follow_last=False):
+        pass
+
+
+def test_a_folder_that_holds_what_is_protected_is_not_removed(base: Path) -> None:
+    """A configuration would be removed with its folder, and written anew."""
+    roots = Roots(base / "work", protected=lambda: [str(base / "work/sub/f")])
+    with roots.look_to_change(str(base / "work/sub"), "/", follow_last=False) as spot, pytest.raises(OSError) as caught:
+        roots.require_removable(spot, "sub")
+    assert caught.value.errno == errno.EBUSY
+
+
+def test_what_is_protected_may_be_named_later(base: Path) -> None:
+    """A session would write the files that a reloaded configuration refers to."""
+    named: list[str] = []
+    roots = Roots(base / "work", protected=lambda: named)
+    assert may_change(roots, base / "work/f")
+    named.append(str(base / "work/f"))
+    assert not may_change(roots, base / "work/f")
+
+
+@pytest.mark.parametrize("path", [".git/hooks/x", ".git/config", "sub/.git/x", ".vscode/tasks.json", ".envrc"])
+def test_hooks_are_changed_only_by_whom_they_were_given(base: Path, path: str) -> None:
+    """A hook would run with the user's next commit, outside of any sandbox; or nobody could have one written."""
+    (base / "work" / path).parent.mkdir(parents=True, exist_ok=True)
+    (base / "work" / path).write_text("x")
+    assert not may_change(Roots(base / "work"), base / "work" / path)
+    assert may_change(Roots(base / "work"), base / "work/sub/f")
+    assert may_change(Roots(base / "work", [(base / "work" / path)]), base / "work" / path)
+    if "/" in path:
+        assert may_change(Roots(base / "work", [(base / "work" / path).parent]), base / "work" / path)

@@ -1,0 +1,172 @@
+"""Close parts of what a sandbox may write: read-only mounts in a mount namespace of its own, before the sandbox exists.
+
+Executed as `main(ORDER_FD)`; afterwards it becomes what builds the sandbox, which takes these mounts along, and cannot
+undo them: who is in a namespace of less privilege may not unmount what came with it, and no confined process may mount.
+
+- A file that is a mount point cannot be replaced, but a folder above it could be renamed, and another put in its place.
+  So every folder between is a mount point too: itself, mounted upon itself, as writable as before.
+- No link is followed (openat2), and what is mounted, and upon what, is the one thing that was opened: whoever swaps a
+  folder meanwhile makes this fail, which starts nothing.
+- Older bubblewrap (before 0.12, CVE-2026-87766) follows links where it makes mount points below writable ones.  Here
+  nothing is made, and it has to make none.
+
+The order, marshalled: `steps`, pairs (path, closed), parents first; `argv`, what is executed then.
+Source: mount_setattr(2), open_tree(2), move_mount(2), openat2(2), user_namespaces(7).
+"""
+
+import marshal
+import os
+import sys
+
+TYPE_CHECKING = False  # the typing module costs more than an interpreter's start
+if TYPE_CHECKING:
+    from typing import Any
+
+OPEN_TREE = 428
+MOVE_MOUNT = 429
+OPENAT2 = 437
+MOUNT_SETATTR = 442
+"""Numbered alike on every architecture."""
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWUSER = 0x1000_0000
+
+AT_FDCWD = -100
+AT_EMPTY_PATH = 0x1000
+AT_RECURSIVE = 0x8000
+OPEN_TREE_CLONE = 1
+MOVE_MOUNT_FROM_HERE = 0x04
+MOVE_MOUNT_ONTO_HERE = 0x40
+"""MOVE_MOUNT_F_EMPTY_PATH and MOVE_MOUNT_T_EMPTY_PATH: the descriptors themselves."""
+
+MOUNT_ATTR_RDONLY = 1
+MS_PRIVATE = 1 << 18
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+ST_RDONLY = 1
+
+ATTEMPTS = 5
+"""At a path that is replaced while it is being closed, as editors and git do with their files."""
+
+EXIT_FAILED = 1
+MAX_ORDER_BYTES = 16 * 1024 * 1024
+
+_libc: "Any" = None
+
+
+def main(order_fd: int) -> None:
+    """Never returns."""
+    order = marshal.loads(os.pread(order_fd, MAX_ORDER_BYTES, 0))  # noqa: S302 - written by our owner
+    os.close(order_fd)
+    try:
+        close(order["steps"])
+    except OSError as error:
+        os.write(2, f"{error.filename or 'a mount namespace'}: {error.strerror}\n".encode("utf-8", "replace"))
+        os._exit(EXIT_FAILED)
+    os.execv(order["argv"][0], order["argv"])  # noqa: S606 - the whole point
+
+
+def close(steps: "list[tuple[str, bool]]") -> None:
+    """Go into a mount namespace of our own, and make each path a mount point there, read-only if it is closed.
+
+    Args:
+        steps: (absolute path without links, whether it is closed), parents first.
+
+    Raises:
+        OSError: there can be no such namespace, or a path is not there, or leads through a link.
+    """
+    _leave()
+    for path, closed in steps:
+        _mount_upon_itself(path, closed=closed)
+    for path, closed in steps:
+        if closed and not _is_read_only(path):
+            raise OSError(0, "it was replaced while it was being closed: try again", path)
+
+
+def _leave() -> None:
+    """A mount namespace of our own; an ordinary user needs a user namespace for it, and stays who they are in it."""
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == 0:
+        _check(_library().unshare(CLONE_NEWNS), "/")
+    else:
+        _check(_library().unshare(CLONE_NEWUSER | CLONE_NEWNS), "/proc/self/ns/user")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    _set(AT_FDCWD, b"/", AT_RECURSIVE, propagation=MS_PRIVATE)
+
+
+def _mount_upon_itself(path: str, *, closed: bool) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            place = _open(path)
+            try:
+                tree = _call(OPEN_TREE, place, b"", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH | os.O_CLOEXEC)
+                try:
+                    if closed:
+                        _set(tree, b"", AT_RECURSIVE | AT_EMPTY_PATH, attributes=MOUNT_ATTR_RDONLY)
+                    _call(MOVE_MOUNT, tree, b"", place, b"", MOVE_MOUNT_FROM_HERE | MOVE_MOUNT_ONTO_HERE)
+                finally:
+                    os.close(tree)
+            finally:
+                os.close(place)
+        except FileNotFoundError as error:
+            if attempt == ATTEMPTS:
+                raise OSError(error.errno, "it vanished while it was being closed: try again", path) from None
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        else:
+            return
+
+
+def _is_read_only(path: str) -> bool:
+    place = _open(path)
+    try:
+        return bool(os.fstatvfs(place).f_flag & ST_RDONLY)
+    finally:
+        os.close(place)
+
+
+def _open(path: str) -> int:
+    import struct
+
+    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+    return _call(OPENAT2, AT_FDCWD, os.fsencode(path), how, len(how))
+
+
+def _set(place: int, path: bytes, flags: int, *, attributes: int = 0, propagation: int = 0) -> None:
+    import struct
+
+    wanted = struct.pack("=QQQQ", attributes, 0, propagation, 0)
+    _call(MOUNT_SETATTR, place, path, flags, wanted, len(wanted))
+
+
+def _call(number: int, *arguments: int | bytes) -> int:
+    import ctypes
+
+    # Variadic in C: an int must be passed as a whole register.
+    whole = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    return _check(_library().syscall(ctypes.c_long(number), *whole))
+
+
+def _check(result: int, path: str | None = None) -> int:
+    if result < 0:
+        import ctypes
+
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return result
+
+
+def _library() -> "Any":
+    global _libc
+    if _libc is None:
+        import ctypes
+
+        _libc = ctypes.CDLL(None, use_errno=True)
+        _libc.syscall.restype = ctypes.c_long
+    return _libc
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

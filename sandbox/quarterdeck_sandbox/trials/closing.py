@@ -1,0 +1,36 @@
+"""Try to close a part of a folder that may be written, by `inside/readonly`, and to write there all the same."""
+
+import marshal
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from quarterdeck_sandbox.spawning import readonly_argv
+from quarterdeck_sandbox.trials.running import run
+
+_SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
+
+
+def try_closing(uid: int) -> bool:
+    """Whether it holds for `uid`; one run of about 15 ms."""
+    with tempfile.TemporaryDirectory(prefix="quarterdeck-trial-", ignore_cleanup_errors=True) as name:
+        folder = Path(os.path.realpath(name))
+        closed = folder / "inner" / "closed"
+        closed.parent.mkdir()
+        for path in (folder / "open", closed):
+            path.write_bytes(b"")
+        for path in (folder, closed.parent, folder / "open", closed):
+            os.chown(path, uid, -1)
+        order = os.memfd_create("trial", 0)
+        try:
+            steps = [(str(closed.parent), False), (str(closed), True)]
+            argv = ["/bin/sh", "-c", _SCRIPT, str(folder)]
+            os.write(order, marshal.dumps({"steps": steps, "argv": argv}))
+            run(readonly_argv(order), uid=uid, pass_fds=(order,))
+        finally:
+            os.close(order)
+        try:
+            return bool((folder / "open").read_bytes()) and not closed.read_bytes()
+        except FileNotFoundError:
+            return False  # it could be moved

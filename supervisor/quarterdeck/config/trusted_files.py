@@ -1,0 +1,68 @@
+"""Which files say what the user wants: nothing that we confine, and no native tool, may ever write them.
+
+Configuration, whether it is there yet or not; what its rows refer to; locks; other clients' files, which `link` and
+`config import` edit; and the programs that run as the user, unconfined.  A project's own configuration is not among
+them: it is a stranger's word, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.config.candidates import candidates
+from quarterdeck.config.clients.spots import Surroundings, user_spots
+from quarterdeck.config.clients.table import CLIENTS
+from quarterdeck.config.origin import Standing
+from quarterdeck.config.runtime_directory import announced_files
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+
+CONFIG_VARIABLE: Final = "QUARTERDECK_CONFIG"
+"""Names configuration where the command line does not."""
+
+LOCKS: Final = ("deck.lock", "lock.ignore")
+"""Where `lock` writes them unless it is told otherwise: in the current directory."""
+
+
+def trusted_files(
+    named: Iterable[Path] = (),
+    servers: Iterable[ServerConfig] = (),
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """Absolute paths, links in them unfollowed; of what exists nowhere yet, only configuration.
+
+    Args:
+        named: files that the user named, and those that configuration refers to.
+        servers: those that are configured, of which some may run unconfined.
+        cwd: the working directory; by default ours.
+        environ: says where the user's files are; by default our own environment.
+    """
+    here = cwd or Path.cwd()
+    environ = os.environ if environ is None else environ
+    found = [*named, *(Path(path) for path in environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if path)]
+    found += [place.path for place in candidates(here, environ) if place.standing is Standing.USER]
+    found += [path for name in LOCKS if os.path.lexists(path := here / name)]
+    around = Surroundings.here(environ)
+    found += [spot.path for client in CLIENTS for spot in user_spots(client, around) if os.path.lexists(spot.path)]
+    programs = (path for config in servers for path in _programs(config, environ))
+    return tuple(dict.fromkeys((*(os.path.abspath(path) for path in found), *programs)))
+
+
+def with_announced(files: Iterable[str]) -> tuple[str, ...]:
+    """These, and the configuration of everybody who serves at this moment."""
+    return tuple(dict.fromkeys((*files, *announced_files())))
+
+
+def _programs(config: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    """What a server that is not confined executes: the program, and files that its arguments name."""
+    if not isinstance(config, StdioServerConfig) or config.sandbox.confines_files:
+        return
+    cwd = config.cwd or "/"
+    path = config.env.get("PATH") or environ.get("PATH")
+    command = config.command if "/" in config.command else shutil.which(config.command, path=path)
+    for word in (command, *config.args):
+        if word and "\0" not in word and os.path.isfile(file := os.path.join(cwd, word)):
+            yield os.path.normpath(file)

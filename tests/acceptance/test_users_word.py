@@ -1,0 +1,209 @@
+"""What confined programs and native tools may write never becomes what the user is taken to have said.
+
+Real commands, real servers and the file tools, each with the whole workspace to write, attack what is believed there:
+the configuration, what it refers to, our own code, the user's hooks.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+from support.berths import TIERS, Berth, berth_of
+from support.commands import DEADLINE_S, quarterdeck
+from support.identities import Identity
+from support.leftovers import no_leftovers
+
+from quarterdeck.config.native import NativeWish
+from quarterdeck.deck.contract import Profile
+from quarterdeck.deck.session import DeckSession, open_deck_session
+from quarterdeck.kernel.commands.shell import Outfit, SandboxedShell
+from quarterdeck_protocol.policy import SandboxPolicy, Tier
+from quarterdeck_protocol.tools import CancelToken, ToolCall
+from quarterdeck_sandbox.confine import Asker
+from quarterdeck_sandbox.mounts import Places
+from quarterdeck_sandbox.probing import known_machine
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(
+        sys.platform != "linux" or not known_machine().closes, reason="no mount namespace can be made here"
+    ),
+]
+
+ATTACKS: Final = (
+    "echo x > TARGET",
+    "rm -rf TARGET; echo x > TARGET",
+    "echo x > draft; mv -f draft TARGET",
+    "mv TARGET aside; echo x > TARGET",
+    "ln TARGET hard; echo x > hard",
+    "ln -sf elsewhere draft; mv -f draft TARGET",
+    "mv PARENT aside; mkdir -p PARENT; echo x > TARGET",
+    "rm -rf PARENT; mkdir -p PARENT; echo x > TARGET",
+    "echo x > /proc/self/root$PWD/TARGET; echo x > /proc/1/root$PWD/TARGET; echo x > /proc/self/cwd/TARGET",
+    "unshare -Urm sh -c 'umount TARGET; mount -o remount,rw,bind TARGET; echo x > TARGET'",
+    "mkdir t; unshare -Urm sh -c 'mount -t tmpfs t t && mv PARENT t'",
+)
+"""What a program tries with a file of which it may write the folder."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A workspace of an ordinary user's.
+
+    Attributes:
+        targets: what is believed in it.
+    """
+
+    folder: Path
+    targets: tuple[str, ...] = ("mcp.json", "conf/deep/server.env", ".git/config", ".git/hooks/pre-commit", ".envrc")
+
+    def read(self) -> dict[str, bytes]:
+        """What is believed."""
+        return {name: (self.folder / name).read_bytes() for name in self.targets}
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """The user's word."""
+        return tuple(str(self.folder / name) for name in self.targets[:2])
+
+    def script(self) -> str:
+        """All attacks on all of it; then something that is allowed."""
+        lines = ["cd " + str(self.folder)]
+        for target in self.targets:
+            parent = os.path.dirname(target) or "../workspace"
+            top = target.split("/", 1)[0]
+            for attack in ATTACKS:
+                for folder in dict.fromkeys((parent, top)):
+                    line = attack.replace("TARGET", target).replace("PARENT", folder)
+                    lines.append(f"({line}) 2>/dev/null")
+        return "\n".join([*lines, "echo done > ended"])
+
+
+@pytest.fixture
+def project() -> Iterator[Project]:
+    """One with a repository, and configuration in it, where another user can reach it; nothing runs at the end."""
+    with tempfile.TemporaryDirectory(prefix="quarterdeck-test-", ignore_cleanup_errors=True) as base:
+        os.chmod(base, 0o711)
+        yield from _made(Path(os.path.realpath(base)) / "workspace")
+
+
+def _made(folder: Path) -> Iterator[Project]:
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    made = Project(folder)
+    for name in made.targets:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if not (folder / name).exists():
+            (folder / name).write_text(name)
+    Identity.USER.own(folder, *folder.rglob("*"))
+    with no_leftovers(DEADLINE_S):
+        yield made
+
+
+async def run(project: Project, berth: Berth, script: str) -> str:
+    """A command with all of the workspace to write; what it said."""
+    tmp = berth.home.parent / "tmp"
+    tmp.mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        shutil.chown(tmp, project.folder.stat().st_uid)
+        shutil.chown(berth.home, project.folder.stat().st_uid)
+    places = Places(berth.home, tmp, berth.home.parent / "user")
+    asker = Asker(places, {}, known_machine().capped(berth.tier))
+    policy = SandboxPolicy.model_validate({"write": [str(project.folder)], "network": "none"})
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(berth.home), "TMPDIR": str(tmp)}
+    outfit = Outfit(policy, asker, env, lambda: project.trusted)
+    with anyio.fail_after(DEADLINE_S):
+        async with SandboxedShell.open(outfit, str(project.folder)) as shell:
+            ended = await shell.exec(script)
+    return ended.stdout + ended.stderr
+
+
+CONFINING: Final = TIERS[:2]
+
+
+@pytest.fixture(params=CONFINING)
+def berth(request: pytest.FixtureRequest) -> Iterator[Berth]:
+    """A private home, for each tier that confines."""
+    with berth_of(Tier(request.param)) as made:
+        yield made
+
+
+async def test_no_command_changes_what_is_believed_in_its_workspace(project: Project, berth: Berth) -> None:
+    """A command would start a server that nothing confines, or run with the user's next commit."""
+    before = project.read()
+    said = await run(project, berth, project.script())
+    assert project.read() == before, said
+    assert (project.folder / "ended").read_text() == "done\n", said
+
+
+async def test_commands_that_attack_together_fare_no_better(project: Project, berth: Berth) -> None:
+    """One would rename what another is just closing."""
+    before = project.read()
+    once = "mv conf c$n; ln -s /etc conf; rm -f conf; mv c$n conf; mv .git g$n; mv g$n .git"
+    swap = f"for n in 1 2 3 4 5 6 7 8; do {once}; done"
+    async with anyio.create_task_group() as tasks:
+        for script in (project.script(), swap, swap, f"{swap}; {project.script()}"):
+            tasks.start_soon(run, project, berth, script)
+    assert project.read() == before
+
+
+async def test_git_commits_where_its_hooks_are_closed(project: Project, berth: Berth) -> None:
+    """An agent could not work in any repository."""
+    git = "git -c user.name=a -c user.email=a@b -c core.hooksPath=/dev/null"
+    (project.folder / ".git/hooks/pre-commit").unlink()
+    (project.folder / ".git/config").write_text("[core]\n\trepositoryformatversion = 0\n")
+    said = await run(
+        project, berth, f"{git} add ended .envrc; echo x > new; {git} add new && {git} commit -qm one && git log"
+    )
+    assert "one" in said
+
+
+@pytest.fixture
+async def session(project: Project) -> AsyncIterator[DeckSession]:
+    """The native tools of a client that works in the project."""
+    wish = NativeWish(profile=Profile.ALL, workspace=project.folder, gate=False)
+    async with open_deck_session(wish, allow_unsandboxed=True, trusted=lambda: project.trusted) as session:
+        yield session
+
+
+async def test_no_file_tool_changes_what_is_believed(project: Project, session: DeckSession) -> None:
+    """`write` needs no command to give the configuration a row."""
+    before = project.read()
+    for name in (*project.targets, ".git/hooks/post-checkout", ".vscode/tasks.json", "conf/../mcp.json"):
+        for tool, more in (("write", {"content": "x"}), ("edit", {"edits": [{"oldText": name[:3], "newText": "x"}]})):
+            call = ToolCall("1", tool, {"path": name, **more})
+            with anyio.fail_after(DEADLINE_S):
+                outcome = await session.box.runner.run(call, CancelToken())
+            assert outcome.is_error, (tool, name)
+    assert project.read() == before
+    assert not (project.folder / ".vscode").exists()
+
+
+def test_sandbox_run_writes_no_configuration_that_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was tried out under a policy would be what decides about the next."""
+    config = project.folder / "mcp.json"
+    before = config.read_text()
+    monkeypatch.setenv("QUARTERDECK_CONFIG", str(config))
+    ended = quarterdeck("sandbox", "run", "--write", str(project.folder), "--", "sh", "-c", project.script())
+    if "out of reach" not in ended.stderr:
+        assert (project.folder / "ended").exists(), ended.stderr
+    assert config.read_text() == before
+
+
+def test_who_is_told_to_write_the_configuration_itself_is_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that may write the file that it stands in would start with all of it open, or closed without a word."""
+    monkeypatch.setenv("QUARTERDECK_CONFIG", str(project.folder / "mcp.json"))
+    words = ("sandbox", "run", "--write", str(project.folder / "mcp.json"), "--", "true")
+    ended = quarterdeck(*words)
+    assert ended.returncode == 125
+    assert "takes for your own word" in ended.stderr

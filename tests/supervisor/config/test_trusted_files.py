@@ -1,0 +1,89 @@
+"""Which files are the user's word."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.config.runtime_directory import RuntimeDirectory
+from quarterdeck.config.trusted_files import trusted_files, with_announced
+from quarterdeck.settings import Settings
+from quarterdeck_protocol.configs import StdioServerConfig
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The user's."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
+def of(home: Path, **more: str) -> dict[str, str]:
+    return {"HOME": str(home), "PATH": "/usr/bin:/bin", **more}
+
+
+def test_the_users_own_places_are_among_them_whether_there_is_a_file_or_not(home: Path, tmp_path: Path) -> None:
+    """A file that appears there would be believed at the next start."""
+    found = trusted_files(cwd=tmp_path, environ=of(home))
+    assert str(home / ".config/indusvx/mcp.json") in found
+    assert str(home / ".indusvx/agent/mcp.json") in found
+    assert str(tmp_path / ".mcp.json") not in found
+    moved = trusted_files(cwd=tmp_path, environ=of(home, XDG_CONFIG_HOME=str(tmp_path / "x")))
+    assert str(tmp_path / "x/indusvx/mcp.json") in moved
+
+
+def test_files_that_are_named_anywhere_are_among_them(home: Path, tmp_path: Path) -> None:
+    """What the user named by a variable, or beside a lock, would be open."""
+    (tmp_path / "deck.lock").write_text("x")
+    environ = of(home, QUARTERDECK_CONFIG=f"{tmp_path}/a.json{os.pathsep}{tmp_path}/b.json")
+    found = trusted_files([tmp_path / "c.json"], cwd=tmp_path, environ=environ)
+    assert {f"{tmp_path}/{name}" for name in ("a.json", "b.json", "c.json", "deck.lock")} <= set(found)
+    assert f"{tmp_path}/lock.ignore" not in found
+
+
+def test_other_clients_files_are_among_them(home: Path, tmp_path: Path) -> None:
+    """A command would have another client start whatever it likes, or us import it."""
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text("{}")
+    found = trusted_files(cwd=tmp_path, environ=of(home))
+    assert str(home / ".cursor/mcp.json") in found
+    assert str(home / ".claude.json") not in found
+
+
+def test_programs_that_nothing_confines_are_among_them(tmp_path: Path, home: Path) -> None:
+    """A confined command would put another program in the place of one that runs as the user."""
+    (tmp_path / "server.py").write_text("")
+    (tmp_path / "run").write_text("")
+    rows = [
+        StdioServerConfig(
+            id="a", command="./run", args=("server.py",), cwd=str(tmp_path), sandbox={"preset": "trusted"}
+        ),
+        StdioServerConfig(id="b", command="/bin/sh", args=(f"{tmp_path}/run",)),
+    ]
+    found = trusted_files((), rows[:1], cwd=home, environ=of(home))
+    assert {f"{tmp_path}/run", f"{tmp_path}/server.py"} <= set(found)
+    assert "/bin/sh" not in trusted_files((), rows[1:], cwd=home, environ=of(home))
+
+
+def test_what_a_configuration_refers_to_is_the_users_word_too(home: Path, tmp_path: Path) -> None:
+    """`PYTHONPATH` in an env file is code; and it counts before the file is there."""
+    config = tmp_path / "mcp.json"
+    rows = {
+        "a": {"command": "/bin/true", "envFile": "a.env"},
+        "b": {"command": "/bin/true", "env": {"X": "${file:secret}"}},
+    }
+    config.write_text(json.dumps({"mcpServers": rows}))
+    settings = Settings.load([config], of(home))
+    assert {f"{tmp_path}/{name}" for name in ("mcp.json", "a.env", "secret")} <= set(settings.trusted)
+
+
+def test_the_configuration_of_everybody_who_serves_is_among_them(tmp_path: Path) -> None:
+    """A server of one deck would write the configuration of another."""
+    config = tmp_path / "mcp.json"
+    config.write_text("{}")
+    with RuntimeDirectory.create("a" * 12) as directory:
+        directory.announce([config], "1.0")
+        assert set(with_announced(["/x"])) >= {"/x", str(config)}
+    assert str(config) not in with_announced(["/x"])

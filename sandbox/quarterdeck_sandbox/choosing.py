@@ -12,7 +12,7 @@ from quarterdeck_protocol.policy import Network, NetworkMode, Preset, Property, 
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.names import FIRST_FREE_PORT, routes_of
-from quarterdeck_sandbox.promises import CONTROLLERS, Situation, promise
+from quarterdeck_sandbox.promises import CONTROLLERS, SOCKET_GRANTS, Situation, promise
 from quarterdeck_sandbox.receipt import Finding, Strength
 
 WEAKEST_FIRST: Final = (Tier.LIMITS, Tier.LANDLOCK, Tier.BUBBLEWRAP)
@@ -70,6 +70,12 @@ def choose(
     if policy.hidden and tier is not Tier.BUBBLEWRAP:
         _refuse(f'"hidden" needs bubblewrap, as nothing else can take back a part: {_get_bubblewrap(machine)}')
     situation = Situation(policy, machine, tier, _choose_network(policy, machine, tier), stays_root)
+    if situation.sockets_lead_out:
+        named = " and ".join(f'"{grant}"' for grant in policy.grants if grant in SOCKET_GRANTS)
+        _refuse(
+            f"the grant {named} would open every Unix socket of this machine, of which many act outside of any "
+            f"sandbox: before Linux 7.1 Landlock cannot tell them apart; {_get_bubblewrap(machine)}, or take it out"
+        )
     findings = promise(situation)
     for name in policy.require:
         if findings[name].strength is not Strength.FULL:

@@ -37,7 +37,7 @@ CONTROLLERS: Final[Mapping[Property, str]] = {
 }
 """The controllers of control groups that keep limits."""
 
-_SOCKET_GRANTS: Final = frozenset({Grant.SSH_AGENT, Grant.DISPLAY})
+SOCKET_GRANTS: Final = frozenset({Grant.SSH_AGENT, Grant.DISPLAY})
 """Grants that are reached through Unix sockets, which a filter can only allow or deny as a whole."""
 
 
@@ -101,11 +101,14 @@ class Situation:
         """
         if self.tier is Tier.BUBBLEWRAP and (self.own_network or self.network is NetworkMode.FULL):
             return True
-        return not _SOCKET_GRANTS.isdisjoint(self.policy.grants)
+        return not SOCKET_GRANTS.isdisjoint(self.policy.grants)
 
     @property
     def sockets_lead_out(self) -> bool:
-        """Whether a Unix socket outside can be reached that no grant names: a session bus starts any program."""
+        """Whether a Unix socket outside could be reached that no grant names, so that a grant is refused.
+
+        A session bus starts any program, and our own control socket approves any.
+        """
         return self.unix_sockets and self.tier is Tier.LANDLOCK and self.machine.landlock_abi < SOCKETS_ABI
 
 
@@ -136,13 +139,12 @@ def _filesystem(at: Situation) -> Finding:
         case Tier.BUBBLEWRAP:
             return _full(f"mount namespace{', and Landlock: root without capabilities' if at.stays_root else ''}")
         case Tier.LANDLOCK:
-            sockets = "; Unix sockets outside can be reached" if at.sockets_lead_out else ""
             if at.stays_root:
                 return _partial(
                     "Landlock, as root without capabilities: existence and metadata of other files can be seen, "
-                    f"modes and times of root's files can be changed{sockets}"
+                    "modes and times of root's files can be changed"
                 )
-            return _partial(f"Landlock: existence and metadata of other files can be seen{sockets}")
+            return _partial("Landlock: existence and metadata of other files can be seen")
         case Tier.LIMITS if at.other_user:
             return _none("a user of its own: reads and writes what every user can")
         case Tier.LIMITS:
@@ -155,7 +157,7 @@ def _network(at: Situation) -> Finding:
     if not at.own_network:
         if not at.unix_sockets:
             return _full("seccomp: no sockets")
-        if at.tier is Tier.LANDLOCK and not at.sockets_lead_out:
+        if at.tier is Tier.LANDLOCK:  # which tells the granted socket from others, or the grant is refused
             return _full("seccomp and Landlock: no internet sockets")
         return _partial("seccomp: no internet sockets; Unix sockets outside can be reached")
     match at.network:

@@ -56,7 +56,6 @@ def test_a_root_without_capabilities_is_promised_what_a_user_is(
     [
         ("filesystem", B, USER, {}, "full", "mount namespace"),
         ("filesystem", LL, USER, {}, "partial", "metadata of other files"),
-        ("filesystem", LL, USER, {"grants": ["ssh-agent"]}, "partial", "Unix sockets outside can be reached"),
         ("filesystem", LIM, USER, {}, "none", "what you can"),
         ("filesystem", LIM, ROOT, {}, "none", "a user of its own"),
         ("filesystem", LIM, ROOT, TRUSTED, "none", "what root can"),
@@ -117,7 +116,6 @@ NO_NETNS = replace(USER, bubblewrap=replace(USER.bubblewrap, makes_network=False
         (NetworkMode.NONE, B, NO_NETNS, (), "full", "seccomp: no sockets"),
         (NetworkMode.NONE, B, NO_NETNS, ("ssh-agent",), "partial", "Unix sockets outside"),
         (NetworkMode.NONE, LL, USER, (), "full", "seccomp: no sockets"),
-        (NetworkMode.NONE, LL, USER, ("display",), "partial", "Unix sockets outside"),
         (NetworkMode.NONE, LL, replace(USER, landlock_abi=9), ("display",), "full", "seccomp and Landlock"),
         (NetworkMode.NONE, LL, USER, ("git-config",), "full", "seccomp: no sockets"),
         (NetworkMode.LOOPBACK, B, USER, (), "full", "its own loopback only"),

@@ -5,7 +5,10 @@ import socket
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.config.textfile import TextFileError, read_text
 from quarterdeck.control.protocol import (
+    KEY_NAME,
+    MAX_KEY_BYTES,
     MAX_REQUEST_BYTES,
     SOCKET_NAME,
     Answer,
@@ -36,6 +39,14 @@ class NoAnswerError(ConnectionError):
     """A process listens but does not answer as it should; the text says how."""
 
 
+def _key(directory: Path) -> bytes:
+    """The line by which a serve knows that we may read what is its user's; nothing where there is none."""
+    try:
+        return read_text(directory / KEY_NAME, MAX_KEY_BYTES, private=True).encode()
+    except TextFileError:
+        return b""  # it has just ended, or is of a version that asks for none: it answers, or does not
+
+
 def ask(directory: Path, request: Request) -> Answer:
     """The answer of the process whose runtime directory this is.
 
@@ -55,7 +66,7 @@ def ask(directory: Path, request: Request) -> Answer:
             raise NobodyThereError(f"{directory}: {error.strerror or error}") from error
         connection.settimeout(None if isinstance(request, Call | Restart) else ANSWER_S)
         try:
-            connection.sendall(line)
+            connection.sendall(_key(directory) + line)
             with connection.makefile("rb") as answers:
                 reply = answers.readline()
         except TimeoutError:

@@ -1,4 +1,7 @@
-"""What is said on the control socket: one request line in, one answer line out, both JSON.
+"""What is said on the control socket: the key and one request line in, one answer line out, both JSON.
+
+The key is the line of a file beside the socket that only its user can read: a confined program that reaches the socket,
+as one with a grant of sockets might, cannot read it.
 
 Requests and answers are closed unions of tagged structs; a line that is none of them is refused.  Pure.
 """
@@ -8,6 +11,11 @@ from typing import Final
 import msgspec
 
 SOCKET_NAME: Final = "control.sock"
+
+KEY_NAME: Final = "control.key"
+
+MAX_KEY_BYTES: Final = 256
+"""A key and its end of line, of whatever version."""
 
 MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """One line to us: room for a file in a tool's arguments, as on the HTTP face."""

@@ -1,16 +1,19 @@
 """Answer on the control socket while a `serve` runs.
 
 One connection carries one request and its answer.  The socket's directory is ours alone (0700), the socket too (0600),
-and where the system tells whose process calls, another user's is turned away.
+where the system tells whose process calls, another user's is turned away, and so is who does not know the key (0600).
 """
 
 import asyncio
+import hmac
 import logging
 import os
+import secrets
 import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -20,6 +23,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from quarterdeck.app import Quarterdeck
 from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import (
+    KEY_NAME,
+    MAX_KEY_BYTES,
     MAX_REQUEST_BYTES,
     SOCKET_NAME,
     Answer,
@@ -49,9 +54,10 @@ async def open_control(deck: Quarterdeck) -> AsyncIterator[None]:
     Raises:
         OSError: the socket cannot be made.
     """
+    key = _make_key(deck.directory.path / KEY_NAME)
     async with await anyio.create_unix_listener(deck.directory.socket_path(SOCKET_NAME), mode=0o600) as listener:
         # No task group around the body: it would wrap the body's own errors.
-        serving = asyncio.create_task(listener.serve(_Desk(deck).attend))
+        serving = asyncio.create_task(listener.serve(_Desk(deck, key).attend))
         try:
             native = deck.settings.native
             deck.directory.announce(
@@ -66,8 +72,9 @@ async def open_control(deck: Quarterdeck) -> AsyncIterator[None]:
 class _Desk:
     """Where clients come to."""
 
-    def __init__(self, deck: Quarterdeck) -> None:
+    def __init__(self, deck: Quarterdeck, key: bytes) -> None:
         self._deck = deck
+        self._key = key
         self._clients = 0
 
     async def attend(self, stream: SocketStream) -> None:
@@ -78,6 +85,8 @@ class _Desk:
                 if reply is not None:
                     with anyio.move_on_after(SEND_S):
                         await stream.send(encode(reply))
+                    if isinstance(reply, Refused):
+                        await _let_finish(stream)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError):
             pass  # the client has left
         except Exception:
@@ -88,11 +97,13 @@ class _Desk:
     async def _reply(self, stream: SocketStream) -> Answer | None:
         """The answer to the client's one request; None when it has left."""
         if (refusal := self._refusal(stream)) is not None:
-            await _skip_line(stream)
             return refusal
         try:
             with anyio.fail_after(REQUEST_S):
-                line = await BufferedByteReceiveStream(stream).receive_until(b"\n", MAX_REQUEST_BYTES)
+                lines = BufferedByteReceiveStream(stream)
+                if not await self._is_key(lines):
+                    return Refused("bad_request", _WITHOUT_KEY)
+                line = await lines.receive_until(b"\n", MAX_REQUEST_BYTES)
             request = decode_request(line)
         except (anyio.IncompleteRead, anyio.EndOfStream):
             return None
@@ -113,6 +124,13 @@ class _Desk:
             tasks.cancel_scope.cancel()
         return reply
 
+    async def _is_key(self, lines: BufferedByteReceiveStream) -> bool:
+        try:
+            said = await lines.receive_until(b"\n", MAX_KEY_BYTES)
+        except anyio.DelimiterNotFound:
+            return False
+        return hmac.compare_digest(said, self._key)
+
     def _refusal(self, stream: SocketStream) -> Refused | None:
         """Why this client is not even listened to."""
         if not _is_ours(stream.extra(SocketAttribute.raw_socket)):  # noqa: S610 - no Django
@@ -122,11 +140,22 @@ class _Desk:
         return None
 
 
-async def _skip_line(stream: SocketStream) -> None:
-    """Let a client finish its request unheard: a socket that is closed on unread bytes takes our answer with it."""
-    with anyio.move_on_after(REQUEST_S):
-        while b"\n" not in await stream.receive():
-            pass
+_WITHOUT_KEY: Final = f"the line of {KEY_NAME}, which is beside this socket, has to come first: see its serve's version"
+
+
+def _make_key(path: Path) -> bytes:
+    key = secrets.token_hex(32).encode()
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(key + b"\n")
+    return key
+
+
+async def _let_finish(stream: SocketStream) -> None:
+    """Let a client say the rest unheard: a socket that is closed on unread bytes takes our answer with it."""
+    await stream.send_eof()
+    with anyio.move_on_after(REQUEST_S), suppress(anyio.EndOfStream):
+        while True:
+            await stream.receive()
 
 
 async def _watch_out(stream: SocketStream, scope: anyio.CancelScope) -> None:

@@ -20,6 +20,7 @@ from quarterdeck.config.runtime_directory import find_serving, read_serving
 from quarterdeck.control import server
 from quarterdeck.control.client import ask
 from quarterdeck.control.protocol import (
+    KEY_NAME,
     SOCKET_NAME,
     Answer,
     Call,
@@ -54,15 +55,17 @@ async def controlled(root: Path, *endpoints: DeckEndpoint) -> AsyncIterator[Quar
             yield deck
 
 
-async def say(deck: Quarterdeck, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def say(
+    deck: Quarterdeck, data: bytes, key: bytes | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_unix_connection(deck.directory.path / SOCKET_NAME)
-    writer.write(data)
+    writer.write(((deck.directory.path / KEY_NAME).read_bytes() if key is None else key) + data)
     await writer.drain()
     return reader, writer
 
 
-async def reply_to(deck: Quarterdeck, data: bytes) -> Answer:
-    reader, writer = await say(deck, data)
+async def reply_to(deck: Quarterdeck, data: bytes, key: bytes | None = None) -> Answer:
+    reader, writer = await say(deck, data, key)
     line = await asyncio.wait_for(reader.read(), 10)
     writer.close()
     return decode_answer(line)
@@ -104,6 +107,17 @@ async def test_another_users_process_is_turned_away(root: Path, monkeypatch: pyt
         answer = await asyncio.to_thread(ask, deck.directory.path, Ps())
     assert isinstance(answer, Refused)
     assert "another user" in answer.message
+
+
+@pytest.mark.parametrize("key", [b"", b"\n", b"0" * 64 + b"\n", b"x" * 5000, b"GET / HTTP/1.1\n"])
+async def test_who_does_not_know_the_key_is_not_listened_to(root: Path, key: bytes) -> None:
+    """A server with a grant of sockets would approve its own tools."""
+    async with controlled(root, DeckEndpoint("up", "echo")) as deck:
+        answer = await reply_to(deck, encode(Ps()), key)
+        assert isinstance(answer, Refused)
+        assert "control.key" in answer.message
+        assert stat.S_IMODE((deck.directory.path / KEY_NAME).stat().st_mode) == 0o600
+        assert isinstance(await reply_to(deck, encode(Ps())), ServerList)
 
 
 @pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\n", b'{"type":"stop"}\n', b"\xff\xfe\n"])

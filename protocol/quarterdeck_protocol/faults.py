@@ -70,6 +70,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "result_too_large": "raise max_result_bytes, or ask for less",
         "sandbox_refused": "change the row's sandbox, or what the machine gives: quarterdeck doctor says what that is",
         "server_lost": "wait: it is started again unless it keeps dying",
+        "shutting_down": "call again once it runs",
         "spawn_failed": "run the command by hand; if it works, restart the server",
         "too_many_pages": "report it to the server's author: its list of tools does not end",
         "too_many_tools": "report it to the server's author: it lists more tools than anybody can use",

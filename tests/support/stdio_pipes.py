@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,6 +31,7 @@ class LineClient:
         self._read_end = read_end
         self._writer = writer
         self.meta: dict[str, Any] = {}
+        self.stop_serving: Callable[[], None] = lambda: None
 
     async def send(self, *messages: dict[str, Any] | bytes) -> None:
         """Write messages, or raw bytes as they are."""
@@ -101,7 +102,9 @@ async def served(host: ProviderHostImpl, limit: int = LINE_LIMIT, head: Head = N
 
                 async def serve() -> None:
                     try:
-                        await serve_stdio(host, stdin_fd=stdin_fd, stdout_fd=stdout_fd, head=head)
+                        with anyio.CancelScope() as serving:
+                            client.stop_serving = serving.cancel
+                            await serve_stdio(host, stdin_fd=stdin_fd, stdout_fd=stdout_fd, head=head)
                     finally:
                         os.close(stdin_fd)
                         os.close(stdout_fd)

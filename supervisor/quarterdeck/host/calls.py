@@ -16,7 +16,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from quarterdeck.host.results import bad_result, fault_result, outcome_result, text_result, whole_result
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.jsonrpc import BodyError
 from quarterdeck_protocol.tools import (
     CancelToken,
@@ -38,6 +38,35 @@ Tell = Callable[[ProgressNote], Awaitable[None]]
 
 _logger = logging.getLogger(__name__)
 
+GRACE_S: Final = 1.0
+"""How long calls under way may still take once serving is told to end; the SDK's client kills what it started 2 s after
+it asked it to end."""
+
+ANSWER_S: Final = 1.0
+"""How long the answers to all that was under way may take to be written after that."""
+
+
+class Drain:
+    """How the calls of one face end when serving does.
+
+    Attributes:
+        closing: switched when no further call is begun.
+        ending: switched when those that are still under way are answered with a fault.
+    """
+
+    def __init__(self) -> None:
+        self.closing: Final = CancelToken()
+        self.ending: Final = CancelToken()
+
+
+def shut_down(delivery: Delivery) -> ProtocolFault:
+    """The fault of a call that was not answered before serving ended."""
+    if delivery is Delivery.NOT_SENT:
+        message = "quarterdeck is shutting down: the call was not sent"
+        return ProtocolFault(FaultKind.NOT_CONNECTED, message, code="shutting_down", delivery=delivery)
+    message = "quarterdeck is shutting down: the call was sent, and not answered in time"
+    return ProtocolFault(FaultKind.TOOL_ERROR, message, code="shutting_down", delivery=delivery)
+
 
 @dataclass(frozen=True, slots=True)
 class ClientCall:
@@ -57,20 +86,26 @@ class ClientCall:
     tell: Tell | None = None
 
 
-async def run_call(box: ToolBox, call: ClientCall) -> dict[str, object]:
-    """Run `call` to its end.
+async def run_call(box: ToolBox, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
+    """Run `call` to its end, or to that of `drain`.
 
     Cancelling the awaiting task cancels the call where it runs: the server is told, a native tool's token switched.
     Progress that was taken is told before this returns.
     """
+    drain = drain or Drain()
+    if drain.closing.cancelled:
+        return fault_result(shut_down(Delivery.NOT_SENT))
     try:
         async with AsyncExitStack() as stack:
             on_progress = await _relay(stack, call.tell) if call.tell is not None else None
             if isinstance(box, ShortWay):
-                result = await _run_short(box, call, on_progress)
+                result = await _run_short(box, call, on_progress, drain)
                 if result is not None:
                     return result
-            return outcome_result(await _run_native(box, call, on_progress), is_modern=call.is_modern)
+            outcome = await _run_native(box, call, on_progress, drain)
+            if outcome is None:
+                return fault_result(shut_down(Delivery.UNKNOWN))
+            return outcome_result(outcome, is_modern=call.is_modern)
     except Exception as error:
         return _failure(call.name, alone(error))
 
@@ -93,7 +128,9 @@ def _failure(name: str, error: BaseException) -> dict[str, object]:
             return text_result(str(error) or type(error).__name__, is_error=True)
 
 
-async def _run_short(way: ShortWay, call: ClientCall, on_progress: Report | None) -> dict[str, object] | None:
+async def _run_short(
+    way: ShortWay, call: ClientCall, on_progress: Report | None, drain: Drain
+) -> dict[str, object] | None:
     """The result of a grafted tool, None when the box wants the call the long way."""
     try:
         arguments = json.dumps(call.arguments, separators=(",", ":"), allow_nan=False).encode()
@@ -117,9 +154,16 @@ async def _run_short(way: ShortWay, call: ClientCall, on_progress: Report | None
     running = way.begin(call.name, arguments, deliver, meta=call.meta, on_progress=on_progress)
     if running is None:
         return None
+
+    def end() -> None:
+        if not ended.done():
+            ended.set_result(fault_result(shut_down(running.cancel("serving ends"))))
+
+    forget = drain.ending.on_cancel(end)
     try:
         return await ended
     finally:
+        forget()
         if not ended.done() or ended.cancelled():
             running.cancel("the client cancelled the call")
 
@@ -147,7 +191,8 @@ async def _send_notes(notes: MemoryObjectReceiveStream[ProgressNote], tell: Tell
             await tell(note)
 
 
-async def _run_native(box: ToolBox, call: ClientCall, report: Report | None) -> ToolOutcome:
+async def _run_native(box: ToolBox, call: ClientCall, report: Report | None, drain: Drain) -> ToolOutcome | None:
+    """The outcome of a native tool; None when `drain` ended it."""
     token = CancelToken()
     asked = ToolCall(call.id, call.name, dict(call.arguments), report)
     outcomes: list[ToolOutcome] = []
@@ -159,10 +204,13 @@ async def _run_native(box: ToolBox, call: ClientCall, report: Report | None) -> 
     ended = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
+        forget = drain.ending.on_cancel(ended.set)
         try:
             await ended.wait()
         finally:
+            forget()
             # A runner that shields itself still hears of the cancellation, through its token.
             if not outcomes:
                 token.cancel()
-    return outcomes[0]
+                tasks.cancel_scope.cancel()
+    return outcomes[0] if outcomes else None

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import anyio
 import mcp_types as types
 import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -20,7 +21,7 @@ from mcp.server.models import InitializationOptions
 from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from quarterdeck.host.calls import ClientCall, Tell, run_call
+from quarterdeck.host.calls import ClientCall, Drain, Tell, run_call
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.named_box import NamedBox
 from quarterdeck.host.publish import Catalog
@@ -86,7 +87,8 @@ class Face(Server[Answer]):
     """
 
     def __init__(self, shown: Shown, *, is_alone: bool = False) -> None:
-        self.sessions = Sessions()
+        self.sessions: Final = Sessions()
+        self.drain: Final = Drain()
         self._shown = shown
         self._is_alone = is_alone
         self._catalog = Catalog(portable_schemas=shown.options.portable_schemas)
@@ -142,7 +144,12 @@ class Face(Server[Answer]):
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         if not self._shown.has_settled and self._shown.options.settled is not None:
-            await self._shown.options.settled()
+            with anyio.CancelScope() as waiting:
+                forget = self.drain.closing.on_cancel(waiting.cancel)
+                try:
+                    await self._shown.options.settled()
+                finally:
+                    forget()
         self._shown.has_settled = True
         async with self._lent(context) as box:
             shown = self._catalog.publish(box.descriptors(), context.protocol_version)
@@ -160,7 +167,7 @@ class Face(Server[Answer]):
             tell=_teller(context) if "progressToken" in meta else None,
         )
         async with self._lent(context) as box:
-            context.lifespan_context.whole = await run_call(box, call)
+            context.lifespan_context.whole = await run_call(box, call, self.drain)
         return types.CallToolResult(content=[])
 
     def _lent(self, context: Context) -> AbstractAsyncContextManager[ToolBox]:

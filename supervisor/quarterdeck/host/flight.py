@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from quarterdeck.host.calls import shut_down
 from quarterdeck.host.results import bad_result, fault_parts, splice
 from quarterdeck.host.shortway import ShortRequest
 from quarterdeck.host.sink import Part, Sink
+from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.jsonrpc import BodyError
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, ShortWay, WireResult
 
@@ -47,6 +49,13 @@ class Flight:
             self._end()
             if self._call is not None:
                 self._call.cancel(reason)
+
+    def end(self) -> None:
+        """Give up because serving ends, and tell the client."""
+        if not self._is_over:
+            self._end()
+            delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
+            self._answer(fault_parts(shut_down(delivery), self._server_info))
 
     def _settle(self, settled: Settled) -> None:
         """Answer the client.

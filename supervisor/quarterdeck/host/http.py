@@ -10,6 +10,7 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import anyio
@@ -18,9 +19,11 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from quarterdeck.giving_up import carried_through
 from quarterdeck.host.auth import BearerGuard
+from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
@@ -34,7 +37,7 @@ MAX_SESSIONS: Final = 256
 """Legacy sessions open at once; each holds a task."""
 
 STOP_S: Final = 2
-"""How long requests under way may take once serving ends, whole seconds."""
+"""How long connections that are left may take to close once serving ends, whole seconds."""
 
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _UNSPECIFIED: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
@@ -62,7 +65,9 @@ class HttpOptions:
 
 
 async def serve_http(host: ProviderHostImpl, options: HttpOptions, *, started: Callable[[str, int], None]) -> None:
-    """Serve until cancelled; then no connection is accepted, sessions end, and what is under way gets `STOP_S`.
+    """Serve until cancelled; then what is under way is answered, sessions end, and no connection is accepted.
+
+    Calls have `GRACE_S`, new ones are refused meanwhile, and what is left then is answered with a fault.
 
     Args:
         host: what is served.
@@ -81,16 +86,65 @@ async def serve_http(host: ProviderHostImpl, options: HttpOptions, *, started: C
             max_request_body_size=options.max_body_bytes,
             max_sessions=MAX_SESSIONS,
         )
-        server = _Listener(_configured(manager, options.token), listener, started)
-        async with server.running(), manager.run(), anyio.create_task_group() as tasks:
-            tasks.start_soon(face.tell_changes)
-            try:
-                await server.stopped.wait()
-            finally:
+        requests = _Requests(StreamableHTTPASGIApp(manager))
+        server = _Listener(_configured(requests, options.token), listener, started)
+        told_to_end = asyncio.Event()
+
+        async def own() -> None:
+            async with server.running(told_to_end), manager.run(), anyio.create_task_group() as tasks:
+                tasks.start_soon(face.tell_changes)
+                await told_to_end.wait()
                 face.sessions.listen.close()
+                await _drain(face.drain, requests)
                 tasks.cancel_scope.cancel()
+
+        # In a task of its own: whoever is cancelled here must not take the sessions with it before they are answered.
+        owner = asyncio.get_running_loop().create_task(own())
+        try:
+            await asyncio.shield(owner)
+        finally:
+            told_to_end.set()
+            await carried_through(partial(asyncio.wait, [owner]))
+            if not owner.cancelled():
+                owner.exception()  # raised above, unless whoever waited was cancelled
     finally:
         listener.close()
+
+
+async def _drain(drain: Drain, requests: "_Requests") -> None:
+    """Let what is under way end, then have it end; return when it is answered, or that took too long."""
+    drain.closing.cancel()
+    with anyio.move_on_after(GRACE_S):
+        await requests.answered()
+    drain.ending.cancel()
+    with anyio.move_on_after(ANSWER_S):
+        await requests.answered()
+
+
+class _Requests:
+    """Knows which messages of clients have not got their whole answer yet; streams that clients only hear on apart."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._open = 0
+        self._news = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        self._open += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open -= 1
+            self._news.set()
+
+    async def answered(self) -> None:
+        """Wait until none is left."""
+        while self._open:
+            self._news.clear()
+            await self._news.wait()
 
 
 class _Listener(uvicorn.Server):
@@ -98,7 +152,6 @@ class _Listener(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, started: Callable[[str, int], None]) -> None:
         super().__init__(config)
-        self.stopped: Final = asyncio.Event()
         self._listener = listener
         self._on_started = started
 
@@ -114,10 +167,13 @@ class _Listener(uvicorn.Server):
         self._on_started(address, port)
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Listen meanwhile, in a task of its own: uvicorn cancelled is uvicorn that leaves its connections open."""
+    async def running(self, stopped: asyncio.Event) -> AsyncIterator[None]:
+        """Listen meanwhile, in a task of its own: uvicorn cancelled is uvicorn that leaves its connections open.
+
+        Where it stops by itself, `stopped` is set.
+        """
         task = asyncio.get_running_loop().create_task(self.serve([self._listener]))
-        task.add_done_callback(lambda _: self.stopped.set())
+        task.add_done_callback(lambda _: stopped.set())
         try:
             yield
         finally:
@@ -126,8 +182,8 @@ class _Listener(uvicorn.Server):
                 await task
 
 
-def _configured(manager: StreamableHTTPSessionManager, token: str | None) -> uvicorn.Config:
-    app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=StreamableHTTPASGIApp(manager))])
+def _configured(endpoint: ASGIApp, token: str | None) -> uvicorn.Config:
+    app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
     return uvicorn.Config(
         BearerGuard(app, token) if token is not None else app,
         lifespan="off",

@@ -13,7 +13,7 @@ import msgspec
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
-from quarterdeck.host.calls import alone
+from quarterdeck.host.calls import Drain, alone
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.face import Face, FaceOptions, Shown
 from quarterdeck.host.named_box import named_box
@@ -73,6 +73,11 @@ class RunningProviderHost:
     async def ended(self) -> None:
         """Wait until the connection has ended, however it did."""
         await self._ended.wait()
+
+    @property
+    def drain(self) -> Drain:
+        """How its calls on the long way end."""
+        return self._face.drain
 
     def end_listening(self) -> None:
         """End the streams that a client holds open to hear of changes; each gets its answer."""

@@ -7,6 +7,7 @@ else goes to the SDK's session.  One sink serialises both ways.  `shortway` deci
 import asyncio
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import anyio
@@ -14,11 +15,13 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from quarterdeck.giving_up import carried_through
+from quarterdeck.host.calls import ANSWER_S, GRACE_S
 from quarterdeck.host.descriptors import claimed_stdio
 from quarterdeck.host.flight import Flight
 from quarterdeck.host.greeter import Head
 from quarterdeck.host.inlet import Inlet, Outlet
-from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
 from quarterdeck.host.shortway import (
     INVALID_REQUEST,
     MAX_LINE_BYTES,
@@ -39,9 +42,9 @@ MAX_IN_FLIGHT: Final = 4096
 BUSY: Final = -32000
 """JSON-RPC's first implementation-defined code: too many requests under way."""
 
-GRACE_S: Final = 0.5
-"""How long calls in flight may still be answered after the end of input: `serve < requests` gets its answers, and a
-client that waits for our exit (the SDK's for 2 s) does not notice."""
+END_OF_INPUT_S: Final = 0.5
+"""How long calls in flight may still take after the end of input: `serve < requests` gets its answers, and a client
+that waits for our exit (the SDK's for 2 s) does not notice."""
 
 CLOSE_S: Final = 2.0
 """How long the session, and then what is left to write, may take once the client is gone."""
@@ -55,15 +58,16 @@ _logger = logging.getLogger(__name__)
 async def serve_stdio(
     host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None, head: Head = NOTHING
 ) -> None:
-    """Serve one client until it closes its end; then calls in flight are cancelled after a short grace.
+    """Serve one client until it closes its end, or this is cancelled; then what is under way ends.
+
+    Calls have a short grace (`END_OF_INPUT_S`, or `GRACE_S` when cancelled), new ones are refused meanwhile, and what
+    is left then is answered with a fault: every request that was read has its answer.
 
     Args:
         host: what is served.
         stdin_fd: read instead of the process's stdin; give both or neither.
         stdout_fd: written instead of its stdout.
         head: what somebody else has read and answered before.
-
-    Cancelling it ends serving without the grace.  What was answered is written either way.
 
     Raises:
         ProtocolFault: `transport`, when serving cannot start or breaks.
@@ -87,6 +91,7 @@ class _Connection:
         self._over = asyncio.Event()
         self._landed = asyncio.Event()
         self._is_abandoned = False
+        self._is_ending = False
         self._lines = LineBuffer(MAX_LINE_BYTES)
         self._inlet = Inlet(on_room=self._balance, on_closed=self._abandon)
         self._sink = open_sink(stdout_fd, on_broken=self._abandon, on_room=self._balance)
@@ -98,21 +103,29 @@ class _Connection:
         try:
             self._take(self._head.data)
             await self._over.wait()
-            running.end_listening()
-            with anyio.move_on_after(GRACE_S):
-                await self._finished()
         finally:
-            self._source.close()
-            for flight in list(self._flights.values()):
-                flight.cancel("the client has left")
-            self._inlet.end()
-            with anyio.CancelScope(shield=True):
-                with anyio.move_on_after(CLOSE_S):
-                    await running.ended()
-                await running.cancel()
-                await self._sink.close(CLOSE_S)
+            await carried_through(partial(self._end, running))
         if running.fault is not None:
             raise running.fault
+
+    async def _end(self, running: RunningProviderHost) -> None:
+        """Let what is under way end, then have it end, each with its answer."""
+        self._is_ending = True
+        running.end_listening()
+        running.drain.closing.cancel()
+        with anyio.move_on_after(END_OF_INPUT_S if self._over.is_set() else GRACE_S):
+            await self._finished()
+        self._source.close()
+        for flight in list(self._flights.values()):
+            flight.end()
+        running.drain.ending.cancel()
+        with anyio.move_on_after(ANSWER_S):
+            await self._finished()
+        self._inlet.end()
+        with anyio.move_on_after(CLOSE_S):
+            await running.ended()
+        await running.cancel()
+        await self._sink.close(CLOSE_S)
 
     async def _finished(self) -> None:
         """Wait until nothing is in flight that could still be answered."""
@@ -150,7 +163,8 @@ class _Connection:
             return
         if self._cancel(message):
             return
-        request = self._gate.admit(message) if self._way is not None else None
+        # At the end the session's way says why nothing is begun any more.
+        request = self._gate.admit(message) if self._way is not None and not self._is_ending else None
         if request is not None and self._way is not None and self._gate.in_flight < MAX_IN_FLIGHT:
             flight = Flight(request, self._sink, self._server_info, self._land)
             if flight.begin(self._way):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import mcp_types as types
 import pytest
@@ -159,16 +160,17 @@ async def test_a_modern_client_hears_of_changes_over_http():
 
 @ERAS
 async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
-    """A stop that waits for its clients is none."""
+    """A stop that waits for its clients is none; and a client would get an empty answer, or none."""
     monkeypatch.setattr(http, "STOP_S", 0)
-    box = LiveBox()
+    monkeypatch.setattr(http, "GRACE_S", 0)
+    box, results = LiveBox(), []
     box.graft("s__t", hold)
 
     async def client_side(url):
-        # How a client learns of the loss is the client's affair.
+        # How a client learns of the loss of its session is the client's affair.
         with contextlib.suppress(Exception):
             async with connected(url, mode) as client:
-                await call_raw(client, "s__t", {})
+                results.append(await call_raw(client, "s__t", {}))
 
     async with anyio.create_task_group() as tasks:
         async with listening(box) as url:
@@ -177,6 +179,33 @@ async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
         assert await begun.cancelled
         tasks.cancel_scope.cancel()
     assert box.watchers == 0
+    (result,) = results
+    assert result["isError"]
+    fault = result["_meta"]["quarterdeck/fault"]
+    assert fault == {"kind": "tool_error", "code": "shutting_down", "delivery": "unknown"}
+
+
+@ERAS
+async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monkeypatch):
+    """A restart of the deck would lose results that were nearly there."""
+    monkeypatch.setattr(http, "GRACE_S", 15)
+    box, results = LiveBox(), []
+    box.graft("s__t", hold)
+
+    async def client_side(url):
+        with contextlib.suppress(Exception):
+            async with connected(url, mode) as client:
+                results.append(await call_raw(client, "s__t", {}))
+
+    async def settle(begun):
+        await anyio.lowlevel.checkpoint()
+        begun.settle({"content": []})
+
+    async with anyio.create_task_group() as tasks, listening(box) as url:
+        tasks.start_soon(client_side, url)
+        tasks.start_soon(settle, await box.next_begun())
+    assert [result["content"] for result in results] == [[]]
+    assert "isError" not in results[0]
 
 
 @pytest.mark.parametrize(

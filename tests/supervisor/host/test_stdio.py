@@ -176,26 +176,88 @@ async def test_progress_carries_the_clients_own_token(era):
     assert got[2]["id"] == 1
 
 
-async def test_the_end_of_input_cancels_what_is_in_flight(monkeypatch):
-    """The specification's shutdown: a client that closes its end waits for ours."""
+FAULT = "quarterdeck/fault"
+SHUT_DOWN = {"kind": "tool_error", "code": "shutting_down", "delivery": "unknown"}
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told to end", "end of input"])
+@ERAS
+async def test_at_the_end_whatever_is_in_flight_is_answered_with_a_fault(era, is_told, monkeypatch):
+    """A client could not tell a call that is lost from one that takes long, nor whether it may repeat it."""
+    monkeypatch.setattr(stdio, "END_OF_INPUT_S", 0.01)
     monkeypatch.setattr(stdio, "GRACE_S", 0.01)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await getattr(client, era)()
+        await client.send(client.call(1, "s__t"))
+        short = await box.next_begun()
+        await client.send(client.request(2, "tools/call", name="s__t", arguments={}, unknown=1))
+        long = await box.next_begun()
+        if is_told:
+            client.stop_serving()
+        else:
+            await client.leave()
+        assert await short.cancelled == "serving ends"
+        assert await long.cancelled == "serving ends"
+        answers = {}
+        while line := await client.line():
+            message = json.loads(line)
+            answers[message["id"]] = message["result"]
+    assert answers.keys() == {1, 2}
+    for result in answers.values():
+        assert result["isError"]
+        assert result["_meta"][FAULT] == SHUT_DOWN
+    assert box.watchers == 0
+
+
+async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):
+    """It would be begun to be given up a moment later, and nobody would know what it did."""
+    monkeypatch.setattr(stdio, "GRACE_S", 15)
     box = LiveBox()
     box.graft("s__t", hold)
     async with served(create_provider_host(box)) as client:
         await client.open_legacy()
         await client.send(client.call(1, "s__t"))
-        short = await box.next_begun()
-        await client.send(client.request(2, "tools/call", name="s__t", arguments={}, unknown=1))
-        long = await box.next_begun()
-        await client.leave()
-        assert await short.cancelled == "the client has left"
-        assert await long.cancelled
-    assert box.watchers == 0
+        begun = await box.next_begun()
+        client.stop_serving()
+        await anyio.lowlevel.checkpoint()
+        refused = await client.ask(2, "tools/call", name="s__t", arguments={})
+        assert refused["id"] == 2
+        fault = refused["result"]["_meta"][FAULT]
+        assert fault == {"kind": "not_connected", "code": "shutting_down", "delivery": "not_sent"}
+        begun.settle({"content": []})
+        assert (await client.receive())["result"] == {"content": []}
+        assert await client.line() == b""
+    assert len(box.begun) == 1
+
+
+async def test_a_native_call_that_is_under_way_at_the_end_is_answered_too(monkeypatch):
+    """A client would wait for a command that was ended."""
+    monkeypatch.setattr(stdio, "GRACE_S", 0.01)
+    box, tokens = LiveBox(), []
+    started = anyio.Event()
+
+    async def hang(call, cancel):
+        tokens.append(cancel)
+        started.set()
+        await anyio.sleep_forever()
+
+    box.native("bash", hang)
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        await client.send(client.call(1, "bash"))
+        await started.wait()
+        client.stop_serving()
+        result = (await client.receive())["result"]
+        assert await client.line() == b""
+    assert result["_meta"][FAULT] == SHUT_DOWN
+    assert tokens[0].cancelled
 
 
 async def test_what_is_nearly_answered_at_the_end_of_input_is_answered(monkeypatch):
     """`serve < requests.jsonl` is how people try it."""
-    monkeypatch.setattr(stdio, "GRACE_S", 15)
+    monkeypatch.setattr(stdio, "END_OF_INPUT_S", 15)
     box = LiveBox()
     box.graft("s__t", hold)
     async with served(create_provider_host(box)) as client:
@@ -214,6 +276,7 @@ async def test_what_is_nearly_answered_at_the_end_of_input_is_answered(monkeypat
 async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
     """Its answers have nowhere to go."""
     monkeypatch.setattr(stdio, "GRACE_S", 15)
+    monkeypatch.setattr(stdio, "END_OF_INPUT_S", 15)
     box = LiveBox()
     box.graft("s__t", hold)
     box.graft("s__now")
@@ -223,23 +286,7 @@ async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
         begun = await box.next_begun()
         client.close_reading()
         await client.send(client.call(2, "s__now"))
-        assert await begun.cancelled == "the client has left"
-
-
-async def test_cancelling_ends_serving_at_once(monkeypatch):
-    """A terminated process has no time for grace."""
-    monkeypatch.setattr(stdio, "GRACE_S", 15)
-    box = LiveBox()
-    box.graft("s__t", hold)
-    with anyio.CancelScope() as scope:
-        async with served(create_provider_host(box)) as client:
-            await client.open_legacy()
-            await client.send(client.call(1, "s__t"))
-            begun = await box.next_begun()
-            scope.cancel()
-            await anyio.lowlevel.checkpoint()
-    assert await begun.cancelled == "the client has left"
-    assert box.watchers == 0
+        assert await begun.cancelled == "serving ends"
 
 
 SERVE = """

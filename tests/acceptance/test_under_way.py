@@ -1,0 +1,145 @@
+"""What a client hears of calls that are under way when their server dies, or when `serve` itself is told to end."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import httpx2
+import pytest
+from support.commands import DEADLINE_S, row, serving, write_config
+from support.leftovers import eventually, no_leftovers
+from support.line_child import LineChild
+from support.raw_client import RawStdioClient
+from support.terminals import popen_forked, quarterdeck_json_forked
+
+CALLS: Final = 200
+"""Under way at once, half of them too slow for any grace."""
+
+FAULT: Final = "quarterdeck/fault"
+ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
+SLOW: Final = {"name": "s__hang", "arguments": {}}
+SOON: Final = {"name": "s__slow", "arguments": {"seconds": 0.3}}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Iterator[Path]:
+    """One server; nothing of it is left at the end."""
+    path = write_config(tmp_path / "mcp.json", s=row("echo"))
+    with no_leftovers(DEADLINE_S):
+        yield path
+
+
+def params(number: int) -> dict[str, Any]:
+    """What call `number` asks for."""
+    return SLOW if number % 2 else SOON
+
+
+def assert_answered(results: list[dict[str, Any]]) -> None:
+    """Require a result of every call, or the fault that says how it ended; a busy machine may need the whole grace."""
+    assert len(results) == CALLS
+    for number, result in enumerate(results):
+        if number % 2 or result.get("isError"):
+            fault = result["_meta"][FAULT]
+            assert fault == {"kind": "tool_error", "code": "shutting_down", "delivery": "unknown"}
+        else:
+            assert result["content"][0]["text"] == "slept 0.3 s"
+
+
+@pytest.mark.parametrize("greet", [RawStdioClient.initialize, RawStdioClient.discover], ids=["legacy", "modern"])
+def test_every_call_under_way_at_sigterm_is_answered_over_stdio(config: Path, greet: Any) -> None:
+    """A client could not tell what was done of what it asked for."""
+    with serving(config) as client:
+        greet(client)
+        client.list_tools()
+        ids = [client.send("tools/call", params(number)) for number in range(CALLS)]
+        client.request("tools/list")  # read after all of them
+        client.process.terminate()
+        results = [client.reply(request_id)["result"] for request_id in ids]
+        assert client.process.wait(DEADLINE_S) == 0
+    assert_answered(results)
+
+
+@pytest.mark.anyio
+async def test_every_call_under_way_at_sigterm_is_answered_over_http(config: Path) -> None:
+    """Half of the clients would get 200 with nothing in it."""
+    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json", "--no-token")
+    results: dict[int, dict[str, Any]] = {}
+    begun = 0
+
+    async def call(http: httpx2.AsyncClient, number: int) -> None:
+        nonlocal begun
+        async with http.stream("POST", url, headers=session, json=request(number, "tools/call", params(number))) as got:
+            assert got.status_code == 200
+            begun += 1
+            if begun == CALLS:
+                all_begun.set()
+            results[number] = result_in(await got.aread())
+
+    with LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
+        url = json.loads(child.read_line())["url"]
+        limits = httpx2.Limits(max_connections=None)
+        all_begun = anyio.Event()
+        async with httpx2.AsyncClient(timeout=DEADLINE_S, limits=limits) as http:
+            session = await open_session(http, url)
+            async with anyio.create_task_group() as tasks:
+                for number in range(CALLS):
+                    tasks.start_soon(call, http, number)
+                await all_begun.wait()
+                # Answered in order: the session has taken all of them.
+                result_in((await http.post(url, headers=session, json=request(-1, "ping", {}))).content)
+                child.process.terminate()
+        assert child.process.wait(DEADLINE_S) == 0
+    assert_answered([results[number] for number in range(CALLS)])
+
+
+async def open_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
+    """The headers of a legacy session that has listed the tools."""
+    client = {"name": "raw", "version": "1"}
+    asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+    greeting = await http.post(url, headers=ACCEPT, json=request(-3, "initialize", asked))
+    session = {**ACCEPT, "Mcp-Session-Id": greeting.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
+    await http.post(url, headers=session, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+    listed = result_in((await http.post(url, headers=session, json=request(-2, "tools/list", {}))).content)
+    assert "s__hang" in {tool["name"] for tool in listed["tools"]}
+    return session
+
+
+def request(number: int, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """One request."""
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": asked}
+
+
+def result_in(stream: bytes) -> dict[str, Any]:
+    """The result in a stream of events."""
+    (data,) = [line.removeprefix(b"data:") for line in stream.splitlines() if line.startswith(b"data: {")]
+    result: dict[str, Any] = json.loads(data)["result"]
+    return result
+
+
+def test_a_servers_death_is_no_refusal_of_the_next_calls(config: Path) -> None:
+    """Each crash would cost every client its tools, and all calls of the time that a restart takes."""
+    with serving(config) as client:
+        client.initialize()
+        before = client.list_tools()
+        os.kill(status(config)["pid"], signal.SIGKILL)
+        eventually(lambda: status(config)["phase"] != "ready" or status(config)["restarts"], DEADLINE_S, "its death")
+        assert client.list_tools() == before
+        waiting = client.send(
+            "tools/call", {"name": "s__progress", "arguments": {"n": 2}, "_meta": {"progressToken": "p", "trace": 1}}
+        )
+        result = client.reply(waiting)["result"]
+        assert result["content"][0]["text"] == "2 steps"
+        assert [note["params"]["progressToken"] for note in client.notifications if "progress" in note["method"]] == [
+            "p",
+            "p",
+        ]
+
+
+def status(config: Path) -> dict[str, Any]:
+    """What `ps` says of the server."""
+    (server,) = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
+    return dict(server)

@@ -14,6 +14,11 @@ def main() -> NoReturn:
             "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
         )
         sys.exit(2)
+    from . import signals, streams
+
+    serves = signals.is_serve(sys.argv[1:])
+    signals.end_at_once(serves=serves)
+    streams.secure_streams()
     if sys.argv[1:2] == ["serve"] and not {"--http", "--help", "-h"} & set(sys.argv):
         # Before all other imports: a client waits for its first answer.
         from quarterdeck.host.greeter import start_early
@@ -21,4 +26,10 @@ def main() -> NoReturn:
         start_early(sys.argv)
     from .program import run
 
-    sys.exit(run(sys.argv[1:]))
+    try:
+        signals.unwind(serves=serves)
+        code = run(sys.argv[1:])
+    except signals.InterruptedBySignal as end:
+        code = signals.exit_code(end.number, serves=serves)
+    signals.end_at_once(serves=serves, code=code)
+    sys.exit(code)

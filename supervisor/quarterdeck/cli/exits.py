@@ -17,6 +17,8 @@ class ExitCode(IntEnum):
     DRIFTED = 7
     BROKEN = 8
     INTERNAL = 70
+    UNWRITTEN = 74
+    HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -37,6 +39,8 @@ MEANINGS: Final = {
     ExitCode.DRIFTED: "for lock --check and serve --locked: what servers offer is not what deck.lock names",
     ExitCode.BROKEN: "the ledger is not what was written: its chain is broken, or events at its end are gone",
     ExitCode.INTERNAL: "a bug of ours",
+    ExitCode.UNWRITTEN: "stdout could not be written: its device is full, or its reader left",
+    ExitCode.HUNG_UP: "the terminal was closed (SIGHUP), which serve outlives",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
     ExitCode.TERMINATED: "terminated (SIGTERM), serve excepted",
 }

@@ -1,10 +1,9 @@
 """The command line as typer sees it, and the one place where errors become a line and an exit code."""
 
+import errno
 import logging
 import os
 import resource
-import signal
-import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -33,7 +32,8 @@ from quarterdeck.cli import (
 )
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.output import print_line
-from quarterdeck.cli.running import InterruptedBySignal
+from quarterdeck.cli.signals import InterruptedBySignal, exit_code, is_serve
+from quarterdeck.cli.streams import OutputError, output_failure
 from quarterdeck.cli.text import printable
 from quarterdeck.config.paths import STATE_DIR_VARIABLE
 
@@ -81,10 +81,17 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code.  Whatever goes wrong is said in a line or two, on stderr."""
     # What a crash leaves behind could hold secrets.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    for stream in (sys.stdout, sys.stderr):
-        # A server's text may hold what the locale cannot say.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    code = _run(arguments)
+    failure = output_failure()
+    if failure is None:
+        return code
+    if failure.number != errno.EPIPE:  # whoever left wants to hear no more
+        why = f"what it had to say could not be written to stdout: {failure}"
+        _complain(why, "make room there, or have it written elsewhere")
+    return code or ExitCode.UNWRITTEN
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         make_program()(args=hoist_state_dir(arguments), prog_name="quarterdeck")
     except SystemExit as end:
@@ -93,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
         _complain(error.message, error.remedy)
         return error.code
     except InterruptedBySignal as end:
-        return ExitCode.INTERRUPTED if end.number == signal.SIGINT else ExitCode.TERMINATED
+        return exit_code(end.number, serves=is_serve(arguments))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
@@ -101,6 +108,8 @@ def run(arguments: Sequence[str]) -> int:
         cause = error
         while isinstance(cause, ExceptionGroup):
             cause = cause.exceptions[0]
+        if isinstance(cause, OutputError):
+            return ExitCode.UNWRITTEN
         _complain(
             f"an unforeseen error: {type(cause).__name__}: {cause}",
             "this is a bug of ours: please report it, with what --log-level debug shows",

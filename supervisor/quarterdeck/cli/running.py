@@ -4,34 +4,38 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Final, TypeVar
+from typing import TypeVar
+
+from quarterdeck.cli import signals
 
 T = TypeVar("T")
 
-ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
-
-class InterruptedBySignal(Exception):  # noqa: N818 - no error: somebody wants us to end
-    """The work was cut short, and has cleaned up."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"ended by {signal.Signals(number).name}")
-        self.number = number
-
-
-def run(work: Callable[[], Coroutine[None, None, T]], *, ends_on_hangup: bool = False) -> T:
+def run(work: Callable[[], Coroutine[None, None, T]], *, outlives_terminal: bool = False) -> T:
     """The result of `work`, in an event loop of its own.
 
-    The first SIGINT or SIGTERM cancels it; a second one ends the process at once.  SIGHUP does too with
-    `ends_on_hangup`, else it is ignored: whoever holds our stdin ends us by closing it.
+    The first SIGINT, SIGTERM or SIGHUP cancels it; a second one ends the process at once.  SIGHUP does nothing when it
+    was ignored before, or with `outlives_terminal`: whoever holds our stdin ends us by closing it.
 
     Raises:
         InterruptedBySignal: a signal came, and the work has ended.
     """
-    return asyncio.run(_run(work, (*ENDING, signal.SIGHUP) if ends_on_hangup else ENDING))
+    hears_hangup = signals.hears_hangup()
+    ending = (*signals.ENDING, signal.SIGHUP) if hears_hangup and not outlives_terminal else signals.ENDING
+    handled = (*signals.ENDING, signal.SIGHUP) if hears_hangup else signals.ENDING
+    before = {number: signal.getsignal(number) for number in handled}
+    try:
+        return asyncio.run(_run(work, ending, handled))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-async def _run(work: Callable[[], Coroutine[None, None, T]], ending: tuple[signal.Signals, ...]) -> T:
+async def _run(
+    work: Callable[[], Coroutine[None, None, T]],
+    ending: tuple[signal.Signals, ...],
+    handled: tuple[signal.Signals, ...],
+) -> T:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     came: list[int] = []
@@ -42,15 +46,14 @@ async def _run(work: Callable[[], Coroutine[None, None, T]], ending: tuple[signa
         came.append(number)
         task.cancel()
 
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)
-    for number in ending:
-        loop.add_signal_handler(number, on_signal, number)
+    for number in handled:
+        loop.add_signal_handler(number, on_signal if number in ending else lambda _: None, number)
     try:
         return await work()
     except asyncio.CancelledError:
         if came:
-            raise InterruptedBySignal(came[0]) from None
+            raise signals.InterruptedBySignal(came[0]) from None
         raise
     finally:
-        for number in (*ENDING, signal.SIGHUP):
+        for number in handled:
             loop.remove_signal_handler(number)

@@ -70,7 +70,6 @@ def run(
     try:
         code = run_work(
             lambda: _run(wanted, command, env or [], tier, report, allow_unsandboxed=allow_unsandboxed),
-            ends_on_hangup=True,
         )
     except LaunchError as error:
         print_line(f"quarterdeck: {_one_line(str(error))}", "red", stderr=True)

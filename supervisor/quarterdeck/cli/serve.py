@@ -7,7 +7,6 @@ import asyncio
 import importlib
 import logging
 import os
-import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,8 @@ from quarterdeck.cli.lock import locked as read_lock
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import native_options
 from quarterdeck.cli.output import print_json
-from quarterdeck.cli.running import InterruptedBySignal, run
+from quarterdeck.cli.running import run
+from quarterdeck.cli.streams import closed_streams
 from quarterdeck.cli.token import read_token, token_path
 
 if TYPE_CHECKING:
@@ -104,11 +104,22 @@ def serve(
     log_level: options.Level = LogLevel.INFO,
     log_format: options.Format = LogFormat.AUTO,
 ) -> None:
-    """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP."""
+    """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
+
+    The end of stdin, SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of
+    its files by itself.
+    """
     native = native_options(profile, workspace, allow_dir, tools)
     whom = source(config, native, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     if not http and (address or no_token or allow_remote or allow_host or json):
         raise CommandError(ExitCode.USAGE, "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http")
+    if not http and (closed := closed_streams() & {0, 1}):
+        names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
+        raise CommandError(
+            ExitCode.USAGE,
+            f"no client can be served: closed at the start: {names_closed}",
+            "an MCP client starts it with pipes; for one that stays by itself use serve --http",
+        )
     budget = names.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
     settings = replace(load(whom), names=budget)
@@ -124,12 +135,8 @@ def serve(
         wish = HttpWish(bind, port, token, allow_remote, tuple(allow_host or ()), json)
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: an MCP client is meant to start this, not a person")
-    try:
-        plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
-        run(lambda: _serve(plan))
-    except InterruptedBySignal as end:
-        if end.number != signal.SIGTERM:
-            raise
+    plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
+    run(lambda: _serve(plan), outlives_terminal=True)
 
 
 def parse_address(text: str) -> tuple[str, int]:

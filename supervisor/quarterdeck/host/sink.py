@@ -5,6 +5,7 @@ thread.  Descriptors are borrowed: their owner closes them.
 """
 
 import asyncio
+import errno
 import os
 import queue
 import threading
@@ -33,6 +34,8 @@ _MAX_PARTS: Final = 256
 _JOIN_BYTES: Final = 32 * 1024
 """Parts that are smaller together are joined: a copy is cheaper than a vector."""
 
+_READER_LEFT: Final = (errno.EPIPE, errno.ECONNRESET)
+
 Part = bytes | memoryview
 
 
@@ -47,6 +50,8 @@ class Sink(ABC):
         self._parts: deque[Part] = deque()
         self._held_bytes = 0
         self._is_over = False
+        self.failure: OSError | None = None
+        """Why nothing can be written any more, when it is not that the reader has left."""
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_empty = asyncio.Event()
@@ -101,8 +106,10 @@ class Sink(ABC):
         if self._held_bytes <= 0:
             self._is_empty.set()
 
-    def _broke(self) -> None:
+    def _broke(self, error: OSError) -> None:
         if not self._is_over:
+            if error.errno not in _READER_LEFT:
+                self.failure = error
             self._finish()
             self._on_broken()
 
@@ -146,8 +153,8 @@ class PolledSink(Sink):
                 self._waits = True
                 self._loop.add_writer(self._fd, self._flush)
             return
-        except OSError:
-            self._broke()
+        except OSError as error:
+            self._broke(error)
             return
         self._written_at = self._loop.time()
         if self._waits:
@@ -202,8 +209,8 @@ class ThreadedSink(Sink):
                         if self._is_over:
                             return
                         view = view[os.write(self._fd, view) :]
-            except OSError:
-                post(self._loop, self._broke)
+            except OSError as error:
+                post(self._loop, self._broke, error)
                 return
             if not post(self._loop, self._landed, size):
                 return

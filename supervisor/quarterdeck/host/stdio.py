@@ -33,6 +33,7 @@ from quarterdeck.host.shortway import (
 )
 from quarterdeck.host.sink import open_sink
 from quarterdeck.host.source import open_source
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.jsonrpc import LineBuffer, LineTooLongError
 from quarterdeck_protocol.tools import ShortWay
 
@@ -107,6 +108,9 @@ class _Connection:
             await carried_through(partial(self._end, running))
         if running.fault is not None:
             raise running.fault
+        if (failure := self._sink.failure) is not None:
+            why = f"what the client is to hear cannot be written: {failure.strerror}"
+            raise ProtocolFault(FaultKind.TRANSPORT, why, failure)
 
     async def _end(self, running: RunningProviderHost) -> None:
         """Let what is under way end, then have it end, each with its answer."""

@@ -1,5 +1,6 @@
 """Errors become a line and an exit code; nobody sees a traceback."""
 
+import errno
 import signal
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from quarterdeck.cli import tools
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.program import hoist_state_dir, make_program, run
-from quarterdeck.cli.running import InterruptedBySignal
+from quarterdeck.cli.signals import InterruptedBySignal
+from quarterdeck.cli.streams import OutputError
 
 COMMANDS = ("serve", "tools", "call", "ps", "inspect", "logs", "restart", "trust", "ledger", "lock", "config", "secret")
 COMMANDS += ("link", "unlink", "purge", "sandbox", "token", "checkpoint", "doctor", "demo")
@@ -27,7 +29,9 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (CommandError(ExitCode.NOT_FOUND, "no such \x1b tool", "look again"), 3, "no such \\x1b tool\n  look again\n"),
         (InterruptedBySignal(signal.SIGINT), 130, ""),
         (InterruptedBySignal(signal.SIGTERM), 143, ""),
+        (InterruptedBySignal(signal.SIGHUP), 129, ""),
         (KeyboardInterrupt(), 130, ""),
+        (ExceptionGroup("g", [OutputError(errno.ENOSPC)]), 74, ""),
         (LookupError("lost"), 70, "LookupError: lost"),
         (ExceptionGroup("g", [ExceptionGroup("h", [LookupError("lost")])]), 70, "LookupError: lost"),
     ],

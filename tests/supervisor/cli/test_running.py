@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from quarterdeck.cli.running import InterruptedBySignal, run
+from quarterdeck.cli.running import run
+from quarterdeck.cli.signals import InterruptedBySignal
 
 
 async def signalled(number: int, cleaned: list[str]) -> None:
@@ -28,7 +29,7 @@ def test_the_result_is_given_back() -> None:
     assert run(work) == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_work_after_its_cleaning_up(number: signal.Signals) -> None:
     """Servers and directories would be left behind."""
     before = signal.getsignal(number)
@@ -49,7 +50,7 @@ def test_a_closed_terminal_does_not_end_it() -> None:
         await signalled(signal.SIGTERM, cleaned)
 
     with pytest.raises(InterruptedBySignal) as ended:
-        run(work)
+        run(work, outlives_terminal=True)
     assert ended.value.number == signal.SIGTERM
 
 

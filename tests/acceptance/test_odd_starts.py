@@ -1,0 +1,116 @@
+"""Commands whose standard streams are closed, full or left, and that are interrupted at once."""
+
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.commands import DEADLINE_S, command, row, write_config
+from support.leftovers import no_leftovers
+
+pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One server, and directories of this test's own."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    return write_config(tmp_path / "mcp.json", echo=row("echo"))
+
+
+def run(line: str, config: Path) -> tuple[int, str]:
+    """`quarterdeck …` with redirections, by a shell; its exit code, and what is left of what it said."""
+    program = " ".join(map(shlex.quote, command()))
+    with no_leftovers():
+        done = subprocess.run(  # noqa: PLW1510 - it is what is returned
+            ["/bin/sh", "-c", f"exec {program} {line.format(config=shlex.quote(str(config)))}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    assert "bug of ours" not in said
+    return done.returncode, said
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-", "2>/dev/full"])
+def test_a_command_does_its_work_without_a_stream_that_it_need_not_have(config: Path, closed: str) -> None:
+    """A job of a service manager that closes what it does not use would fail."""
+    code, said = run(f"config show --config {{config}} {closed}", config)
+    assert code == 0
+    assert ("echo" in said) is ("1>" not in closed)
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "config show --config {config}", "ps --json -c {config}"])
+def test_a_full_stdout_has_a_sentence_and_a_code(config: Path, words: str) -> None:
+    """A script would take half an answer for a whole one."""
+    code, said = run(f"{words} >/dev/full", config)
+    assert code == 74
+    assert "could not be written to stdout: No space left on device" in said
+
+
+def test_a_reader_who_has_left_is_told_nothing(config: Path) -> None:
+    """`… | head -1` would end with a complaint."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(  # noqa: PLW1510 - asserted below
+            command("config", "show", "--config", str(config)),
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=DEADLINE_S,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (74, b"")
+
+
+@pytest.mark.parametrize(("closed", "name"), [("0<&-", "stdin"), ("1>&-", "stdout")])
+def test_a_serve_that_nobody_can_talk_to_says_so(config: Path, closed: str, name: str) -> None:
+    """It would end at once without a reason, or run for nobody."""
+    code, said = run(f"serve --config {{config}} {closed}", config)
+    assert code == 2
+    assert f"closed at the start: {name}" in said
+
+
+def test_a_serve_whose_client_cannot_be_written_to_says_so(config: Path) -> None:
+    """It would look as if its client had left."""
+    ping = "{{" + '"jsonrpc":"2.0","id":1,"method":"ping"' + "}}"
+    request = config.parent / "request"
+    request.write_text(ping.format() + "\n")
+    code, said = run(f"serve --config {{config}} <{shlex.quote(str(request))} >/dev/full", config)
+    assert code == 6
+    assert "cannot be written: No space left on device" in said
+
+
+@pytest.mark.parametrize("redirections", ["2>&-", "2>/dev/full"])
+def test_a_serve_that_cannot_complain_serves(config: Path, redirections: str) -> None:
+    """A client that gives no stderr would get no server."""
+    assert run(f"serve --config {{config}} {redirections}", config)[0] == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_serve_that_is_ended_while_it_starts_has_its_code_and_leaves_nothing(
+    config: Path, number: signal.Signals, code: int
+) -> None:
+    """Ctrl-C at once would print a page of imports."""
+    with no_leftovers():
+        process = subprocess.Popen(
+            [*command()[:1], "-X", "importtime", *command("serve", "--config", str(config))[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            assert process.stderr is not None
+            # The first import of ours after signals are heeded; many follow, and take a while.
+            before = iter(process.stderr.readline, b"")
+            assert any(b"quarterdeck.host.greeter" in line for line in before)
+            process.send_signal(number)
+            rest = process.stderr.read()
+        assert process.returncode == code
+        assert b"Traceback" not in rest

@@ -214,7 +214,7 @@ def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     path.write_text('{"mcpServers": ')
     ended = quarterdeck("serve", "--config", str(path))
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(f"quarterdeck: {path}: line 1, column ")
+    assert ended.stderr.startswith(f"error[usage]: {path}: line 1, column ")
     assert ended.stderr.count("\n") == 1
 
 

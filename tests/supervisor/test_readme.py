@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
 from quarterdeck.cli.program import make_program
 from quarterdeck.trust.scan.rules import RULES
@@ -40,16 +39,8 @@ def test_every_rule_of_the_scan_is_named() -> None:
 
 def command_names() -> list[tuple[str, ...]]:
     """Every command as the words that call it."""
-    program = make_program()
-    alone = [(name,) for name in names_in(program)]
-    return alone + [
-        (group.name or "", name)
-        for group in program.registered_groups
-        if group.typer_instance is not None
-        for name in names_in(group.typer_instance)
-    ]
-
-
-def names_in(group: typer.Typer) -> list[str]:
-    """The names of its own commands."""
-    return [command.name or "" for command in group.registered_commands]
+    found: list[tuple[str, ...]] = []
+    for name, command in make_program().commands.items():
+        inner = getattr(command, "commands", None)
+        found += [(name, each) for each in inner] if inner else [(name,)]
+    return found

@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 from unittest import mock
 
-import typer
-
 from quarterdeck.cli import program
+from quarterdeck.cli.commands import ENTRIES, Entry
 from quarterdeck.cli.program import make_program
 
 
@@ -23,5 +22,5 @@ def program_made_once() -> Iterator[None]:
 
 
 @cache
-def _made() -> Any:
-    return typer.main.get_command(make_program())
+def _made(entries: tuple[Entry, ...] = ENTRIES) -> Any:
+    return make_program(entries)

@@ -28,7 +28,7 @@ MAX_NAMED: Final = 5
 
 STYLES: Final = {"restored": "green", "deleted": "yellow", "unchanged": "dim", "failed": "red"}
 
-group: Final = typer.Typer(help="Undo what the native tools write and edit changed.", no_args_is_help=True)
+group: Final = typer.Typer(help="Undo what the native tools write and edit changed.")
 
 Workspace = Annotated[
     Path | None,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from json import dumps as json_text
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
 
-group: Final = typer.Typer(help="See where configuration comes from, and what is wrong with it.", no_args_is_help=True)
+group: Final = typer.Typer(help="See where configuration comes from, and what is wrong with it.")
 
 
 @group.callback()
@@ -44,8 +44,12 @@ def path(config: options.Config = None, json: options.Json = False) -> None:
 
 
 @group.command("show")
-def show(config: options.Config = None, json: options.Json = False) -> None:
-    """Show every value and where it comes from, secrets masked; variables are shown as they are written."""
+def show(
+    config: options.Config = None,
+    everything: Annotated[bool, typer.Option("--all", help="What is left to the defaults, too.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
     from quarterdeck.config.gathering import gather
     from quarterdeck.config.tour import tour
 
@@ -55,14 +59,17 @@ def show(config: options.Config = None, json: options.Json = False) -> None:
     if json:
         print_json(_plain({**dataclasses.asdict(whole), "set_aside": gathered.warnings}))
         return
-    print_line("settings", "bold")
-    _print_values(whole.settings)
+    settings = _chosen(whole.settings, everything=everything)
+    if settings:
+        print_line("settings", "bold")
+        _print_values(settings)
     for server in whole.servers:
-        print_line()
+        if settings or server is not whole.servers[0]:
+            print_line()
         print_line(f"{printable(server.id)} ({server.standing}, {_source(server.file, server.pointer)})", "bold")
         if server.problem:
             print_line(f"  cannot be started: {printable(server.problem)}", "red")
-        _print_values(server.values, server.file)
+        _print_values(_chosen(server.values, everything=everything), server.file)
     for line in gathered.warnings:
         print_line(printable(line), "yellow", stderr=True)
     if not any(found.exists for found in files):
@@ -138,6 +145,13 @@ def _is_missing(found: "FileFound") -> bool:
     return found.error is not None and not os.path.lexists(found.candidate.path)
 
 
+def _chosen(values: "tuple[Value, ...]", *, everything: bool) -> "tuple[Value, ...]":
+    """What somebody said, or all of it."""
+    from quarterdeck.config.tour import DEFAULT
+
+    return values if everything else tuple(each for each in values if each.source != DEFAULT)
+
+
 def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
     """A table of values; those of `file`, which was named above it, have their place alone."""
 
@@ -155,7 +169,8 @@ def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
         ]
         for each in values
     ]
-    print_table(("KEY", "VALUE", "FROM"), rows, indent="  ")
+    if rows:
+        print_table(("KEY", "VALUE", "FROM"), rows, indent="  ")
 
 
 def _plain(value: object) -> object:

@@ -7,7 +7,7 @@ import typer
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.output import Cell, console, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, paragraph_width, print_json, print_line, print_table
 from quarterdeck.cli.running import run
 from quarterdeck.cli.servers import describe_dossier
 from quarterdeck.cli.text import printable
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from quarterdeck.demo.events import Told
 
 INDENT: Final = "    "
-
-WIDEST: Final = 110
-"""Columns that a sentence may fill and still be read with ease."""
 
 INTRODUCTION: Final = (
     "Quarterdeck runs MCP servers that you do not trust, each behind its own worker process, and\n"
@@ -77,7 +74,7 @@ class _Teller:
 
 
 def _quote(lines: list[str]) -> None:
-    width = max(40, min(console().width, WIDEST) - len(INDENT) - 2)
+    width = paragraph_width() - len(INDENT) - 2
     for line in lines:
         for part in textwrap.wrap(line, width, break_long_words=False):
             print_line(f"{INDENT}│ {part}", "dim")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LINES: Final = 50
 """Of a list, unless told otherwise."""
 
-group: Final = typer.Typer(help="Look at the record of what servers offered and who approved it.", no_args_is_help=True)
+group: Final = typer.Typer(help="Look at the record of what servers offered and who approved it.")
 
 
 class Kind(StrEnum):
@@ -83,7 +83,8 @@ def log(
     since: Since = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Not after.", show_default=False)] = None,
     kind: Annotated[
-        list[Kind] | None, typer.Option("--kind", help="Only such events; may be repeated.", show_default=False)
+        list[Kind] | None,
+        typer.Option("--kind", metavar="KIND", help="Only such events; may be repeated.", show_default=False),
     ] = None,
     lines: Lines = LINES,
     reverse: Annotated[bool, typer.Option("--reverse", help="The oldest first.")] = False,

@@ -160,7 +160,7 @@ def _serve_arguments(
             raise CommandError(ExitCode.USAGE, f"{path} is no file", "name a file that names servers")
         arguments += ["--config", os.path.abspath(path)]
     if profile is not None:
-        arguments += ["--profile", str(profile)]
+        arguments += ["--profile", str(profile.shown)]
     if workspace is not None:
         arguments += ["--workspace", os.path.abspath(workspace.expanduser())]
     for path in allow_dir or ():

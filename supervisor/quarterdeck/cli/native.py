@@ -28,7 +28,7 @@ class NativeOptions:
     @property
     def fingerprint(self) -> str:
         """By which the `serve` that offers just these is found."""
-        return native_fingerprint(self.profile, self.workspace, self.allow_dirs, self.tools)
+        return native_fingerprint(self.profile.in_deck, self.workspace, self.allow_dirs, self.tools)
 
     def to_wish(self) -> "NativeWish":
         """The same for those who fulfil it.
@@ -39,7 +39,7 @@ class NativeOptions:
         from quarterdeck.config.native import NativeWish
         from quarterdeck.deck.contract import DeckFault, Profile
 
-        profile = Profile(self.profile)
+        profile = Profile(self.profile.in_deck)
         if self.tools is not None:
             from quarterdeck.deck.selection import check_tools
 
@@ -63,12 +63,12 @@ def native_options(
         if lonely := [name for name, value in given.items() if value]:
             raise CommandError(
                 ExitCode.USAGE,
-                f"{lonely[0]} says nothing without --profile",
-                "add --profile authoring (look only), survey or all; or leave it out",
+                f"{lonely[0]} needs --profile, which says which native tools there are",
+                "add --profile read-only, workspace or all; or leave it out",
             )
         return None
     return NativeOptions(
-        profile,
+        profile.shown,
         _directory("--workspace", workspace or Path()),
         tuple(dict.fromkeys(_directory("--allow-dir", path, or_file=True) for path in allow_dirs or ())),
         _names(tools) if tools is not None else None,

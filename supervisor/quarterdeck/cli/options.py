@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -22,19 +22,34 @@ Config = Annotated[
 
 
 class ProfileName(StrEnum):
-    """The sets of native tools, as `quarterdeck.deck` knows them: not imported for a command's help."""
+    """The sets of native tools, by the names of the command line and by those of `quarterdeck.deck`."""
 
+    READ_ONLY = "read-only"
+    WORKSPACE = "workspace"
+    ALL = "all"
     AUTHORING = "authoring"
     SURVEY = "survey"
-    ALL = "all"
 
+    @property
+    def in_deck(self) -> str:
+        """What `quarterdeck.deck` calls it; it is not imported for a command's help."""
+        return _IN_DECK.get(self, self.value)
+
+    @property
+    def shown(self) -> "ProfileName":
+        """What it is called here."""
+        return next((name for name, alias in _IN_DECK.items() if alias == self.value), self)
+
+
+_IN_DECK: Final = {ProfileName.READ_ONLY: "authoring", ProfileName.WORKSPACE: "survey"}
 
 Profile = Annotated[
     ProfileName | None,
     typer.Option(
         "--profile",
-        help="Offer native tools too: authoring only looks, survey also changes files and runs commands, all adds "
-        "a note, plans, sub-agents and more.",
+        metavar="read-only|workspace|all",
+        help="Offer native tools too: read-only changes nothing, workspace also writes files and runs commands, all "
+        "adds a note, plans, sub-agents and more.",
         show_default=False,
     ),
 ]
@@ -84,12 +99,21 @@ Unsandboxed = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 Level = Annotated[
-    LogLevel, typer.Option("--log-level", envvar="QUARTERDECK_LOG_LEVEL", help="The least severe log lines to show.")
+    LogLevel,
+    typer.Option(
+        "--log-level",
+        metavar="LEVEL",
+        envvar="QUARTERDECK_LOG_LEVEL",
+        help="The least severe log lines to show: debug, info, warning, error.",
+    ),
 ]
 
 Format = Annotated[
     LogFormat,
     typer.Option(
-        "--log-format", envvar="QUARTERDECK_LOG_FORMAT", help="How log lines look; auto: JSON unless on a terminal."
+        "--log-format",
+        metavar="FORMAT",
+        envvar="QUARTERDECK_LOG_FORMAT",
+        help="How log lines look: console, json, or auto: json unless on a terminal.",
     ),
 ]

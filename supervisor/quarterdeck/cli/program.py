@@ -1,121 +1,154 @@
-"""The command line as typer sees it, and the one place where errors become a line and an exit code."""
+"""The command line: which command is meant, and the one place where errors become a line and an exit code.
+
+Only the module of the command that runs is imported; help, version and unknown names need none.
+"""
 
 import errno
-import logging
 import os
 import resource
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from itertools import islice
-from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from quarterdeck.cli import (
-    checkpoint,
-    config,
-    demo,
-    doctor,
-    inspect,
-    ledger,
-    link,
-    lock,
-    logs,
-    purge,
-    sandbox,
-    secret,
-    serve,
-    servers,
-    token,
-    tools,
-    trust,
-)
-from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
-from quarterdeck.cli.output import print_line
+from quarterdeck.cli.commands import BY_NAME, ENTRIES, Entry
+from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.signals import InterruptedBySignal, exit_code, is_serve
 from quarterdeck.cli.streams import OutputError, output_failure
 from quarterdeck.cli.text import printable
-from quarterdeck.config.paths import STATE_DIR_VARIABLE
+
+if TYPE_CHECKING:
+    import typer.core
 
 STATE_DIR_OPTION: Final = "--state-dir"
 
-EPILOG: Final = "\n\n".join(["Exit codes:", *(f"{code:3d}  {meaning}" for code, meaning in MEANINGS.items())])
+HELP_OPTIONS: Final = ("-h", "--help")
+
+COMPLETE_VARIABLE: Final = "_QUARTERDECK_COMPLETE"
+"""Set by a shell that wants a word completed; see `completion`."""
+
+_GROUP: Final = "group"
+"""What a module calls the typer object of its commands."""
 
 
-def make_program() -> typer.Typer:
-    """The whole command line."""
+def make_program(entries: Iterable[Entry] = ENTRIES) -> "typer.core.TyperGroup":
+    """A command line of these commands; their modules are imported."""
+    import typer
+
+    from quarterdeck.cli.command_classes import HelpfulCommand, HelpfulGroup
+
     program = typer.Typer(
         name="quarterdeck",
-        help="Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server.",
-        epilog=EPILOG,
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,
+        context_settings={"help_option_names": list(HELP_OPTIONS)},
+        cls=HelpfulGroup,
     )
     program.callback()(_root)
-    program.command("serve")(serve.serve)
-    program.command("tools")(tools.tools)
-    program.command("call")(tools.call)
-    program.command("ps")(servers.ps)
-    program.command("inspect")(inspect.inspect)
-    program.command("logs")(logs.logs)
-    program.command("restart")(servers.restart)
-    program.add_typer(trust.group, name="trust")
-    program.add_typer(ledger.group, name="ledger")
-    program.command("lock")(lock.lock)
-    program.add_typer(config.group, name="config")
-    program.add_typer(secret.group, name="secret")
-    program.command("link")(link.link)
-    program.command("unlink")(link.unlink)
-    program.command("purge")(purge.purge)
-    program.add_typer(sandbox.group, name="sandbox")
-    program.add_typer(token.group, name="token")
-    program.add_typer(checkpoint.group, name="checkpoint")
-    program.command("doctor")(doctor.doctor)
-    program.command("demo")(demo.demo)
-    return program
+    for entry in entries:
+        module, _, attribute = entry.home.partition(":")
+        target = getattr(import_module(f"quarterdeck.cli.{module}"), attribute)
+        if attribute == _GROUP:
+            for command in target.registered_commands:
+                command.cls = HelpfulCommand
+            program.add_typer(target, name=entry.name, cls=HelpfulGroup)
+        else:
+            program.command(entry.name, cls=HelpfulCommand)(target)
+    made = typer.main.get_command(program)
+    assert isinstance(made, HelpfulGroup)
+    return made
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code.  Whatever goes wrong is said in a line or two, on stderr."""
     # What a crash leaves behind could hold secrets.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    code = _run(arguments)
+    code = _end(arguments)
     failure = output_failure()
     if failure is None:
         return code
     if failure.number != errno.EPIPE:  # whoever left wants to hear no more
         why = f"what it had to say could not be written to stdout: {failure}"
-        _complain(why, "make room there, or have it written elsewhere")
+        complain(ExitCode.UNWRITTEN, why, "make room there, or have it written elsewhere")
     return code or ExitCode.UNWRITTEN
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _end(arguments: Sequence[str]) -> int:
+    """The exit code of a command, however it ends."""
     try:
-        make_program()(args=hoist_state_dir(arguments), prog_name="quarterdeck")
+        return _run(hoist_state_dir(arguments))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.INTERNAL
     except CommandError as error:
-        _complain(error.message, error.remedy)
+        complain(error.code, error.message, error.remedy)
         return error.code
     except InterruptedBySignal as end:
         return exit_code(end.number, serves=is_serve(arguments))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
-        logging.getLogger("quarterdeck").debug("an unforeseen error", exc_info=True)
-        cause = error
-        while isinstance(cause, ExceptionGroup):
-            cause = cause.exceptions[0]
-        if isinstance(cause, OutputError):
-            return ExitCode.UNWRITTEN
-        _complain(
-            f"an unforeseen error: {type(cause).__name__}: {cause}",
-            "this is a bug of ours: please report it, with what --log-level debug shows",
+        return _report(error)
+
+
+def _run(arguments: list[str]) -> int:
+    """Find the command, and have it run."""
+    if COMPLETE_VARIABLE in os.environ:
+        from quarterdeck.cli.completion import complete
+
+        return complete(arguments)
+    rest = _take_state_dir(arguments)
+    match rest:
+        case [] | ["help"] | ["-h" | "--help", *_]:
+            from quarterdeck.cli.helping import print_program_help
+
+            print_program_help()
+            return ExitCode.OK if rest else ExitCode.USAGE
+        case ["--version", *_]:
+            from quarterdeck.identity import CLIENT_VERSION
+
+            sys.stdout.write(f"quarterdeck {CLIENT_VERSION}\n")
+            return ExitCode.OK
+        case ["help", "exit-codes"]:
+            from quarterdeck.cli.helping import print_exit_codes
+
+            print_exit_codes()
+            return ExitCode.OK
+        case ["help", *path]:
+            return _run([*path, "--help"])
+    name = rest[0]
+    if name.startswith("-"):
+        raise CommandError(
+            ExitCode.USAGE, f"there is no option {name} before a command", "options follow the command's name"
         )
-        return ExitCode.INTERNAL
-    return ExitCode.OK
+    entry = BY_NAME.get(name)
+    if entry is None:
+        raise _unknown(name)
+    return _invoke(entry, rest)
+
+
+def _invoke(entry: Entry, arguments: list[str]) -> int:
+    import typer
+
+    program = make_program((entry,))
+    if entry.home.endswith(f":{_GROUP}") and len(arguments) == 1:
+        program.main(args=[*arguments, "--help"], prog_name="quarterdeck", standalone_mode=False)
+        return ExitCode.USAGE
+    # Typer brings its own click, or uses the other one: whichever it is, this is what its errors have in common.
+    click_error = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
+    try:
+        ended = program.main(args=arguments, prog_name="quarterdeck", standalone_mode=False)
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        if not isinstance(error, click_error):
+            raise
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else f"quarterdeck {entry.name}"
+        message = getattr(error, "format_message", error.__str__)().rstrip(".")
+        raise CommandError(ExitCode.USAGE, message, f"see {path} --help") from None
+    return ended if isinstance(ended, int) else ExitCode.OK
 
 
 def hoist_state_dir(arguments: Sequence[str]) -> list[str]:
@@ -135,37 +168,55 @@ def hoist_state_dir(arguments: Sequence[str]) -> list[str]:
     return hoisted + rest
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from quarterdeck.identity import CLIENT_VERSION
+def _take_state_dir(arguments: list[str]) -> list[str]:
+    """The arguments from the command on; the state directory before it is where everybody looks for it."""
+    rest = list(arguments)
+    while rest and rest[0].partition("=")[0] == STATE_DIR_OPTION:
+        option, has_value, value = rest.pop(0).partition("=")
+        if not has_value:
+            if not rest:
+                raise CommandError(ExitCode.USAGE, f"{option} names no directory", f"give one: {option} DIR")
+            value = rest.pop(0)
+        from quarterdeck.config.paths import STATE_DIR_VARIABLE
 
-        typer.echo(f"quarterdeck {CLIENT_VERSION}")
-        raise typer.Exit
-
-
-def _root(
-    version: Annotated[  # noqa: ARG001 - its callback does the work
-        bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_version),
-    ] = False,
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(
-            STATE_DIR_OPTION,
-            metavar="DIR",
-            envvar=STATE_DIR_VARIABLE,
-            help="Where ledger, homes and logs are kept, for any command, before or after its name.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Say where state is kept; the commands do the work."""
-    if state_dir is not None:
-        # Whoever asks for the directory looks here.
-        os.environ[STATE_DIR_VARIABLE] = str(state_dir)
+        os.environ[STATE_DIR_VARIABLE] = value
+    return rest
 
 
-def _complain(message: str, remedy: str | None) -> None:
-    print_line(f"quarterdeck: {printable(message)}", "red", stderr=True)
+def _unknown(name: str) -> CommandError:
+    from quarterdeck_protocol.nearness import nearest
+
+    near = nearest(name, BY_NAME)
+    hint = f": did you mean {near!r}?" if near else ""
+    return CommandError(ExitCode.USAGE, f"there is no command {name!r}{hint}", "quarterdeck --help names them all")
+
+
+def _root() -> None:
+    """Run MCP servers that you do not trust."""
+
+
+def _report(error: Exception) -> int:
+    """What no command expects: that nobody can be told, and bugs."""
+    import logging
+
+    logging.getLogger("quarterdeck").debug("an unforeseen error", exc_info=error)
+    cause: Exception = error
+    while isinstance(cause, ExceptionGroup):
+        cause = cause.exceptions[0]
+    if isinstance(cause, OutputError):
+        return ExitCode.UNWRITTEN
+    complain(
+        ExitCode.INTERNAL,
+        f"an unforeseen error: {type(cause).__name__}: {cause}",
+        "this is a bug of ours: please report it, with what --log-level debug shows",
+    )
+    return ExitCode.INTERNAL
+
+
+def complain(code: ExitCode, message: str, remedy: str | None) -> None:
+    """Say on stderr what went wrong, in one line, and in another what to do."""
+    from quarterdeck.cli.output import print_line
+
+    print_line(f"error[{code.name.lower()}]: {printable(message)}", "red", stderr=True)
     if remedy:
-        print_line(f"  {printable(remedy)}", stderr=True)
+        print_line(f"  fix: {printable(remedy)}", stderr=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from quarterdeck_protocol.policy import SandboxPolicy
     from quarterdeck_sandbox.receipt import Receipt
 
-group: Final = typer.Typer(help="Try a sandbox policy on any command.", no_args_is_help=True)
+group: Final = typer.Typer(help="Try a sandbox policy on any command.")
 
 
 @group.callback()
@@ -31,7 +31,9 @@ def _group() -> None:
 @group.command("run", context_settings={"allow_interspersed_args": False})
 def run(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run, with its arguments.")],
-    preset: Annotated[str | None, typer.Option(help="strict, standard or trusted.", show_default="standard")] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="strict, standard or trusted.", show_default="standard")
+    ] = None,
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
     ] = None,

@@ -14,7 +14,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 
-group: Final = typer.Typer(help="Keep secrets out of configuration files.", no_args_is_help=True)
+group: Final = typer.Typer(help="Keep secrets out of configuration files.")
 
 PLACES: Final = {"keyring": "the system's keyring", "secret": "a file that only you can read"}
 

@@ -174,7 +174,9 @@ async def _serve(plan: Plan) -> None:
         ):
             _log.info("serving (servers: %d, pid %d)", len(deck.status()), os.getpid())
             if (native := plan.settings.native) is not None:
-                _log.info("native tools of the profile %s in %s", native.profile, native.workspace)
+                from quarterdeck.deck.selection import SHOWN
+
+                _log.info("native tools of the profile %s in %s", SHOWN[native.profile], native.workspace)
             with changes_logged(deck):
                 # Beside the zygote, which imports the same: the first list of tools needs both.
                 face = "stdio" if plan.http is None else "http"

@@ -11,7 +11,7 @@ from quarterdeck.cli.output import print_json
 
 TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name
 
-group: Final = typer.Typer(help="The bearer token of serve --http.", no_args_is_help=True)
+group: Final = typer.Typer(help="The bearer token of serve --http.")
 
 
 @group.callback()

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from quarterdeck.trust.decisions import Decision
     from quarterdeck.trust.overview import Matter, ServerMatters
 
-group: Final = typer.Typer(
-    help="Decide what servers may offer: what is held, what changed, approve, block.", no_args_is_help=True
-)
+group: Final = typer.Typer(help="Decide what servers may offer: what is held, what changed, approve, block.")
 
 Server = Annotated[str | None, typer.Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)]
 

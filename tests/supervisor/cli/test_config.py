@@ -98,9 +98,12 @@ def test_values_are_shown_with_their_place_and_without_secrets(
     lines = [line.split() for line in shown.out.splitlines()]
     assert ["env.T", "${TOKEN}", "/mcpServers/a/env/T"] in lines
     assert ["env.P", "••••", "/mcpServers/a/env/P"] in lines
-    assert ["call_timeout_s", "300.0", "default"] in lines
+    assert "default" not in shown.out
     assert f"a (user, {path} /mcpServers/a)" in shown.out
     assert "cannot be started" in shown.out
+    assert run("show", "--all") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["call_timeout_s", "300.0", "default"] in lines
     whole = run_json(capsys, "show")
     assert {"key": "env.P", "value": "••••", "source": str(path), "pointer": "/mcpServers/a/env/P"} in whole["servers"][
         0

@@ -61,7 +61,7 @@ def test_what_serve_is_to_serve_is_named_absolutely(home: Path, run: Run) -> Non
         "type": "stdio",
         "command": "/opt/quarterdeck",
         "args": [
-            *("serve", "--config", f"{here}/my.json", "--profile", "survey", "--workspace", here),
+            *("serve", "--config", f"{here}/my.json", "--profile", "workspace", "--workspace", here),
             *("--allow-dir", f"{here}/allowed", "--tools", "read"),
         ],
     }

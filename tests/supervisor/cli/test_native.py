@@ -10,11 +10,16 @@ from quarterdeck.cli.native import NativeOptions, native_options
 from quarterdeck.cli.options import ProfileName
 from quarterdeck.cli.program import run
 from quarterdeck.deck.contract import Profile
+from quarterdeck.deck.selection import SHOWN
 
 
-def test_the_profiles_are_the_decks() -> None:
-    """A profile could be asked for that there is not, or not be asked for that there is."""
-    assert [str(name) for name in ProfileName] == [str(profile) for profile in Profile]
+def test_the_profiles_are_the_decks_by_plainer_names() -> None:
+    """A profile could be asked for that nobody provides, or one not be asked for by the name that embedders know."""
+    shown = [ProfileName.READ_ONLY, ProfileName.WORKSPACE, ProfileName.ALL]
+    assert [name.in_deck for name in shown] == [str(profile) for profile in Profile]
+    assert {name.in_deck for name in ProfileName} == {str(profile) for profile in Profile}
+    assert {name.shown for name in ProfileName} == set(shown)
+    assert [SHOWN[profile] for profile in Profile] == shown
 
 
 def test_a_profile_alone_works_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +56,8 @@ def test_what_belongs_to_a_profile_says_nothing_without_one(
     """A user would believe that tools are served, or confined, that are not."""
     assert run([*command, "--config", "mcp.json", *arguments]) == ExitCode.USAGE
     err = capsys.readouterr().err
-    assert f"{option} says nothing without --profile" in err
-    assert "add --profile authoring" in err
+    assert f"{option} needs --profile" in err
+    assert "add --profile read-only" in err
 
 
 @pytest.mark.parametrize("option", ["--workspace", "--allow-dir"])
@@ -89,8 +94,9 @@ def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
     [
         ("all", "read,baash", "Did you mean bash?"),
         ("all", "server__tool", "The profile 'all' has read, ls,"),
-        ("authoring", "bash", "'bash' is not in the profile 'authoring', but in 'survey' and 'all'."),
-        ("survey", "memory", "'memory' is not in the profile 'survey', but in 'all'."),
+        ("authoring", "bash", "'bash' is not in the profile 'read-only', but in 'workspace' and 'all'."),
+        ("survey", "memory", "'memory' is not in the profile 'workspace', but in 'all'."),
+        ("workspace", "memory", "'memory' is not in the profile 'workspace', but in 'all'."),
     ],
 )
 def test_a_tool_that_the_profile_lacks_is_told_at_the_start(

@@ -1,19 +1,24 @@
 """Errors become a line and an exit code; nobody sees a traceback."""
 
 import errno
+import re
+import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quarterdeck.cli import tools
+from quarterdeck.cli.commands import ENTRIES, examples_of
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.program import hoist_state_dir, make_program, run
 from quarterdeck.cli.signals import InterruptedBySignal
 from quarterdeck.cli.streams import OutputError
 
-COMMANDS = ("serve", "tools", "call", "ps", "inspect", "logs", "restart", "trust", "ledger", "lock", "config", "secret")
-COMMANDS += ("link", "unlink", "purge", "sandbox", "token", "checkpoint", "doctor", "demo")
+COMMANDS = tuple(entry.name for entry in ENTRIES)
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -26,7 +31,11 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (CommandError(ExitCode.NOT_FOUND, "no such \x1b tool", "look again"), 3, "no such \\x1b tool\n  look again\n"),
+        (
+            CommandError(ExitCode.NOT_FOUND, "no such \x1b tool", "look again"),
+            3,
+            "error[not_found]: no such \\x1b tool\n  fix: look again\n",
+        ),
         (InterruptedBySignal(signal.SIGINT), 130, ""),
         (InterruptedBySignal(signal.SIGTERM), 143, ""),
         (InterruptedBySignal(signal.SIGHUP), 129, ""),
@@ -79,12 +88,113 @@ def test_a_command_without_a_configuration_says_how_to_name_one(
     assert "--config FILE" in capsys.readouterr().err
 
 
-def test_the_help_names_every_command_and_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_every_command_in_its_panel(capsys: pytest.CaptureFixture[str]) -> None:
     """What is not documented does not exist."""
     assert run(["--help"]) == ExitCode.OK
     out = capsys.readouterr().out
-    assert all(command in out for command in COMMANDS)
+    panels = dict(block.split("\n", 1) for block in out.split("\n\n") if "\n" in block)
+    for entry in ENTRIES:
+        assert f"  {entry.name} " in panels[entry.panel] or f"\n  {entry.name} " in panels[entry.panel]
+
+
+def test_the_help_explains_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script's author would have to find them out."""
+    assert run(["help", "exit-codes"]) == ExitCode.OK
+    out = capsys.readouterr().out
     assert all(f"{code:d}  {meaning[:20]}" in out for code, meaning in MEANINGS.items())
+
+
+def test_the_help_of_a_command_is_the_same_by_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the two would go out of date."""
+    assert run(["help", "trust", "list"]) == ExitCode.OK
+    first = capsys.readouterr().out
+    assert run(["trust", "list", "--help"]) == ExitCode.OK
+    assert first == capsys.readouterr().out
+
+
+def leaves() -> "dict[str, Any]":
+    """Every command by the words that call it."""
+    program: Any = make_program()
+    found = {}
+    for name, command in program.commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {f"{name} {each}": leaf for each, leaf in inner.items()} if inner else {name: command}
+    return found
+
+
+def test_every_help_has_examples_that_parse_and_no_type_of_python(capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would copy a line that is refused, or read `<list[str]>`."""
+    for path, command in leaves().items():
+        assert run([*path.split(), "--help"]) == ExitCode.OK
+        text = capsys.readouterr().out
+        assert "<bool>" not in text
+        assert "list[" not in text
+        assert "VALUE" not in re.sub(r"=VALUE", "", text)
+        examples = examples_of(path)
+        assert len(examples) >= 2, path
+        for line, what in examples:
+            assert line.split()[0] in text
+            assert what in " ".join(text.split())
+            words = shlex.split(re.search(rf"quarterdeck {path}[^|<>)]*", line)[0])[1 + len(path.split()) :]
+            given = hoist_state_dir([word for word in words if word != "…"])
+            at = 2 if given[:1] == ["--state-dir"] else 0
+            command.make_context(path, given[at:])
+
+
+def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
+    """Each command would wait for the imports of all the others."""
+    lines = "import sys; from quarterdeck.cli.program import run; run({}); print(*sys.modules, file=sys.stderr)"
+    for arguments, others in (
+        (["--help"], ("typer", "pydantic", "rich", "logging")),
+        (["token", "-h"], ("rich", "anyio", "mcp")),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-c", lines.format(arguments)], capture_output=True, text=True, check=True
+        )
+        loaded = set(ended.stderr.split())
+        assert loaded.isdisjoint(others), loaded & set(others)
+        assert "quarterdeck.cli.serve" not in loaded
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pss"], "there is no command 'pss': did you mean 'ps'?"),
+        (["frobnicate"], "there is no command 'frobnicate'\n"),
+        (["--nonsense"], "there is no option --nonsense before a command"),
+        (["--state-dir"], "--state-dir names no directory"),
+        (["trust", "nonsense"], "nonsense"),
+    ],
+)
+def test_a_command_that_is_not_there_is_told_with_what_is_near(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A typing error would end in a page of help, or in a guess."""
+    assert run(arguments) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.startswith("error[usage]: ")
+    assert err.count("\n  fix: ") == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete_commands_and_options(
+    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users of a shell would have to type every name."""
+    assert run(["completion", shell]) == ExitCode.OK
+    assert "_QUARTERDECK_COMPLETE" in capsys.readouterr().out
+    monkeypatch.setenv("_QUARTERDECK_COMPLETE", "complete_bash")
+    for words, wanted in (
+        ("quarterdeck le", "ledger"),
+        ("quarterdeck ledger ve", "verify"),
+        ("quarterdeck ps --js", "--json"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        assert run([]) == ExitCode.OK
+        assert wanted in capsys.readouterr().out.split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -78,7 +78,7 @@ async def test_a_tool_that_is_unknown_or_not_in_the_profile_is_a_fault(workspace
         async with session_in(workspace, tools=("raed",)):
             pass
     assert unknown.value.kind == DeckFaultKind.UNKNOWN_CAPABILITY
-    with pytest.raises(DeckFault, match="'bash' is not in the profile 'authoring'"):
+    with pytest.raises(DeckFault, match="'bash' is not in the profile 'read-only'"):
         async with session_in(workspace, profile=Profile.AUTHORING, tools=("bash",)):
             pass
 

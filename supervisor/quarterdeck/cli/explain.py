@@ -1,0 +1,218 @@
+"""`quarterdeck explain`: the page of each code that an error is printed with."""
+
+from typing import Annotated, Final
+
+import typer
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck_protocol.faults import REMEDIES
+from quarterdeck_protocol.nearness import nearest
+
+EXPLANATIONS: Final = {
+    "auth_needed": (
+        "The remote server answered 401 or 403: it wants to know who you are.",
+        'quarterdeck secret set TOKEN; in the row "headers": {"Authorization": "Bearer ${keyring:TOKEN}"}',
+    ),
+    "bad_arguments": (
+        "The arguments of the call are no JSON object.",
+        """quarterdeck call notes__save '{"text": "hello"}'""",
+    ),
+    "bad_cwd": (
+        "The row's working directory is missing, is no directory, or may not be entered.",
+        '"cwd": "/home/me/project"',
+    ),
+    "bad_output": (
+        "The server wrote a line on stdout that is no MCP message, or one that is too long or too deep.",
+        "A server that prints its banner on stdout in place of stderr: quarterdeck logs SERVER shows it.",
+    ),
+    "bad_result": (
+        "The server answered the call with something that is no result of a tool.",
+        'An answer without "content", or with text that is no text.',
+    ),
+    "busy": (
+        "More calls of this server wait than its worker may hold, or it does not read what it is sent.",
+        "A program that starts thousands of calls at once: let it wait for the first ones.",
+    ),
+    "call_timeout": (
+        "The server did not answer within call_timeout_s (300 seconds unless the row says otherwise).",
+        '"call_timeout_s": 900',
+    ),
+    "cancelled": (
+        "Whoever made the call gave up: the client cancelled it, or its connection ended.",
+        "Ctrl-C in the client while a tool runs.",
+    ),
+    "closed": (
+        "The server was stopped before the call was made, or while it ran.",
+        "A call after the end of `async with Quarterdeck(…)`, or a row that was taken out of its file.",
+    ),
+    "command_not_found": (
+        "There is no program of this name on the server's PATH.",
+        '"command": "/home/me/.local/bin/uvx" in place of "command": "uvx"',
+    ),
+    "config_invalid": (
+        "A row of the configuration says something that cannot be used.",
+        "quarterdeck config check says what, with file, place and the nearest right key.",
+    ),
+    "connect_failed": (
+        "Nobody answers at the remote server's URL: its name has no address, the connection is refused, TLS fails.",
+        "curl -i URL, from this machine",
+    ),
+    "crash_loop": (
+        "The server died too often within a minute, and is left alone.",
+        "quarterdeck logs notes; quarterdeck restart notes",
+    ),
+    "exited": (
+        "The server's process ended after it was ready.",
+        "The lines below the error say how: exit status or signal, the end of its stderr, memory, time.",
+    ),
+    "exited_at_handshake": (
+        "The server's process ended before it answered its first message.",
+        "A module that is missing, an argument that it does not know, a file that its sandbox does not show.",
+    ),
+    "handshake_failed": (
+        "The server answered the first message with an error, or with a protocol revision that nobody speaks.",
+        'A server of another revision: "protocol": "2025-11-25" in its row.',
+    ),
+    "handshake_timeout": (
+        "The server did not answer its first message within connect_timeout_s (60 seconds unless the row says so).",
+        '"connect_timeout_s": 180, for a package that is downloaded first',
+    ),
+    "input_required": (
+        "The server asked its user a question in the middle of the call, which nobody here can answer.",
+        "A tool that asks which account is meant: name it in the arguments.",
+    ),
+    "launch_blocked": (
+        "Somebody ran `quarterdeck trust block SERVER --all`.",
+        "quarterdeck trust approve notes --all",
+    ),
+    "launch_held": (
+        "How the server is started is new or changed, and waits for your approval.",
+        "quarterdeck trust diff notes; quarterdeck trust approve notes --all",
+    ),
+    "limit_hit": (
+        "The server used more than its sandbox gives: memory, processes, files, output, time.",
+        '"sandbox": {"limits": {"memory_bytes": "2 GiB"}}',
+    ),
+    "list_timeout": (
+        "The server did not list its tools within list_timeout_s (30 seconds unless the row says otherwise).",
+        '"list_timeout_s": 90',
+    ),
+    "network_failed": (
+        "The private network of the server's sandbox could not be made.",
+        "quarterdeck doctor; on Debian: apt install slirp4netns",
+    ),
+    "network_lost": (
+        "The process that carries the sandbox's network (slirp4netns or pasta) ended or hangs; the server had none.",
+        "Somebody killed slirp4netns: the server is started again with a new one.",
+    ),
+    "not_connected": (
+        "The server is not ready: it still connects, it failed, or it was stopped.",
+        "quarterdeck ps shows its phase and its fault.",
+    ),
+    "not_executable": (
+        "The command is a file that may not be executed.",
+        'chmod +x server.py, or "command": "python3", "args": ["server.py"]',
+    ),
+    "protocol_violation": (
+        "The worker process that drives the server broke the rules of its link to us, and was killed.",
+        "No configuration of yours does that: it is a bug of ours, or a worker that was taken over.",
+    ),
+    "reply_error": (
+        "The server answered the call with an error of its protocol, not with a result.",
+        "A parameter that is missing, or of another type than its schema says.",
+    ),
+    "result_too_large": (
+        "The result has more bytes than max_result_bytes (64 MiB unless the row says otherwise).",
+        '"max_result_bytes": "256 MiB"',
+    ),
+    "sandbox_refused": (
+        "The row asks for something that the sandbox cannot give on this machine, or not without harm.",
+        '"network": ["api.example.com:443"] where bubblewrap is not installed',
+    ),
+    "server_lost": (
+        "The connection to the server ended: its process died, or a remote one hung up.",
+        "quarterdeck logs notes; quarterdeck inspect notes shows its last death.",
+    ),
+    "spawn_failed": (
+        "The operating system would not start the process.",
+        "No memory, no process ids left, or a program for another processor.",
+    ),
+    "too_many_pages": (
+        "The server's list of tools goes on from page to page without an end.",
+        "A server whose next cursor is always the same.",
+    ),
+    "too_many_tools": (
+        "The server lists more tools than any client could use.",
+        "A server that makes up a tool for every row of a database.",
+    ),
+    "tool_blocked": (
+        "Somebody ran `quarterdeck trust block SERVER TOOL`.",
+        "quarterdeck trust approve notes save_note",
+    ),
+    "tool_held": (
+        "The tool is new or changed since it was approved, or its server's instructions are, and it waits for you.",
+        "quarterdeck trust diff notes; quarterdeck trust approve notes save_note",
+    ),
+    "unknown_tool": (
+        "No server and no native tool has this name.",
+        "Servers' tools are called server__tool: quarterdeck call notes__save_note",
+    ),
+    "unset_variable": (
+        "The row names a variable of the environment that is not set.",
+        '"env": {"TZ": "${TZ:-UTC}"}',
+    ),
+    "worker_lost": (
+        "The worker process that drives the server ended, or could not be started.",
+        "Somebody killed it, or this machine ran out of memory.",
+    ),
+    "worker_unresponsive": (
+        "The worker process that drives the server did not answer for too long, and was killed.",
+        "It was stopped with SIGSTOP, or this machine was suspended.",
+    ),
+}
+"""Of each code of a fault: its cause, and an example.  What to do is in `REMEDIES`."""
+
+
+def explain(
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="What stands in error[…].", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Explain an error's code: cause, remedy, example.  Without one, list them all."""
+    codes = {each.name.lower(): (meaning, int(each)) for each, meaning in MEANINGS.items()}
+    if code is None:
+        rows = [[Cell(each, "cyan"), Cell(EXPLANATIONS[each][0])] for each in REMEDIES]
+        if json:
+            print_json({"codes": [_page(each) for each in REMEDIES]})
+        else:
+            print_table(("CODE", "CAUSE"), rows)
+        return
+    name = code.strip().removeprefix("error[").removesuffix("]").lower()
+    if name in REMEDIES:
+        page = _page(name)
+        if json:
+            print_json(page)
+            return
+        print_line(name, "bold")
+        for title in ("cause", "fix", "example"):
+            print_line(f"  {title + ':':<9}{page[title]}")
+    elif name in codes:
+        meaning, number = codes[name]
+        if json:
+            print_json({"code": name, "cause": meaning, "exit_code": number})
+            return
+        print_line(name, "bold")
+        print_line(f"  cause:   {meaning}")
+        print_line(f"  exit code {number}: quarterdeck help exit-codes lists them all")
+    else:
+        near = nearest(name, (*REMEDIES, *codes))
+        hint = f": did you mean {near!r}?" if near else ""
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no code {code!r}{hint}", "quarterdeck explain lists them")
+
+
+def _page(code: str) -> dict[str, str]:
+    cause, example = EXPLANATIONS[code]
+    return {"code": code, "cause": cause, "fix": REMEDIES[code], "example": example}

@@ -1,0 +1,178 @@
+"""How help looks: the commands in their panels, and of one command its options, the common ones last, and examples.
+
+One renderer for the first level, which imports no command, and for each command, from what typer made of it.
+"""
+
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.commands import ENTRIES, PANELS, examples_of
+from quarterdeck.cli.exits import MEANINGS
+from quarterdeck.cli.output import columns_of, paragraph_width, styled
+
+if TYPE_CHECKING:
+    import typer.core
+    from typer._click.core import Parameter
+
+PROGRAM: Final = "quarterdeck"
+
+PURPOSE: Final = "Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server."
+
+NATIVE_OPTIONS: Final = frozenset({"--profile", "--workspace", "--allow-dir", "--tools"})
+"""Of the commands that offer native tools."""
+
+COMMON_OPTIONS: Final = frozenset(
+    {"--config", "--own", "--allow-unsandboxed", "--json", "--log-level", "--log-format", "--help"}
+)
+"""They mean the same in every command that has them."""
+
+TOPICS: Final = ("exit-codes",)
+"""What `help` explains besides commands."""
+
+STATE_DIR_HELP: Final = ("      --state-dir DIR", "Where ledger, homes and logs are kept.")
+
+LEFT_COLUMNS: Final = 30
+"""At most for what stands before an explanation; what is longer has a line of its own."""
+
+Row = tuple[str, str]
+
+
+def print_program_help() -> None:
+    """The help of the first level."""
+    lines = [*_usage("COMMAND [OPTIONS]"), "", *textwrap.wrap(PURPOSE, paragraph_width()), ""]
+    width = max(len(entry.name) for entry in ENTRIES)
+    for panel in PANELS:
+        rows = [(f"  {entry.name:<{width}}", entry.summary) for entry in ENTRIES if entry.panel == panel]
+        lines += [*_section(panel, rows), ""]
+    lines += _section(
+        "Options",
+        [
+            ("  --state-dir DIR", STATE_DIR_HELP[1]),
+            ("  --version", "Print the version."),
+            ("  -h, --help", "Show this; after a command's name, its own."),
+        ],
+    )
+    lines += ["", *_section("Examples", _examples((("quarterdeck demo", "see it work"), *_first_examples())))]
+    lines += ["", "quarterdeck help COMMAND says more of one, quarterdeck help exit-codes what a script is told."]
+    _write(lines)
+
+
+def print_exit_codes() -> None:
+    """`help exit-codes`."""
+    _write(["Exit codes:", "", *_aligned([(f"  {int(code):3d}", meaning) for code, meaning in MEANINGS.items()], 7)])
+
+
+def describe_command(command: "typer.core.TyperCommand | typer.core.TyperGroup", path: str, usage: str) -> str:
+    """The help of one command, or of a group.
+
+    Args:
+        command: as typer made it.
+        path: its name, with its group's before it.
+        usage: what stands behind its name.
+    """
+    width = paragraph_width()
+    lines = [*_usage(f"{path} {usage}".strip()), ""]
+    for paragraph in (command.help or "").split("\n\n"):
+        lines += [*textwrap.wrap(" ".join(paragraph.split()), width), ""]
+    own: list[Row] = []
+    native: list[Row] = []
+    common: list[Row] = []
+    arguments: list[Row] = []
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
+        row = (f"  {_spelling(parameter)}", _explanation(parameter))
+        if parameter.param_type_name == "argument":
+            arguments.append(row)
+        else:
+            names = set(parameter.opts)
+            (native if names & NATIVE_OPTIONS else common if names & COMMON_OPTIONS else own).append(row)
+    common += [STATE_DIR_HELP, ("  -h, --help", "Show this.")]
+    commands = getattr(command, "commands", {})
+    rows = [(f"  {name}", _first_line(each.help)) for name, each in commands.items()]
+    for title, section in (
+        ("Commands", rows),
+        ("Arguments", arguments),
+        ("Options", own),
+        ("Native tools", native),
+        ("Common options", common),
+        ("Examples", _examples(examples_of(path))),
+    ):
+        if section:
+            lines += [*_section(title, section), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _spelling(parameter: "Parameter") -> str:
+    """How it is typed: `-c, --config FILE`."""
+    if parameter.param_type_name == "argument":
+        return str(getattr(parameter, "metavar", None) or (parameter.name or "").upper())
+    options = sorted(parameter.opts, key=len)
+    short = [option for option in options if not option.startswith("--")]
+    spelt = ", ".join(options) if short else "    " + ", ".join(options)
+    value = _value_of(parameter)
+    return f"{spelt} {value}" if value else spelt
+
+
+def _value_of(parameter: "Parameter") -> str:
+    if getattr(parameter, "is_flag", False):
+        return ""
+    return str(getattr(parameter, "metavar", None) or "VALUE")
+
+
+def _explanation(parameter: "Parameter") -> str:
+    text = getattr(parameter, "help", None) or ""
+    default = getattr(parameter.default, "value", parameter.default)
+    shown = getattr(parameter, "show_default", False)
+    if isinstance(shown, str):
+        text += f" (by default {shown})"
+    elif shown and default is not None and not callable(default) and default not in (False, (), [], ""):
+        text += f" (by default {default})"
+    variable = getattr(parameter, "envvar", None)
+    return f"{text} (also by {variable})" if isinstance(variable, str) else text
+
+
+def _first_line(text: str | None) -> str:
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+def _first_examples() -> tuple[tuple[str, str], ...]:
+    return (
+        ("quarterdeck tools -c mcp.json", "what the servers of a file offer"),
+        ("quarterdeck serve -c mcp.json", "one MCP server over all of them"),
+    )
+
+
+def _examples(examples: Iterable[tuple[str, str]]) -> list[Row]:
+    return [(f"  {line}", f"# {what}") for line, what in examples]
+
+
+def _usage(rest: str) -> list[str]:
+    return [f"{styled('Usage:', 'bold', sys.stdout)} {PROGRAM} {rest}"]
+
+
+def _section(title: str, rows: Sequence[Row]) -> list[str]:
+    longest = max(columns_of(left) for left, _ in rows)
+    most = LEFT_COLUMNS if title != "Examples" else paragraph_width() // 2
+    return [styled(title, "bold", sys.stdout), *_aligned(rows, min(longest, most) + 2)]
+
+
+def _aligned(rows: Sequence[Row], left_columns: int) -> list[str]:
+    """Two columns; an explanation is wrapped in its own."""
+    lines: list[str] = []
+    room = max(30, paragraph_width() - left_columns)
+    for left, right in rows:
+        wrapped = textwrap.wrap(right, room, break_long_words=False, break_on_hyphens=False) or [""]
+        if columns_of(left) + 2 > left_columns:
+            lines.append(left)
+        else:
+            lines.append(f"{left}{' ' * (left_columns - columns_of(left))}{wrapped.pop(0)}".rstrip())
+        lines += [" " * left_columns + line for line in wrapped]
+    return lines
+
+
+def _write(lines: Iterable[str]) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

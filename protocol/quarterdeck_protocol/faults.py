@@ -82,7 +82,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "worker_unresponsive": "wait: the worker was killed, and is started again",
     }
 )
-"""Every stable code, and what a person can do about it."""
+"""Every stable code, and what a person can do about it; `quarterdeck explain` has a page for each."""
 
 
 MAX_MESSAGE_CHARS: Final = 8_000

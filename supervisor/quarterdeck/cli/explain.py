@@ -135,6 +135,10 @@ EXPLANATIONS: Final = {
         "The connection to the server ended: its process died, or a remote one hung up.",
         "quarterdeck logs notes; quarterdeck inspect notes shows its last death.",
     ),
+    "shutting_down": (
+        "Serving ends, and the call could not be finished before.",
+        "quarterdeck serve was told to end (SIGTERM) while the tool ran: call again when it is back.",
+    ),
     "spawn_failed": (
         "The operating system would not start the process.",
         "No memory, no process ids left, or a program for another processor.",

@@ -36,11 +36,16 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """See `support.collecting`; a hook in here would not be asked for the directories below."""
+    """See `support.collecting`, whose hook would not be asked in here for the directories below, and `open_folders`."""
     from support.collecting import Turns
+    from support.open_folders import OpenFolders
 
     config.pluginmanager.register(Turns())
+    folders = OpenFolders()
+    folders.configure(config)
+    config.pluginmanager.register(folders)
 
 
 def pytest_collection_finish() -> None:

@@ -38,6 +38,7 @@ from quarterdeck_protocol.link_events import (
     Arrived,
     Expired,
     Greeted,
+    Late,
     LinkEvent,
     LinkMisuseError,
     LinkTerms,
@@ -50,7 +51,17 @@ from quarterdeck_protocol.link_events import (
 )
 from quarterdeck_protocol.link_rules import FREE, GREETINGS, MIN_TOKEN_BYTES, can_be_told, misfit, stranger
 
-__all__ = ["MAX_REASON_CHARS", "UNIT_BYTES", "Arrived", "Expired", "Greeted", "Link", "LinkEvent", "LinkMisuseError"]
+__all__ = [
+    "MAX_REASON_CHARS",
+    "UNIT_BYTES",
+    "Arrived",
+    "Expired",
+    "Greeted",
+    "Late",
+    "Link",
+    "LinkEvent",
+    "LinkMisuseError",
+]
 __all__ += ["LinkTerms", "Overdue", "Refusal", "Settled", "Side", "Silent", "Violated", "units"]
 
 
@@ -86,6 +97,8 @@ class Link:
         self._next_id = 0
         self._asked = Deadlines()
         self._abandoned: set[int] = set()
+        self._late: dict[int, float] = {}
+        self._waited_s = self._excused_s = 0.0
         self._serving = Deadlines()
         self._sent_at = self._heard_at = now
         self._greeted = False
@@ -111,11 +124,10 @@ class Link:
         if self._dead:
             return inf
         if not self._greeted:
-            return self._heard_at + self._terms.greet_s
+            return self._heard_at + self._terms.greet_s + self._excused_s
         terms = self._terms
-        return min(
-            self._sent_at + terms.beat_s, self._heard_at + terms.patience_s, self._asked.soonest, self._serving.soonest
-        )
+        silent_at = self._heard_at + terms.patience_s + self._excused_s
+        return min(self._sent_at + terms.beat_s, silent_at, self._asked.soonest, self._serving.soonest)
 
     def next_id(self) -> int:
         """A fresh request id."""
@@ -191,7 +203,7 @@ class Link:
         """Take one message of the peer's."""
         if self._dead:
             return []
-        self._heard_at = now
+        self._heard_at, self._excused_s = now, 0.0
         try:
             frame, body = decode(parts, self._terms.wire)
         except WireError as error:
@@ -209,13 +221,32 @@ class Link:
         assert isinstance(frame, Credit)
         return self._credited(frame.units, now)
 
-    def tick(self, now: float) -> list[LinkEvent]:
-        """Judge what is due; call it only after the channel was drained."""
+    def expect(self, now: float, waited_s: float = 0.0) -> None:
+        """The peer has only now begun to exist: its time to greet us counts from here.
+
+        Args:
+            now: monotonic seconds.
+            waited_s: see `tick`.
+        """
+        self._waited_s = waited_s
+        if not self._greeted:
+            self._heard_at = now
+
+    def tick(self, now: float, waited_s: float = 0.0) -> list[LinkEvent]:
+        """Judge what is due; call it only after the channel was drained.
+
+        Args:
+            now: monotonic seconds.
+            waited_s: for how long the peer was ready to run and got no processor, all in all; where nobody can tell,
+                zero.  What it waited in silence excuses as much of that: a busy machine is no dead peer.
+        """
         if self._dead:
             return []
+        self._excused_s += max(0.0, waited_s - self._waited_s)
+        self._waited_s = max(waited_s, self._waited_s)
         # The very sums of `wake_at`: a difference may round to just below its limit, and the timer would spin.
         patience_s = self._terms.patience_s if self._greeted else self._terms.greet_s
-        if now >= self._heard_at + patience_s:
+        if now >= self._heard_at + patience_s + self._excused_s:
             self._dead = True
             return [Silent(now - self._heard_at)]
         if not self._greeted:
@@ -223,7 +254,9 @@ class Link:
         if now >= self._sent_at + self._terms.beat_s:
             self._outbox.put(Beat())
         events: list[LinkEvent] = [Expired(key) for key in self._serving.due(now)]
-        return events + [self._overdue(key) for key in self._asked.due(now)]
+        for key in self._asked.due(now):
+            events += self._overdue(key, now)
+        return events
 
     # Helpers
 
@@ -232,12 +265,26 @@ class Link:
             raise LinkMisuseError(reason)
         return self._outbox.send(frame, body)
 
-    def _overdue(self, request_id: int) -> Overdue:
+    def _overdue(self, request_id: int, now: float) -> list[LinkEvent]:
         if self._outbox.withdraw(request_id):
             self._asked.remove(request_id)
-            return Overdue(request_id, was_sent=False)
+            return [Overdue(request_id, was_sent=False)]
+        told = request_id in self._abandoned
         self._abandoned.add(request_id)
-        return Overdue(request_id)
+        if request_id in self._late:
+            starved_s = self._waited_s - self._late[request_id]
+            if starved_s < self._terms.beat_s:
+                return [Overdue(request_id)]
+            self._wait_longer(request_id, now + starved_s)
+            return []
+        if now >= self._heard_at + self._terms.beat_s + self._excused_s:
+            return [Overdue(request_id)]  # it misses its beats as well
+        self._wait_longer(request_id, now + self._terms.patience_s)
+        return [] if told else [Late(request_id)]
+
+    def _wait_longer(self, request_id: int, until: float) -> None:
+        self._late[request_id] = self._waited_s
+        self._asked.add(request_id, until)
 
     def _greet(self, frame: Hello | Welcome) -> LinkEvent:
         if self._greeted:
@@ -283,6 +330,7 @@ class Link:
     def _settled(self, reply: Reply, body: bytes) -> list[LinkEvent]:
         if not self._asked.remove(reply.request_id):
             return [self._violation(f"a reply to {reply.request_id}, which was not asked")]
+        self._late.pop(reply.request_id, None)
         if reply.request_id in self._abandoned:
             self._abandoned.discard(reply.request_id)
             return []

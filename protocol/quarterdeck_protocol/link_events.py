@@ -79,6 +79,15 @@ class Expired(msgspec.Struct, frozen=True):
     request_id: int
 
 
+class Late(msgspec.Struct, frozen=True):
+    """A request of ours has no reply although even the backstop has passed, and the peer lives: it is busy.
+
+    A later reply is swallowed.  One that does not come within another `patience_s` is `Overdue`.
+    """
+
+    request_id: int
+
+
 class Overdue(msgspec.Struct, frozen=True):
     """A request of ours has no reply although even the backstop has passed; a later one is swallowed.
 
@@ -101,7 +110,7 @@ class Violated(msgspec.Struct, frozen=True):
     reason: str
 
 
-LinkEvent = Greeted | Arrived | Settled | Expired | Overdue | Silent | Violated
+LinkEvent = Greeted | Arrived | Settled | Expired | Late | Overdue | Silent | Violated
 
 
 class Refusal(StrEnum):

@@ -25,7 +25,8 @@ from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import Mount, MountKind, Places, View
 from quarterdeck_sandbox.names import NO_RESOLVER, Route, hosts_text, routes_of
-from quarterdeck_sandbox.paths import is_within
+from quarterdeck_sandbox.paths import is_within, is_within_any
+from quarterdeck_sandbox.prefixes import SYSTEM
 from quarterdeck_sandbox.program import Program, resolve_program
 from quarterdeck_sandbox.promises import TRUNCATE_ABI
 from quarterdeck_sandbox.system_view import identity_mounts, name_mounts
@@ -87,7 +88,7 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
         open_parts = closing.gaps
     identity, why_root = None, ""
     if machine.euid == 0 and policy.confines_files:
-        identity, why_root = _identity(policy, plan, program, places, choice, machine)
+        identity, why_root = _identity(policy, plan, program, view, places, choice, machine)
         if identity.is_root:
             choice = choose(policy, machine, allow_unsandboxed=asker.allow_unsandboxed, stays_root=True)
         hand_over(identity, (places.home, places.tmp))
@@ -115,7 +116,13 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
 
 
 def _identity(
-    policy: SandboxPolicy, plan: LaunchPlan, program: Program, places: Places, choice: Choice, machine: Machine
+    policy: SandboxPolicy,
+    plan: LaunchPlan,
+    program: Program,
+    view: View,
+    places: Places,
+    choice: Choice,
+    machine: Machine,
 ) -> tuple[Identity, str]:
     """Whom it becomes when we are root, and, where it stays root, why and what would help.
 
@@ -136,15 +143,21 @@ def _identity(
     closed = closed_to(identity, (*policy.read, *policy.write))
     remedy = "grant what others may read, or start quarterdeck as an ordinary user"
     if choice.tier is not Tier.BUBBLEWRAP:
-        needed = (program.path, *(prefix.path for prefix in program.prefixes), plan.cwd)
-        if way := out_of_reach(identity, (*needed, str(places.home), str(places.tmp))):
+        shown = [mount.source for mount in view.mounts if mount.kind is MountKind.READ and not _is_of_all(mount.source)]
+        if way := out_of_reach(identity, (program.path, *shown, plan.cwd, str(places.home), str(places.tmp))):
             closed, remedy = way, "install bubblewrap, which can show it all the same, or start as an ordinary user"
+        closed = closed or closed_to(identity, shown)
     if not closed:
         return identity, ""
     if policy.write or choice.tier is Tier.BUBBLEWRAP:
         whom = f"uid {identity.uid}, who owns {policy.write[0]}" if policy.write else "a user of its own"
         raise LaunchError("sandbox_refused", f"it would run as {whom}, and {closed}: {remedy}")
     return ROOT, f"root without capabilities, as {closed}; {remedy}"
+
+
+def _is_of_all(path: str) -> bool:
+    """Whether it is a part of the system's, which every user has."""
+    return is_within_any(path, (*SYSTEM, "/etc"))
 
 
 def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: Identity | None, places: Places) -> View:

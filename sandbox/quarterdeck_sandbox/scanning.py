@@ -93,6 +93,18 @@ def _scan_anywhere() -> dict[int, Process]:
     return found
 
 
+def waited_s(pid: int) -> float:
+    """For how long the first thread of a process was ready to run and got no processor, all in all.
+
+    Zero where the system does not tell, or there is no such process.
+    """
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 def exact_memory(pids: Iterable[int]) -> Pages:
     """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
     pids = tuple(pids)

@@ -21,6 +21,7 @@ from quarterdeck_protocol.link import (
     UNIT_BYTES,
     Arrived,
     Expired,
+    Late,
     Overdue,
     Refusal,
     Side,
@@ -135,6 +136,46 @@ def test_a_request_expires_at_the_worker_and_then_at_the_supervisor() -> None:
     assert supervisor.tick(5.1) == []
 
 
+def test_a_peer_that_lets_a_deadline_pass_and_beats_is_busy_before_it_is_hung() -> None:
+    """A worker on a busy machine would be killed, and all its other calls with it, for one late answer."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    for now in (2.0, 4.0, 6.0, 8.0):
+        worker.tick(now)
+        carry(worker, supervisor, now)
+        assert supervisor.tick(now + 1.0) == ([Late(1)] if now == 2.0 else [Overdue(1)] if now == 8.0 else [])
+        carry(supervisor, worker, now + 1.0)
+    worker.reply(Answer(1), b"[]")
+    assert carry(worker, supervisor, 9.0) == []
+    assert supervisor.in_flight == 0
+
+
+def test_a_cancelled_request_is_late_for_nobody() -> None:
+    """Its caller has been told already."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    supervisor.cancel(1)
+    worker.tick(2.0)
+    carry(worker, supervisor, 2.0)
+    assert supervisor.tick(3.0) == []
+
+
+def test_a_late_peer_that_gets_no_processor_is_given_as_much_longer() -> None:
+    """A machine that is busy for a quarter of a minute would kill every worker that has a call."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    told = []
+    for now in range(2, 20, 2):
+        worker.tick(now)
+        carry(worker, supervisor, now)
+        told += [(now + 1, event) for event in supervisor.tick(now + 1, min(float(now), 8.0) - 2.0)]
+        carry(supervisor, worker, now + 1)
+    assert told == [(3, Late(1)), (15, Overdue(1))]
+
+
 def test_a_reply_after_the_last_moment_is_swallowed() -> None:
     """It was given up already; that it comes at all is no crime."""
     supervisor, worker = make_pair()
@@ -246,6 +287,36 @@ def test_three_missed_beats_mean_the_peer_hangs(side: Side) -> None:
     assert link.tick(5.9) == []
     assert link.tick(6.0) == [Silent(6.0)]
     assert is_dead(link, 6.0)
+
+
+def test_silence_is_excused_by_the_time_that_the_peer_got_no_processor() -> None:
+    """A busy machine would look like a dead worker."""
+    supervisor, _ = make_pair()
+    assert supervisor.tick(2.0, 1.5) == []
+    assert supervisor.tick(6.0, 4.0) == []
+    supervisor.take(6.0)
+    assert supervisor.wake_at == 8.0
+    assert supervisor.tick(9.9, 4.0) == []
+    assert supervisor.tick(10.0, 4.0) == [Silent(10.0)]
+
+
+def test_the_excuse_ends_with_the_silence() -> None:
+    """A worker that hangs after a busy hour would be waited for as long."""
+    supervisor, worker = make_pair()
+    assert supervisor.tick(5.0, 5.0) == []
+    worker.tick(5.5)
+    carry(worker, supervisor, 5.5)
+    assert supervisor.tick(11.5, 5.0) == [Silent(6.0)]
+
+
+def test_a_peer_is_expected_from_the_moment_that_it_exists() -> None:
+    """Where the machine took half a minute to start a worker, it was killed for not greeting before."""
+    link = make_link(Side.SUPERVISOR)
+    link.expect(25.0, 3.0)
+    assert link.tick(54.0, 3.0) == []
+    assert link.tick(56.0, 4.5) == []
+    assert link.wake_at == 56.5
+    assert link.tick(56.5, 4.5) == [Silent(31.5)]
 
 
 @pytest.mark.parametrize("start", [0.1, 0.7, 1e6 + 0.1, 12345.678901])

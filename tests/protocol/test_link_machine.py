@@ -44,6 +44,7 @@ from quarterdeck_protocol.link import (
     Arrived,
     Expired,
     Greeted,
+    Late,
     Link,
     LinkEvent,
     LinkTerms,
@@ -99,6 +100,7 @@ class HonestEnds(RuleBasedStateMachine):
         self.held: Side | None = None
         self.held_until = inf
         self.excused: set[int] = set()
+        self.late: set[int] = set()
         self.ends: dict[int, list[str]] = {}
         self.cancelled: set[int] = set()
         self.arrived: set[int] = set()
@@ -216,10 +218,14 @@ class HonestEnds(RuleBasedStateMachine):
             case Settled(reply=reply, body=body):
                 assert body == str(reply.request_id).encode() * isinstance(reply, Answer)
                 self._end(reply.request_id, "settled")
-            case Overdue(request_id=request_id, was_sent=was_sent):
-                if not was_sent:
-                    self._end(request_id, "never sent")
-                    return
+            case Overdue(request_id=request_id, was_sent=False):
+                self._end(request_id, "never sent")
+            case Overdue(request_id=request_id) if self.ends[request_id] == ["overdue"]:
+                assert request_id in self.late
+                self.late.discard(request_id)
+            case Overdue(request_id=request_id) | Late(request_id=request_id):
+                if isinstance(event, Late):
+                    self.late.add(request_id)
                 if self.worker.serves(request_id) and request_id not in self.excused:
                     assert self.expired[request_id] == 1, "the backstop rang first"
                 if request_id in self.cancelled:

@@ -10,7 +10,7 @@ import pytest
 from support.line_child import LineChild
 
 from quarterdeck_sandbox import scanning
-from quarterdeck_sandbox.scanning import disk_use, exact_memory, scan, tmpfs_use
+from quarterdeck_sandbox.scanning import disk_use, exact_memory, scan, tmpfs_use, waited_s
 from quarterdeck_sandbox.usage import Process, Space
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -126,3 +126,10 @@ def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
     told = os.statvfs("/dev/shm")
     assert before.bytes == pytest.approx((told.f_blocks - told.f_bfree) * told.f_frsize, abs=64 << 20)
     assert tmpfs_use(2**22 + 1, ["/dev/shm"]) == Space()
+
+
+@linux
+def test_the_time_without_a_processor_is_told_of_those_that_are_there() -> None:
+    """A busy machine would look like a dead worker, or a dead worker would end the loop that asks."""
+    assert waited_s(os.getpid()) >= 0.0
+    assert waited_s(2**22 + 1) == 0.0

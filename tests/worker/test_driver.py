@@ -44,7 +44,7 @@ class ScriptedLink:
         out, self.outbox = self.outbox, []
         return out
 
-    def tick(self, now: float) -> list[LinkEvent]:
+    def tick(self, now: float, waited_s: float) -> list[LinkEvent]:
         """Ring once."""
         self.said.append("tick")
         self.wake_at = self.next_wake

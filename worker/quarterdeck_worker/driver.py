@@ -31,7 +31,14 @@ class LinkDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closed = False
+        self._waited_s: Callable[[], float] = lambda: 0.0
         self._flush(self._loop.time())
+        self._arm()
+
+    def expect(self, waited_s: Callable[[], float]) -> None:
+        """The peer begins to exist now; `waited_s` tells for how long it has waited for a processor since."""
+        self._waited_s = waited_s
+        self.link.expect(self._loop.time(), waited_s())
         self._arm()
 
     def receive(self, parts: Sequence[bytes]) -> None:
@@ -103,7 +110,7 @@ class LinkDriver:
         if self._closed:
             return
         now = self._loop.time()
-        events = self.link.tick(now)
+        events = self.link.tick(now, self._waited_s())
         self._flush(now)
         self._arm()
         for event in events:

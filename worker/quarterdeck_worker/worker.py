@@ -30,7 +30,7 @@ from quarterdeck_protocol.frames import (
     ServerStart,
     Started,
 )
-from quarterdeck_protocol.link import Arrived, Expired, Greeted, LinkEvent, Overdue, Settled, Silent, Violated
+from quarterdeck_protocol.link import Arrived, Expired, Greeted, Late, LinkEvent, Overdue, Settled, Silent, Violated
 from quarterdeck_worker.calls import Ended
 from quarterdeck_worker.listing import ListingError
 from quarterdeck_worker.news import Newsroom
@@ -103,7 +103,7 @@ class Worker:
                 self.abandon_ship(f"the supervisor is silent for {silence_s:.0f} s")
             case Violated(reason=reason):
                 self.abandon_ship(reason)
-            case Greeted() | Arrived() | Settled() | Overdue():
+            case Greeted() | Arrived() | Settled() | Late() | Overdue():
                 pass  # the link admits no other frame on this side, and we ask nothing
             case _:
                 assert_never(event)

@@ -25,7 +25,18 @@ from quarterdeck_protocol.frames import (
     ServerStart,
     Started,
 )
-from quarterdeck_protocol.link import Arrived, Expired, Greeted, LinkEvent, Overdue, Refusal, Settled, Silent, Violated
+from quarterdeck_protocol.link import (
+    Arrived,
+    Expired,
+    Greeted,
+    Late,
+    LinkEvent,
+    Overdue,
+    Refusal,
+    Settled,
+    Silent,
+    Violated,
+)
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_sandbox.receipt import Receipt
 from quarterdeck_worker.driver import LinkDriver
@@ -134,6 +145,10 @@ class WorkerHandle:
                     self.greeted.set_result(None)
             case Silent(silence_s=silence_s):
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
+            case Late(request_id=request_id):
+                on_reply = self._drop(request_id)
+                if on_reply is not None:
+                    on_reply(Failed(request_id, _LATE), b"")
             case Overdue(request_id=request_id, was_sent=False):
                 on_reply = self._drop(request_id)
                 if on_reply is not None:
@@ -248,6 +263,13 @@ KILL_S = 5.0
 
 KILLED_CODES = frozenset({"worker_unresponsive", "protocol_violation"})
 """Losses that we made by a kill: there is nothing to wait for politely."""
+
+_LATE = FaultRecord(
+    FaultKind.TIMEOUT,
+    "its deadline passed; the worker lives, and was too busy to say so in time",
+    "call_timeout",
+    Delivery.UNKNOWN,
+)
 
 _NEVER_SENT = FaultRecord(
     FaultKind.TIMEOUT, "its deadline passed while it waited for others to end", "busy", Delivery.NOT_SENT

@@ -11,6 +11,7 @@ import secrets
 import sys
 import weakref
 from collections.abc import Coroutine
+from functools import partial
 from typing import Final
 
 from quarterdeck.config.paths import configuration_digest
@@ -26,6 +27,7 @@ from quarterdeck_protocol.link import Link, Side
 from quarterdeck_protocol.spawning import SpawnOrder
 from quarterdeck_sandbox.backends.cgroup import sweep
 from quarterdeck_sandbox.monitor import TreeMonitor
+from quarterdeck_sandbox.scanning import waited_s
 from quarterdeck_sandbox.trials.cgroups import try_cgroups
 from quarterdeck_worker.driver import LinkDriver
 
@@ -106,6 +108,7 @@ class Runtime:
             order = SpawnOrder(self._generation, self._router.address, token.hex())
             worker = await self._spawn(order, handle.on_exit)
             handle.pid, handle.kill = worker.pid, worker.kill
+            driver.expect(partial(waited_s, worker.pid))
             await handle.greeted
         except OSError as error:
             driver.close()

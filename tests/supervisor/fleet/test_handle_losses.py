@@ -10,7 +10,7 @@ from support.workers import PATIENCE_S, turns
 from quarterdeck.fleet import handle as handle_module
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import Answer, Call, List, Lost, Reply
-from quarterdeck_protocol.link import LinkTerms, Overdue, Silent, Violated
+from quarterdeck_protocol.link import Late, LinkTerms, Overdue, Silent, Violated
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +86,20 @@ async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker()
     desk.worker.answer(request)
     await turns()
     assert first in desk.ended
+    desk.worker.leaves()
+
+
+async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
+    """A busy machine would look like a dead worker."""
+    desk = await greeted()
+    request_id, _ = desk.call()
+    request, _ = await desk.worker.next(Call)
+    desk.handle.on_event(Late(request_id))
+    fault = desk.fault(request_id)
+    assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TIMEOUT, "call_timeout", Delivery.UNKNOWN)
+    assert (desk.worker.kills, desk.handle.lost) == (0, None)
+    desk.worker.answer(request)
+    await turns()
     desk.worker.leaves()
 
 

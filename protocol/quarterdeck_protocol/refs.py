@@ -1,5 +1,6 @@
 """Ids and names: what a server may be called, and how its tools are called beside everyone else's.  Pure."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -38,16 +39,15 @@ def is_tool_name(text: str) -> bool:
 def to_server_id(name: str) -> str:
     """The legal id nearest to a configured `name`; equal to it when it is legal already.
 
-    Raises:
-        ValueError: nothing of `name` can be kept.
+    Where nothing of the name can be kept, it is `server-` and six digits of the name's hash: the same at every start.
     """
     if is_server_id(name):
         return name
     text = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
     text = re.sub(r"__+", "_", text).lstrip("_-")[:MAX_SERVER_ID_CHARS].rstrip("_-")
-    if not is_server_id(text):
-        raise ValueError(f"no server id can be made of {name!r}: use letters, digits, '-' and single '_'")
-    return text
+    if is_server_id(text):
+        return text
+    return f"server-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
 def qualify_tool_name(ref: RemoteToolRef) -> str:

@@ -35,6 +35,11 @@ _EXPECTED: Final[Mapping[str, str]] = {
 _SECRETIVE: Final = frozenset({"env", "headers"})
 """Fields of which not even a number is shown."""
 
+_SHORT_CHARS: Final = 4
+
+_MISTYPED: Final = 0.75
+"""How alike two longer keys are when one is the other, mistyped: `installed` and `disabled` are two thirds alike."""
+
 _MAX_CHARS: Final = 500
 """One message; a hostile file could make it as long as itself."""
 
@@ -101,8 +106,27 @@ def unknown_key(location: str, key: str, known: Iterable[str], told: Iterable[st
     """A key that means nothing there, with the nearest one that does, else with those that are `told`."""
     names = tuple(known)
     near = difflib.get_close_matches(key, names, n=1)
+    if not near and (name := mistyped(key, names)):
+        near = [name]
     hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(told or names)}"
     return Problem(location, f"unknown key {key!r}: {hint}", nearest=near[0] if near else None)
+
+
+def mistyped(key: str, names: Iterable[str]) -> str | None:
+    """The name that `key` is most likely meant to be; None for one that is a word of its own."""
+    names = tuple(names)
+    same = [name for name in names if _plain(name) == _plain(key)]
+    if len(key) <= _SHORT_CHARS:  # of `evn` a half of the letters is in its place
+        likely = [name for name in names if abs(len(name) - len(key)) <= 1]
+        near = difflib.get_close_matches(key, likely, n=1)
+    else:
+        near = difflib.get_close_matches(key, names, n=1, cutoff=_MISTYPED)
+    return next(iter((*same, *near)), None)
+
+
+def _plain(key: str) -> str:
+    """As people confuse keys: `callTimeoutS`, `SANDBOX`."""
+    return re.sub("[-_]", "", key).casefold()
 
 
 def complaints(error: ValidationError, location: str) -> tuple[Problem, ...]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from quarterdeck.config.document import JsonObject
 from quarterdeck.config.judging import judge
-from quarterdeck.config.reasons import Problem, Problems, RowError, at, describe, unknown_key
+from quarterdeck.config.reasons import Problem, Problems, RowError, at, describe, mistyped, unknown_key
 from quarterdeck.config.variables import VariableError, Variables
 from quarterdeck_protocol.configs import (
     ServerConfig,
@@ -21,6 +21,7 @@ from quarterdeck_protocol.configs import (
     StreamableHttpServerConfig,
     TransportKind,
 )
+from quarterdeck_protocol.policy import SandboxPolicy
 
 _Model = type[StdioServerConfig] | type[SseServerConfig] | type[StreamableHttpServerConfig]
 
@@ -51,9 +52,10 @@ _OURS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled"})
 """Keys that every row may have and no model knows."""
 
 FOREIGN_KEYS: Final = frozenset(
-    {"alwaysAllow", "autoApprove", "description", "dev", "gallery", "icon", "inputs", "name", "timeout", "version"}
+    {"alwaysAllow", "autoApprove", "description", "dev", "gallery", "icon", "inputs", "name", "note", "notes", "tags"}
+    | {"timeout", "title", "version"}
 )
-"""Other clients' keys that change nothing about what a server may do: ignored, with a warning."""
+"""Other clients' keys that change nothing about what a server may do, however near they are to one of ours."""
 
 ROW_KEYS: Final = _ALL_KEYS | _OURS | {"name"}
 """Keys that are known, of whatever kind of row."""
@@ -69,6 +71,9 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "transportType": "type",
 }
 """Other clients' keys that it would be wrong to ignore, and what says the same here."""
+
+_OF_SANDBOX: Final = frozenset(SandboxPolicy.model_fields) - {"environment"}
+"""Keys of `sandbox`: beside it they would be ignored, and a server start with more than its row means to give."""
 
 _SANDBOX_PATHS: Final = frozenset({"read", "write", "hidden"})
 """Keys of `sandbox` that list paths."""
@@ -141,6 +146,12 @@ def examine_row(
     return BuiltRow(config, tuple(key for key in given if key not in known and key not in _OURS)), ()
 
 
+def refused_keys(model: type) -> frozenset[str]:
+    """Keys that mean something elsewhere, and that a row of this kind may not have."""
+    of_sandbox = _OF_SANDBOX if model is StdioServerConfig else frozenset[str]()
+    return frozenset(_INSTEAD) | (_ALL_KEYS - _KEYS[model]) | of_sandbox
+
+
 def is_disabled(row: JsonObject, location: str) -> bool:
     """Whether the row is switched off by `disabled: true` or `enabled: false`.
 
@@ -194,7 +205,7 @@ def _says_its_kind(given: Mapping[str, object]) -> bool:
 
 
 def _strangers(given: Mapping[str, object], model: _Model | None, location: str) -> Iterator[Problem]:
-    """The keys that a row of this kind, or of any, may not have."""
+    """The keys that a row of this kind, or of any, may not have; what is near none of ours is ignored."""
     known = _KEYS[model] if model else _ALL_KEYS
     for key in given:
         if key in known or key in _OURS or key in FOREIGN_KEYS:
@@ -205,8 +216,10 @@ def _strangers(given: Mapping[str, object], model: _Model | None, location: str)
             yield Problem(at(location, key), "a remote server has no process to confine: remove it")
         elif model and key in _ALL_KEYS:
             yield Problem(at(location, key), f"means nothing to a {model.transport} server: remove it")
-        else:
-            yield unknown_key(location, key[:64], sorted(known), sorted(known - {"id", "kind"}))
+        elif key in _OF_SANDBOX and model in {None, StdioServerConfig}:
+            yield Problem(at(location, key), "belongs into 'sandbox'", nearest=f"sandbox.{key}")
+        elif near := mistyped(key[:64], sorted(known | _OURS)):
+            yield unknown_key(location, key[:64], [near])  # a mistyped key must not start a server without it
 
 
 def _lies_in(location: str, places: tuple[str, ...]) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 
 from quarterdeck.config.native import NATIVE_KEY, NativeSettings
 from quarterdeck.config.project import ALLOW_KEY
-from quarterdeck.config.rows import FOREIGN_KEYS
+from quarterdeck.config.rows import FOREIGN_KEYS, refused_keys
 from quarterdeck.config.sections import SERVER_KEYS, TRUST_KEY
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.models import FrozenModel
@@ -93,7 +93,9 @@ def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
     """A row of one kind: the model's fields, and what else a row may say."""
     model, needed, spellings = _KINDS[name]
     schema = _translate(model, definitions)
-    fields = {key: value if key == needed else _or_null(value) for key, value in _properties(schema).items()}
+    fields: dict[str, object] = {
+        key: value if key == needed else _or_null(value) for key, value in _properties(schema).items()
+    }
     if "env" in fields:
         fields["env"] = {"type": ["object", "null"], "additionalProperties": _SCALAR}
         fields["envFile"] = {"type": ["string", "null"], "description": "A file of variables, below `env`."}
@@ -102,12 +104,14 @@ def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
     fields["id"] = {"type": ["string", "null"]}
     fields |= {key: {"type": ["boolean", "null"]} for key in ("disabled", "enabled")}
     fields |= {key: {"description": "Another client's key: ignored."} for key in sorted(FOREIGN_KEYS)}
+    fields |= dict.fromkeys(sorted(refused_keys(model)), False)
     row: dict[str, object] = {
         "description": schema.get("description", ""),
         "type": "object",
         "properties": fields,
         "required": [needed],
-        "additionalProperties": False,
+        # Other clients' keys are ignored; whether one is near to one of ours, only loading tells.
+        "additionalProperties": True,
     }
     if name == "http":
         # A bare URL is the kind that tries both ways; this one has to be named.

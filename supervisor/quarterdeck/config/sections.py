@@ -112,7 +112,7 @@ def claimed_id(row: Row) -> str | None:
     """The id that the row would take if nothing were wrong with it; None when it names nobody."""
     try:
         return to_server_id(name_of(row))
-    except (RowError, ValueError):
+    except RowError:
         return None
 
 

@@ -189,11 +189,18 @@ def test_a_second_server_of_one_id_is_an_error_for_the_later(
     assert reasons(folder, loaded) == [f"{broken}: {reason}"]
 
 
+def test_a_name_of_which_nothing_can_be_kept_gets_an_id_and_both_are_shown(folder: Path) -> None:
+    """A server whose name is Chinese could not be used."""
+    loaded = load(folder, {"mcpServers": {"文件": {"command": "c"}}})
+    assert ids(loaded) == ["server-39932f"]
+    assert warnings(folder, loaded) == [
+        "mcpServers['文件']: '文件' is no server id: the server is called 'server-39932f'"
+    ]
+
+
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ({"mcpServers": {"文件": {"command": "c"}}}, "mcpServers['文件']: no server id can be made of '文件'"),
-        ({"mcpServers": {"": {"command": "c"}}}, "mcpServers['']: no server id can be made of ''"),
         ({"mcpServers": {"a": {"command": "c", "id": "b"}}}, "mcpServers.a.id: the key names the server already"),
         ({"servers": [{"command": "c"}]}, "servers[0]: needs an 'id', which is a string"),
         ({"servers": [{"id": 5, "command": "c"}]}, "servers[0]: needs an 'id', which is a string"),

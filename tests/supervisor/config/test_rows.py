@@ -147,6 +147,13 @@ def test_other_clients_harmless_keys_are_ignored_and_named() -> None:
     assert built.ignored == (*foreign, "inputs", "version")
 
 
+def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
+    """Files of other clients, which are full of such keys, could not be used as they are."""
+    foreign = {"oauthScopes": ["x"], "startInTerminal": False, "x-vendor": {"${NOPE}": 1}, "installed": "2026-01-01"}
+    built = build({"command": "c", **foreign})
+    assert (built.config, built.ignored) == (stdio(), tuple(foreign))
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -177,7 +184,11 @@ def test_other_clients_harmless_keys_are_ignored_and_named() -> None:
         ('{"command": "c", "env": {"A": 1e999}}', ".env.A: the number is out of range"),
         ({"comand": "c"}, ": unknown key 'comand': did you mean 'command'?"),
         ({"command": "c", "arg": []}, ": unknown key 'arg': did you mean 'args'?"),
-        ({"command": "c", "zzz": "none"}, ": unknown key 'zzz': known keys: args, call_timeout_s, command,"),
+        ({"command": "c", "SandBox": {}}, ": unknown key 'SandBox': did you mean 'sandbox'?"),
+        ({"command": "c", "callTimeoutS": 5}, ": unknown key 'callTimeoutS': did you mean 'call_timeout_s'?"),
+        ({"command": "c", "disabeld": True}, ": unknown key 'disabeld': did you mean 'disabled'?"),
+        ({"command": "c", "network": "none"}, ".network: belongs into 'sandbox'"),
+        ({"command": "c", "minimum": "bubblewrap"}, ".minimum: belongs into 'sandbox'"),
         ({"command": "c", "sandbox": "none"}, ".sandbox: expected an object, got a string"),
         ({"command": "c", "sanbox": {}}, ": unknown key 'sanbox': did you mean 'sandbox'?"),
         ({"command": "c", "sandbox": {"raed": []}}, ".sandbox: unknown key 'raed': did you mean 'read'?"),

@@ -89,7 +89,7 @@ def test_what_reading_takes_the_schema_takes(tmp_path: Path, row: dict[str, obje
     [
         {"comand": "c"},
         {},
-        {"command": "c", "arg": []},
+        {"command": "c", "network": "none"},
         {"command": ""},
         {"command": 5},
         {"command": "c", "args": "a b"},

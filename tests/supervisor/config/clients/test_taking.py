@@ -72,9 +72,9 @@ def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
     """A server would be missing, and nobody say so."""
     rows = {"a b": ROW, "a-b": ROW, "me": {"command": "quarterdeck", "args": ["serve"]}, "": ROW, "odd": 1}
     taken = take(spots_of_file(write(tmp_path / "f", {"mcpServers": rows})))
-    assert ids(taken) == ["a-b"]
+    assert ids(taken) == ["a-b", "server-e3b0c4"]
     assert taken.found[0].notes == ("it is called 'a-b' here",)
-    assert [each.name for each in taken.left_out] == ["a-b", "me", "", "odd"]
+    assert [each.name for each in taken.left_out] == ["a-b", "me", "odd"]
 
 
 def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +24,7 @@ import msgspec
 from quarterdeck.bridge import LiveBox
 from quarterdeck.config.files import BrokenRow
 from quarterdeck.config.homes import claim_home
+from quarterdeck.config.native import NO_SETTINGS
 from quarterdeck.config.paths import server_paths, state_dir
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.deck.names import NATIVE_NAMES
@@ -34,15 +36,17 @@ from quarterdeck.host.greeter import signature
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.ledger.call_log import CallLog
 from quarterdeck.ledger.lease import Holder
-from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder, secrets_key
+from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder
 from quarterdeck.ledger.times import audit_time
 from quarterdeck.settings import Settings
+from quarterdeck.trust.configured import configured, places_of
 from quarterdeck.trust.decisions import Decision
+from quarterdeck.trust.exposure import record_exposure
 from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
 from quarterdeck.trust.notice import notice
 from quarterdeck.trust.notice_board import NoticeBoard
 from quarterdeck.trust.registrar import Registrar
-from quarterdeck.trust.rows import Locks, row_of
+from quarterdeck.trust.rows import Locks
 from quarterdeck.trust.scopes import covered_scopes
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
@@ -89,6 +93,8 @@ class Quarterdeck:
         self._announce = announce
         self._broken: tuple[Settings | None, dict[str, EndpointStatus]] = (None, {})
         self._serves = serves
+        self._is_live = False
+        self._native_settings = NO_SETTINGS
         self._applying = asyncio.Lock()
         self.directory: Final = directory
         self.fleet: Final = fleet
@@ -186,11 +192,15 @@ class Quarterdeck:
     async def _apply(self) -> None:
         """Have the registrar judge the present settings, and the fleet run what it lets start."""
         async with self._applying:
-            origins = self._settings.origins
-            key = await asyncio.to_thread(secrets_key, state_dir())
-            rows = [row_of(config, origins.get(config.id), self._lock, key) for config in self._settings.servers]
-            await self.registrar.enlist(rows)
-            for row in rows:
+            settings, is_live = self._settings, self._is_live
+            found = await asyncio.to_thread(configured, settings, self._lock)
+            await self.registrar.enlist(found.rows, is_live=is_live)
+            self._native_settings = await self.registrar.settle_native(found.native, is_live=is_live)
+            # Only now, when what was the user's word until these run is judged as such; and before they run.
+            places = places_of(settings, self.registrar.startable)
+            await asyncio.to_thread(record_exposure, state_dir(), places)
+            self._is_live = True
+            for row in found.rows:
                 if self.registrar.launch_fault(row.id) is None:
                     await asyncio.to_thread(claim_home, self.directory.digest, row.id, row.scope)
             if self._serves and not self._settings.unread:
@@ -219,8 +229,8 @@ class Quarterdeck:
             await asyncio.to_thread(import_module, "quarterdeck.deck.session")
             from quarterdeck.deck.session import open_deck_session
 
-            wish = self._settings.native
-            assert wish is not None
+            assert self._settings.native is not None
+            wish = replace(self._settings.native, settings=self._native_settings)
             async with open_deck_session(
                 wish, allow_unsandboxed=self._settings.allow_unsandboxed, trusted=lambda: self._settings.trusted
             ) as session:

@@ -12,7 +12,7 @@ from typing import Final, Self
 from quarterdeck.config.candidates import candidates_digest
 from quarterdeck.config.gathering import FileFound, gather, load_found, load_named
 from quarterdeck.config.loaded import BrokenRow, ConfigFileError
-from quarterdeck.config.native import NativeSettings, NativeWish, merge_native
+from quarterdeck.config.native import NO_SETTINGS, NativeSettings, NativeWish, merge_native
 from quarterdeck.config.origin import FROM_CODE, Origin, Standing
 from quarterdeck.config.paths import configuration_digest
 from quarterdeck.config.trusted_files import trusted_files
@@ -31,6 +31,8 @@ class Settings:
         servers: in the order that every list keeps; ids are unique when they come from files.
         broken: rows of files that cannot be used; shown as faulted servers after the others.
         native: the native tools that are served beside theirs; None for none.
+        native_settings: what the files say of native tools, whether any are served or not.
+        native_files: the files that say it.
         config_paths: the files they come from, in order of precedence.
         candidates: the places to watch for a change of the configuration, whether there is a file or not.
         is_found: nobody named files, so they were looked for; then `candidates` name the configuration, else
@@ -49,6 +51,8 @@ class Settings:
     servers: tuple[ServerConfig, ...] = ()
     broken: tuple[BrokenRow, ...] = ()
     native: NativeWish | None = None
+    native_settings: NativeSettings = field(default=NO_SETTINGS, repr=False)
+    native_files: tuple[Path, ...] = ()
     config_paths: tuple[Path, ...] = ()
     candidates: tuple[Path, ...] = ()
     is_found: bool = False
@@ -116,8 +120,8 @@ class Settings:
             if found.loaded.native_problem and native is not None:
                 raise ConfigFileError(path, found.loaded.native_problem)
             said += [f"{path}: {found.loaded.native_problem}"] if found.loaded.native_problem else []
+        merged, set_aside = merge_native(settings)
         if native is not None:
-            merged, set_aside = merge_native(settings)
             native, said = replace(native, settings=merged), [*said, *set_aside]
         own = [found for found in files if found.candidate.standing is not Standing.PROJECT]
         read_too = (path for found in own if found.loaded is not None for path in sorted(found.loaded.files))
@@ -126,6 +130,8 @@ class Settings:
             servers=gathered.servers,
             broken=gathered.broken,
             native=native,
+            native_settings=merged,
+            native_files=tuple(settings),
             config_paths=tuple(found.candidate.path for found in files if found.exists),
             candidates=tuple(found.candidate.path for found in files),
             origins=gathered.origins,

@@ -1,6 +1,7 @@
 """A `serve` that follows its configuration files while a client is connected."""
 
 import json
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,16 @@ class Served:
     def ready(self, *ids: str) -> None:
         """Wait until it is."""
         eventually(self.offering(*ids), DEADLINE_S, f"the tools of {ids}")
+
+    def approve(self, server: str) -> None:
+        """Run the very command that the held server's fault names."""
+        eventually(lambda: (self.servers().get(server) or {}).get("fault"), DEADLINE_S, f"{server} is held")
+        fault = self.servers()[server]["fault"]
+        assert fault["code"] == "launch_held"
+        program, *words = shlex.split(fault["remedy"].rpartition("approve it with `")[2].removesuffix("`"))
+        assert program == "quarterdeck"
+        approved = quarterdeck_forked(*words)
+        assert approved.returncode == 0, approved.stderr
 
     def written(self) -> int:
         """How long the log is."""
@@ -94,6 +105,7 @@ def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(s
     client, before, written = served.client, served.servers(), served.written()
 
     served.edit(kept=row("echo"), other=row("echo"), new=row("echo"))
+    served.approve("new")  # it may read a folder, which by default none may
     client.notification("notifications/tools/list_changed", DEADLINE_S)
     served.ready("kept", "other", "new")
     assert client.call("new__echo", text="hi")["content"][0]["text"] == "hi"
@@ -149,6 +161,7 @@ def test_a_broken_file_is_refused_whole_and_nothing_restarts(served: Served, tex
 def test_a_changed_command_is_held_until_a_person_approves_it(served: Served) -> None:
     """Whoever can write the file could have anything started."""
     served.edit(kept=row("echo"), turn=row("echo"))
+    served.approve("turn")
     served.ready("kept", "turn")
     served.edit(kept=row("echo"), turn=row("modern"))
     served.ready("kept")

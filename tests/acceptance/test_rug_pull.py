@@ -36,6 +36,7 @@ async def client(stage: Stage) -> AsyncIterator[Connected]:
 async def turn(stage: Stage, client: Connected) -> AsyncIterator[Turncoat]:
     """The server that will turn, trusted as it is."""
     with stage.turncoat() as turn:
+        await client.approve_start(turn.id)
         await client.until(lambda tools: {turn.name("lend"), turn.name("weather")} <= tools.keys(), "the server")
         yield turn
 
@@ -297,6 +298,7 @@ async def test_a_server_of_the_modern_era_is_caught_as_well(stage: Stage, client
     """Its changes come by a subscription of another kind, and could go unheard."""
     with stage.turncoat("--modern") as turn:
         lend = turn.name("lend")
+        await client.approve_start(turn.id)
         await client.until(lambda tools: lend in tools, "the server")
         assert await client.call(lend, book="x") == LENT
         describe(turn.author.tool())

@@ -14,6 +14,7 @@ from support.berths import TIERS
 from support.forks import Forks
 from support.identities import Identity
 
+from quarterdeck.trust.exposure import read_exposure
 from quarterdeck_protocol.policy import Tier
 
 PATIENCE_S = 60.0
@@ -60,6 +61,15 @@ def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, run: Ru
     assert "oops\n" in ended.stderr
     assert f"sandbox {tier}" in ended.stderr
     assert "exit status 7" in ended.stderr
+
+
+def test_what_it_may_write_is_remembered(run: Run, tmp_path: Path) -> None:
+    """A configuration that a tried program wrote would be the user's word at the next start."""
+    folder = tmp_path / "given"
+    folder.mkdir()
+    assert not read_exposure(tmp_path / "state").covers(folder / "mcp.json")
+    run("--write", str(folder), "--", "true")
+    assert read_exposure(tmp_path / "state").covers(folder / "mcp.json")
 
 
 def test_a_name_cannot_write_to_the_terminal(run: Run) -> None:

@@ -20,7 +20,7 @@ from quarterdeck.trust.decisions import Decision
 from quarterdeck.trust.gate import GatedFleet
 from quarterdeck.trust.items import Document, hash_of
 from quarterdeck.trust.registrar import Registrar
-from quarterdeck.trust.rows import Locks, Row, row_of
+from quarterdeck.trust.rows import Locks, Row, Surroundings, row_of
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter, TrustMode
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.frames import ServerCard
@@ -128,7 +128,7 @@ def row(
 ) -> Row:
     """Its row in a file."""
     written: dict[str, Any] = {"command": getattr(config, "command", ""), "trust": str(config.trust)}
-    return row_of(config, Origin(path, f"{config.id}", standing, written), lock)
+    return row_of(config, Origin(path, f"{config.id}", standing, written), Surroundings(lock))
 
 
 class Bench:

@@ -148,6 +148,16 @@ class Connected:
                     return
                 await asyncio.sleep(PAUSE_S)
 
+    async def approve_start(self, server: str) -> None:
+        """Approve how a server is started that came while the `serve` ran, and asks for more than the default."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                servers = (await self.command("ps"))["servers"]
+                if any(each["id"] == server and "launch_held" in str(each["fault"]) for each in servers):
+                    break
+                await asyncio.sleep(PAUSE_S)
+        await self.command("trust", "approve", server, "--all")
+
     def logged(self) -> str:
         """What the `serve` has said on its standard error."""
         return self._log.read_text()

@@ -93,8 +93,9 @@ async def _run(
     allow_unsandboxed: bool,
 ) -> int:
     from quarterdeck.config.environment import server_environment
-    from quarterdeck.config.paths import runtime_dir, state_dir
+    from quarterdeck.config.paths import UnsafePathError, runtime_dir, state_dir
     from quarterdeck.config.trusted_files import trusted_files, with_announced
+    from quarterdeck.trust.exposure import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import Tier
     from quarterdeck_sandbox.confine import Asker, confine
@@ -128,6 +129,12 @@ async def _run(
         protected = with_announced(trusted_files())
         places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), protected)
         asker = Asker(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
+        if wanted.confines_files and wanted.write:
+            # A configuration in there is not the user's word alone from now on.
+            try:
+                record_exposure(state_dir(), wanted.write)
+            except (OSError, UnsafePathError) as error:
+                raise CommandError(ExitCode.USAGE, f"what it may write cannot be recorded: {error}") from error
         confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, asker)
         receipts: list[Receipt] = []
 

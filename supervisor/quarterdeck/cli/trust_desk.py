@@ -14,7 +14,6 @@ from quarterdeck.cli.asking import Source, load
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.ledger_access import directory, ledger_errors
 from quarterdeck.cli.text import meant
-from quarterdeck.config.paths import state_dir
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.book import Book
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from quarterdeck.settings import Settings
     from quarterdeck.trust.decisions import Decision
     from quarterdeck.trust.overview import ServerMatters
+    from quarterdeck.trust.rows import NativeRow
     from quarterdeck_protocol.configs import TrustMode
 
 WRITE_WAIT_S: Final = 10.0
@@ -94,10 +94,9 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         CommandError: the configuration or the ledger cannot be used.
     """
     from quarterdeck.ledger.errors import MissingLedgerError
-    from quarterdeck.ledger.opening import secrets_key
     from quarterdeck.ledger.store import LedgerStore
+    from quarterdeck.trust.configured import configured
     from quarterdeck.trust.overview import survey
-    from quarterdeck.trust.rows import row_of
     from quarterdeck.trust.scopes import scope_of
 
     settings = load(whom, may_be_empty=True)
@@ -106,9 +105,9 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         store = LedgerStore.open(directory(), writable=False)
     try:
         desk = Desk((), settings, store)
-        key = secrets_key(state_dir()) if settings.servers else b""
-        rows = [row_of(config, settings.origins.get(config.id), None, key) for config in settings.servers]
-        servers = survey(desk.book, rows)
+        # Without a configuration nothing is looked at, and no key made.
+        found = configured(settings) if settings.config_paths else None
+        servers = survey(desk.book, () if found is None else (*found.rows, *_said_of_native(desk.book, found.native)))
         if whom.config:
             scopes = {scope_of(path) for path in settings.config_paths}
             servers = tuple(each for each in servers if each.scope in scopes)
@@ -116,6 +115,14 @@ def open_desk(whom: Source) -> Iterator[Desk]:
     finally:
         if store is not None:
             store.close()
+
+
+def _said_of_native(book: "Book", row: "NativeRow") -> "tuple[NativeRow, ...]":
+    """What the files say of native tools, where they say anything, or once did."""
+    from quarterdeck.config.native import NO_SETTINGS
+
+    is_known = bool(book.entry(row.scope, row.id).items)
+    return (row,) if is_known or row.settings != NO_SETTINGS else ()
 
 
 def send(decisions: "Sequence[Decision]") -> None:

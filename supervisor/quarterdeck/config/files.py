@@ -65,7 +65,8 @@ def load_config_file(
     try:
         base = path.absolute().parent
         within = bounds.holds if bounds is not None and bounds.root is not None else None
-        document = parse_document(read_text(path, MAX_CONFIG_BYTES, within=within))
+        is_own_word = standing is not Standing.PROJECT
+        document = parse_document(read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within))
         if not isinstance(document, JsonObject):
             raise DocumentError('expected an object, as in {"mcpServers": {…}}')
         variables = Variables(
@@ -148,15 +149,16 @@ class _Loading:
         label = row.location
         problems = Problems()
         built = None
+        variables = replace(self._variables, taken={})
         with problems.kept():
             if not isinstance(row.value, JsonObject):
                 raise RowError(row.location, "expected an object")
             if is_disabled(row.value, row.location):
                 return
             label = self._claim_id(name_of(row), row)
-            built = self._build(row, row.value, label, problems)
+            built = self._build(row, row.value, label, problems, variables)
         written = row.value if isinstance(row.value, JsonObject) else JsonObject()
-        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer)
+        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, variables.taken)
         if built is None or problems:
             first = problems[0]
             self._broken.append(BrokenRow(label, f"{self._path}: {first}", first.code, tuple(problems)))
@@ -166,9 +168,11 @@ class _Loading:
             self._warn(f"{row.location}: ignored: {', '.join(map(repr, ignored))}")
         self._servers.append(built.config)
 
-    def _build(self, row: Row, value: JsonObject, server_id: str, problems: Problems) -> BuiltRow | None:
+    def _build(
+        self, row: Row, value: JsonObject, server_id: str, problems: Problems, variables: Variables
+    ) -> BuiltRow | None:
         defaults = {TRUST_KEY: self._trust} if self._trust is not None else {}
-        built, found = examine_row(value, server_id, row.location, self._variables, defaults)
+        built, found = examine_row(value, server_id, row.location, variables, defaults)
         problems += found
         bounds = self._variables.bounds
         if bounds is None:
@@ -188,10 +192,7 @@ class _Loading:
     def _claim_id(self, name: str, row: Row) -> str:
         if row.is_repeated:
             raise RowError(row.location, f"the key {name[:64]!r} appears more than once")
-        try:
-            server_id = to_server_id(name)
-        except ValueError as error:
-            raise RowError(row.location, str(error)) from error
+        server_id = to_server_id(name)
         if server_id in self._places:
             raise RowError(
                 row.location, f"its id would be {server_id!r}, as that of {self._places[server_id]}: rename one"

@@ -66,6 +66,11 @@ class NativeWish:
     settings: NativeSettings = field(default=NO_SETTINGS, repr=False)
 
     @property
+    def writable(self) -> tuple[Path, ...]:
+        """The directories whose files these tools, and the commands of `bash`, may change."""
+        return () if self.profile is Profile.AUTHORING else (self.workspace, *self.allow_dirs)
+
+    @property
     def fingerprint(self) -> str:
         """12 hex digits that name all but the settings, by which a command finds the `serve` that offers the same."""
         return native_fingerprint(self.profile, self.workspace, self.allow_dirs, self.tools)

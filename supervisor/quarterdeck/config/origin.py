@@ -26,6 +26,18 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FileRead:
+    """A file that values of a row were taken from.
+
+    Attributes:
+        value: of `${file:…}` the text, of an env file its variables.
+    """
+
+    path: Path
+    value: str | Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where one server is written down.
 
@@ -35,6 +47,7 @@ class Origin:
         standing: whose word it is.
         row: what is written there, variables unexpanded; values in its `env` and `headers` may be secrets.
         pointer: the place in the file as a JSON pointer.
+        files: what its values were taken from beside that, by path as it is written.
     """
 
     path: Path | None
@@ -42,6 +55,12 @@ class Origin:
     standing: Standing
     row: Mapping[str, object] = field(repr=False)
     pointer: str = ""
+    files: Mapping[str, FileRead] = field(default_factory=dict, repr=False)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file that the row was read from, its own first."""
+        return (*((self.path,) if self.path is not None else ()), *(file.path for file in self.files.values()))
 
     @property
     def shown(self) -> Mapping[str, object]:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.config.owners import ROOT, other_writer
+
 _BOM: Final = b"\xef\xbb\xbf"
 """Editors on Windows put it first; it is no part of the text."""
 
@@ -18,7 +20,12 @@ class TextFileError(Exception):
 
 
 def read_text(
-    path: Path, limit_bytes: int, *, private: bool = False, within: Callable[[str], bool] | None = None
+    path: Path,
+    limit_bytes: int,
+    *,
+    private: bool = False,
+    is_own_word: bool = False,
+    within: Callable[[str], bool] | None = None,
 ) -> str:
     """The text of a regular file, without its byte order mark.
 
@@ -26,12 +33,15 @@ def read_text(
         path: a symbolic link is followed.
         limit_bytes: a larger file is refused.
         private: refuse a file that is not ours, or that others may read or write.
+        is_own_word: what it says is done in the user's name, so as root refuse one that another user may change.
         within: whether a file at this place, which is absolute and without links, may be read; None for anywhere.
 
     Raises:
-        TextFileError: the file is missing, unreadable, no regular file, too large, not private, or not UTF-8.
+        TextFileError: the file is missing, unreadable, no regular file, too large, not private, another's, no UTF-8.
     """
     try:
+        if is_own_word and os.geteuid() == ROOT and (problem := other_writer(path)):
+            raise TextFileError(f"is not read as root: {problem}")
         # Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

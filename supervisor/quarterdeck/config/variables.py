@@ -20,6 +20,7 @@ from typing import Final
 from dotenv.parser import parse_stream
 
 from quarterdeck.config.masking import is_secretive
+from quarterdeck.config.origin import FileRead
 from quarterdeck.config.project import ALLOW_KEY, ProjectBounds
 from quarterdeck.config.secret_store import MissingSecretError, SecretError, SecretStore
 from quarterdeck.config.textfile import TextFileError, read_text
@@ -52,6 +53,7 @@ class Variables:
         keyring: finds `${keyring:NAME}`, or raises `SecretError`.
         secrets: gets every value that was put in and is a secret, or is called like one.
         files: gets every file that a reference names, whether it is there or not.
+        taken: gets every file that values were taken from, by its path as it is written.
     """
 
     environ: Mapping[str, str]
@@ -62,6 +64,7 @@ class Variables:
     keyring: Callable[[str], str] = field(default_factory=lambda: SecretStore().get, compare=False)
     secrets: set[str] = field(default_factory=set, repr=False, compare=False)
     files: set[Path] = field(default_factory=set, repr=False, compare=False)
+    taken: dict[str, FileRead] = field(default_factory=dict, repr=False, compare=False)
 
     def expand(self, text: str) -> str:
         """`text` with every reference resolved.
@@ -90,7 +93,7 @@ class Variables:
         self._refuse_to_project()
         self.files.add(self.locate(path))
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES)
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, is_own_word=True)
         except TextFileError as error:
             raise VariableError(f"{shown!r} {error}") from error
         values: dict[str, str] = {}
@@ -101,6 +104,7 @@ class Variables:
                 raise VariableError(f"{shown!r} line {line}: no NAME=value")
             if binding.key is not None and binding.value is not None:
                 values[binding.key] = binding.value
+        self.taken[shown] = FileRead(self.locate(path), values)
         return values
 
     def _resolve(self, match: re.Match[str]) -> str:
@@ -148,10 +152,11 @@ class Variables:
         self._refuse_to_project()
         self.files.add(self.locate(path))
         try:
-            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True)
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True, is_own_word=True)
         except TextFileError as error:
             raise VariableError(f"the file {path!r} {error}") from error
         value = text.removesuffix("\n").removesuffix("\r")
+        self.taken[path] = FileRead(self.locate(path), value)
         self.secrets.add(value)
         return value
 

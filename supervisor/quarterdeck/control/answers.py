@@ -94,8 +94,9 @@ async def _list_tools(deck: Quarterdeck) -> ToolList:
         for tool in endpoint.offered()
     )
     absent = [status for status in deck.status().values() if not is_usable_phase(status.phase)]
+    rows = {row.id: row for row in deck.registrar.rows}
     held = tuple(
-        describe_held(server, offer.held)
+        describe_held(rows[server], offer.held)
         for server, offer in deck.registrar.held.items()
         if offer.held_tools or offer.blocked_tools
     )

@@ -24,6 +24,7 @@ class Desk:
 
     Attributes:
         verdict: of its launch.
+        loosened: by what it asks for more than before, where it came while a `serve` ran.
         offer: what it may offer.
         judged: the endpoint whose list the offer is of, and that list, or None when it is to be judged again; None
             before the first of this process.
@@ -34,6 +35,7 @@ class Desk:
 
     row: Row
     verdict: Verdict
+    loosened: tuple[str, ...] = ()
     offer: Offer = NOTHING
     judged: tuple[ServerEndpointImpl, tuple[RemoteTool, ...] | None] | None = None
     snapshot: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +46,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         # One for as long as it lasts: who watches tells what is new by its identity.
-        self.launch_fault = None if is_admitted(self) else launch_held(self.row, self.verdict)
+        self.launch_fault = None if is_admitted(self) else launch_held(self.row, self.verdict, self.loosened)
 
 
 def postpone(desk: Desk) -> None:

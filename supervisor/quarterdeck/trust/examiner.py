@@ -97,7 +97,7 @@ class Examiner:
             desk.judged = (endpoint, listed)
         was_unrecorded, desk.is_unrecorded = desk.is_unrecorded, desk.judged[1] is None
         if offer.held != desk.offer.held and offer.held_tools:
-            held_log.warning("%s", describe_held(desk.row.id, offer.held))
+            held_log.warning("%s", describe_held(desk.row, offer.held))
         for warning in review.warnings if not was_unrecorded else ():
             _log.warning("%s", warning)
         desk.offer = offer

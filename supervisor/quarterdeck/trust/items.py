@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from pydantic import ValidationError
 
+from quarterdeck.config.native import NativeSettings
+from quarterdeck.config.origin import FileRead
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.documents import hash_of
 from quarterdeck.ledger.events import Subject
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import RemoteTool
+
+VALUE_DIGITS: Final = 32
+"""Of the hash that stands for a value which another could have written: no second value has it."""
 
 SECRET_DIGITS: Final = 12
 """Of the hash that stands for a literal secret: enough to see that it changed."""
@@ -48,7 +54,12 @@ def instructions_document(text: str) -> Document:
     return _of_value(Subject.INSTRUCTIONS, _sayable(text))
 
 
-def launch_document(config: ServerConfig, row: Mapping[str, object] | None = None, key: bytes | None = b"") -> Document:
+def launch_document(
+    config: ServerConfig,
+    row: Mapping[str, object] | None = None,
+    key: bytes | None = b"",
+    files: Mapping[str, FileRead] | None = None,
+) -> Document:
     """How a server is started or reached.
 
     Of `env` and `headers` the names count alone; of a stranger's row the values, too.
@@ -59,6 +70,8 @@ def launch_document(config: ServerConfig, row: Mapping[str, object] | None = Non
             for a server that no file configures.
         key: a literal that looks like a secret is replaced by a part of its keyed hash, so that a change shows and
             nothing can be guessed from it.  None to show everything: nothing may hide in a stranger's command line.
+        files: of the user's row, which another could have written: what values were taken from.  Then each of the row's
+            own values counts too, and those of these files, as keyed hashes.  None for a row that nobody else could.
     """
     given = config.model_dump(mode="json", exclude_defaults=True) if row is None else row
     launch: dict[str, object] = {"transport": str(config.transport)}
@@ -70,9 +83,28 @@ def launch_document(config: ServerConfig, row: Mapping[str, object] | None = Non
     else:
         launch["url"] = _url(_text(given.get("url")), key)
         launch["headers"] = _named(given.get("headers"), key)
+    if files is not None and key is not None:
+        for name in ("env", "headers"):
+            if name in launch:
+                launch[name] = _values(given.get(name), key)
+        launch["settings"] = {name: _sayable_value(given[name]) for name in sorted(_settings(config) & given.keys())}
+        launch["files"] = {_sayable(name): _values(file.value, key) for name, file in files.items()}
     # The effective one, wherever the file says it: else a row could open itself from the top of its file.
     launch["trust"] = config.trust.value
     return _of_value(Subject.LAUNCH, launch)
+
+
+def native_document(settings: NativeSettings) -> Document:
+    """What the configuration says of native tools, variables expanded."""
+    return _of_value(Subject.LAUNCH, settings.model_dump(mode="json", exclude_defaults=True))
+
+
+def read_native(body: bytes) -> NativeSettings:
+    """The settings of such a document; of one that cannot be read, the default."""
+    try:
+        return NativeSettings.model_validate(value_of(body))
+    except ValidationError:
+        return NativeSettings()
 
 
 def value_of(body: bytes) -> object:
@@ -85,6 +117,9 @@ def value_of(body: bytes) -> object:
 
 
 _PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
+
+_SHOWN_KEYS: Final = frozenset({"id", "kind", "command", "args", "env", "url", "headers", "trust", *_PROCESS_KEYS})
+"""What a launch shows of any row, or its key names."""
 
 _SECRET_WORD: Final = re.compile(r"(?i)api-?_?key|token|secret|passw|credential")
 _SECRET_NAME: Final = re.compile(
@@ -105,6 +140,7 @@ _NO_SECRET: Final = re.compile(r"[\s;|&`$(){}<>\\]")
 """What no secret holds, and a command may: nothing that runs may hide behind the name of a secret."""
 
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
+_LONE_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_:][A-Za-z0-9_:]*\}")
 
 
 def _of_value(subject: Subject, value: object) -> Document:
@@ -149,6 +185,21 @@ def _named(value: object, key: bytes | None) -> object:
     if key is None:
         return _sayable_value(value)
     return sorted(_text(name) for name in value)
+
+
+def _settings(config: ServerConfig) -> set[str]:
+    """What else a row of this kind may say."""
+    return set(type(config).model_fields) - _SHOWN_KEYS
+
+
+def _values(value: object, key: bytes) -> object:
+    """Stand-ins for values, whether they look like secrets or not; a lone reference is none itself."""
+    if isinstance(value, Mapping):
+        return {_text(name): _values(member, key) for name, member in value.items() if member is not None}
+    text = _text(value)
+    if _LONE_REFERENCE.fullmatch(text):
+        return text
+    return f"(value {hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:VALUE_DIGITS]})"
 
 
 def _text(value: object) -> str:

@@ -6,12 +6,14 @@ Pure: the book's entry and what was seen go in; a verdict for each document and 
     baseline   what a server offers at first sight is approved; what changes or is added later is held
     strict     everything waits for a person
 
-Whatever the mode: what a person blocked stays out, and the launch of a project's file waits for one.  Tools of a server
-whose instructions are held are held with them: they are part of what every tool tells a model.
+Whatever the mode: what a person blocked stays out, and so long wait for a person the launch of a project's file, a new
+or changed launch from a file that a confined program could have written, and one that asks for more than before while a
+`serve` runs.  Tools of a server whose instructions are held are held with them: they are part of what every tool tells
+a model.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -41,6 +43,10 @@ class Verdict(StrEnum):
     """Held: the server's instructions are."""
     DRIFTED = "drifted"
     """Held: `deck.lock` names another form, or none."""
+    EXPOSED = "exposed"
+    """Held, a launch: it is new or changed, and another than the user could have written its file."""
+    LOOSER = "looser"
+    """Held, a launch: it asks for more than before, and nobody started this to have it."""
 
 
 class Lock(Protocol):
@@ -60,11 +66,13 @@ class Rules:
         standing: whose word its row is.
         lock: of its tools and instructions only what this names is admitted; it approves nothing, for it may be a
             stranger's.  None without a lock.
+        exposed: the file of its row that another than the user could have written before now; empty for none.
     """
 
     mode: TrustMode = TrustMode.BASELINE
     standing: Standing = Standing.NAMED
     lock: Lock | None = None
+    exposed: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +88,29 @@ class Judgement:
     events: tuple[LedgerEvent, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """The other form of a launch document: with each value of the row, or with the names alone.
+
+    Attributes:
+        hash: of that form.
+        is_fuller: whether that form is the one with the values.
+    """
+
+    hash: str
+    is_fuller: bool
+
+
 def judge_launch(
-    scope: str, server: str, entry: Entry, document: Document, rules: Rules, *, was_open: bool = False
+    scope: str,
+    server: str,
+    entry: Entry,
+    document: Document,
+    rules: Rules,
+    *,
+    twin: Twin | None = None,
+    loosened: Sequence[str] = (),
+    was_open: bool = False,
 ) -> Judgement:
     """Whether a server may be started as it is configured now.
 
@@ -91,6 +120,8 @@ def judge_launch(
         entry: what is known of it.
         document: its launch.
         rules: how it is judged.  A lock says nothing of launches: paths differ from machine to machine.
+        twin: the other form of the document, when its approval counts as one of this.
+        loosened: by what a row that came while a `serve` runs asks for more than before.
         was_open: whether the launch that is approved was open, too: a row does not open itself.
     """
     item = entry.items.get(document.key, Item())
@@ -99,9 +130,39 @@ def judge_launch(
         verdict = Verdict.BLOCKED
     elif item.approved == document.hash:
         verdict = Verdict.ADMITTED
+    elif twin is not None and item.approved == twin.hash:
+        # The values are recorded as soon as they can be changed; an approval of all of them is never made less.
+        verdict, voice = Verdict.ADMITTED, None if twin.is_fuller else Voice.NAMED
     else:
-        voice = _launch_voice(item, rules, was_open=was_open)
-        verdict = Verdict.ADMITTED if voice else Verdict.CHANGED if item.approved else Verdict.NEW
+        found = _launch_word(item, rules, loosened, was_open=was_open)
+        verdict, voice = (Verdict.ADMITTED, found) if isinstance(found, Voice) else (found, None)
+    return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
+
+
+def judge_native(
+    scope: str, server: str, entry: Entry, document: Document, loosened: Sequence[str], *, exposed: bool, is_live: bool
+) -> Judgement:
+    """Whether what the configuration says of native tools holds.
+
+    Args:
+        scope: the files that say it.
+        server: what stands for a server's id.
+        entry: what is known of it.
+        document: what they say.
+        loosened: by what that asks for more than what was approved last, or than the default.
+        exposed: whether another than the user could have written one of the files before now.
+        is_live: whether a `serve` runs already.
+    """
+    item = entry.items.get(document.key, Item())
+    voice: Voice | None = None
+    if item.is_blocked:
+        verdict = Verdict.BLOCKED
+    elif item.approved == document.hash:
+        verdict = Verdict.ADMITTED
+    elif loosened and (exposed or is_live):
+        verdict = Verdict.EXPOSED if exposed else Verdict.LOOSER
+    else:
+        verdict, voice = Verdict.ADMITTED, Voice.NAMED
     return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
 
 
@@ -145,18 +206,23 @@ def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdic
     }
 
 
-def _launch_voice(item: Item, rules: Rules, *, was_open: bool) -> Voice | None:
-    """Who approves a launch that is not approved yet; None when a person has to."""
+def _launch_word(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Voice | Verdict:
+    """Who approves a launch that is not approved yet; a verdict when a person has to."""
+    unapproved = Verdict.CHANGED if item.approved else Verdict.NEW
     match rules.standing:
         case Standing.PROJECT:
-            return None
+            return unapproved
         case Standing.CODE:
             return Voice.PROGRAM
-    if item.approved:
-        return Voice.OPEN if rules.mode is TrustMode.OPEN and was_open else None
-    if rules.mode is TrustMode.STRICT and rules.standing is not Standing.NAMED:
-        return None
-    return Voice.NAMED
+    if rules.exposed:
+        return Verdict.EXPOSED
+    if item.approved and not (rules.mode is TrustMode.OPEN and was_open):
+        return unapproved
+    if not item.approved and rules.mode is TrustMode.STRICT and rules.standing is not Standing.NAMED:
+        return unapproved
+    if loosened:
+        return Verdict.LOOSER
+    return Voice.OPEN if item.approved else Voice.NAMED
 
 
 def _voice(rules: Rules, *, is_first: bool) -> Voice | None:

@@ -1,7 +1,7 @@
 """What a server may offer at one moment, and what of it is held and why.  Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +15,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 
 from .items import Document
 from .judging import INSTRUCTIONS, Verdict, under_instructions
-from .rows import Row
+from .rows import NativeRow, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def withdrawal(scope: str, server: str, entry: Entry) -> list[LedgerEvent]:
     return [Retired(scope=scope, server=server, key=key, tool=live.tool) for key, live in entry.live.items()]
 
 
-def describe_held(server: str, held: Mapping[ItemKey, Verdict]) -> str:
+def describe_held(row: Row, held: Mapping[ItemKey, Verdict]) -> str:
     """One line for people: how many tools are held and why, how many are blocked, and what to do."""
     kinds = Counter(verdict for key, verdict in held.items() if key.subject is Subject.TOOL)
     blocked = kinds.pop(Verdict.BLOCKED, 0)
@@ -164,7 +164,7 @@ def describe_held(server: str, held: Mapping[ItemKey, Verdict]) -> str:
         parts.append(f"{_tools_are(total)} held ({why})")
     if blocked:
         parts.append(f"{_tools_are(blocked)} blocked")
-    return f"{server}: {', '.join(parts)}: see quarterdeck trust diff {server}"
+    return f"{row.id}: {', '.join(parts)}: see {row.command('diff')}"
 
 
 def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
@@ -179,7 +179,7 @@ def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
             )
         case Verdict.BLOCKED:
             message = f"{name} is blocked: a person decided that it must not be used"
-            remedy = f"to take that back: quarterdeck trust approve {row.id} {tool}"
+            remedy = f"to take that back: {row.command('approve', tool)}"
             return _refused(FaultKind.TOOL_ERROR, message, "tool_blocked", remedy)
         case Verdict.UNDER_INSTRUCTIONS:
             target = "--instructions"
@@ -187,13 +187,14 @@ def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
     return _refused(FaultKind.TOOL_ERROR, message, code, _look_and_approve(row, target))
 
 
-def launch_held(row: Row, verdict: Verdict) -> ProtocolFault:
+def launch_held(row: Row, verdict: Verdict, loosened: Sequence[str] = ()) -> ProtocolFault:
     """Why a server is not started: its launch is held, or blocked."""
     if verdict is Verdict.BLOCKED:
         message = f"{row.id} is blocked: a person decided that it must not be started"
-        remedy = f"to take that back: quarterdeck trust approve {row.id} --all"
+        remedy = f"to take that back: {row.command('approve', '--all')}"
         return _refused(FaultKind.SPAWN_FAILED, message, "launch_blocked", remedy)
-    message = f"{row.id} is not started until a person approves how: {_LAUNCH_REASONS[verdict]}"
+    reason = _launch_reason(verdict, row.rules.exposed, loosened)
+    message = f"{row.id} is not started until a person approves how: {reason}"
     return _refused(FaultKind.SPAWN_FAILED, message, "launch_held", _look_and_approve(row, "--all"))
 
 
@@ -201,15 +202,31 @@ def _refused(kind: FaultKind, message: str, code: str, remedy: str) -> ProtocolF
     return ProtocolFault(kind, message, code=code, delivery=Delivery.NOT_SENT, remedy=remedy)
 
 
-def _look_and_approve(row: Row, what: str) -> str:
-    return (
-        f"look at it with `quarterdeck trust diff {row.id}`, "
-        f"approve it with `quarterdeck trust approve {row.id} {what}`"
-    )
+def _look_and_approve(row: Row | NativeRow, what: str) -> str:
+    return f"look at it with `{row.command('diff')}`, approve it with `{row.command('approve', what)}`"
 
 
 def _tools_are(count: int) -> str:
     return "1 tool is" if count == 1 else f"{count} tools are"
+
+
+def native_held(row: NativeRow, verdict: Verdict, loosened: Sequence[str]) -> str:
+    """Why the key `native` is not used as it is written."""
+    return (
+        "the key 'native' is not used as it is written, but as it was approved last, or not at all: "
+        f"{_launch_reason(verdict, row.exposed, loosened)}; {_look_and_approve(row, '--all')}"
+    )
+
+
+def _launch_reason(verdict: Verdict, exposed: str, loosened: Sequence[str]) -> str:
+    if verdict is Verdict.EXPOSED:
+        return (
+            f"it is new or changed, and another than you could have written it: {exposed} lies where a program in a "
+            "sandbox, a native tool or another user may write, or could once"
+        )
+    if verdict is Verdict.LOOSER:
+        return f"it asks for more than before ({', '.join(loosened)}), and came while this runs"
+    return _LAUNCH_REASONS.get(verdict, "it was blocked")
 
 
 _WHY: Final = MappingProxyType(

@@ -10,7 +10,7 @@ from quarterdeck.ledger.events import Subject, Voice
 from .changes import ServerDiff, diff_server
 from .items import Document, value_of
 from .renames import Rename, suspect_renames
-from .rows import Row
+from .rows import NativeRow, Row
 
 Read = Callable[[str], bytes | None]
 """The document of a hash."""
@@ -86,7 +86,7 @@ class ServerMatters:
         return self.of(*WAITING)
 
 
-def survey(book: Book, rows: Iterable[Row] = ()) -> tuple[ServerMatters, ...]:
+def survey(book: Book, rows: Iterable[Row | NativeRow] = ()) -> tuple[ServerMatters, ...]:
     """Every server of the book, and those of `rows`, with the launch that they are configured with now."""
     configured = {(row.scope, row.id): row for row in rows}
     keys = [*configured, *(tuple(key) for key in book.entries if tuple(key) not in configured)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from quarterdeck.config.native import NO_SETTINGS, NativeSettings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.book import Book, Item, ItemKey
 from quarterdeck.ledger.errors import LedgerWriteError
@@ -20,14 +21,16 @@ from quarterdeck_protocol.faults import ProtocolFault
 from .decisions import Decision, decide
 from .desk import Desk, has_list, is_admitted, postpone
 from .examiner import Examiner, held_log
-from .items import value_of
-from .judging import Judgement, Verdict, judge_launch
+from .items import read_native, value_of
+from .judging import Judgement, Verdict, judge_launch, judge_native
 from .lives import Lives
+from .loosening import loosens, loosens_native
 from .offers import (
     NOTHING,
     Offer,
     last_held,
     last_verdict,
+    native_held,
     snapshot_hashes,
     snapshot_offer,
     tool_held,
@@ -35,7 +38,7 @@ from .offers import (
     without,
 )
 from .recorder import LookedAfter, Recorder
-from .rows import Row
+from .rows import NativeRow, Row
 
 CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""
@@ -77,6 +80,7 @@ class Registrar:
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
         self._is_closed = False
+        self._native_fault = ""
 
     @property
     def book(self) -> Book:
@@ -85,23 +89,28 @@ class Registrar:
 
     # Rows
 
-    async def enlist(self, rows: Iterable[Row]) -> None:
+    async def enlist(self, rows: Iterable[Row], *, is_live: bool = False) -> None:
         """Judge how these servers would be launched, in place of the rows before; `startable` says the outcome.
 
         What is unchanged keeps its offer.  A server that was not looked at yet offers its last approved tools.
+
+        Args:
+            rows: all that there are now.
+            is_live: whether a person started us to have them, or they came while we run.
         """
         desks: dict[str, Desk] = {}
         old_desks = list(self._desks.values())
         events: list[LedgerEvent] = []
         documents: dict[str, bytes] = {}
         for row in rows:
-            judgement = await self._judge_launch(row)
+            loosened = self._loosened(row) if is_live else ()
+            judgement = await self._judge_launch(row, loosened)
             verdict = judgement.verdicts[row.launch.key]
             events += judgement.events
             documents[row.launch.hash] = row.launch.body
             old = self._desks.get(row.id)
             is_same = old is not None and (old.row, old.verdict) == (row, verdict)
-            desks[row.id] = old if old is not None and is_same else Desk(row, verdict)
+            desks[row.id] = old if old is not None and is_same else Desk(row, verdict, loosened)
         try:
             await self._recorder.record(events, documents)
         except LedgerWriteError as error:
@@ -121,6 +130,30 @@ class Registrar:
         await self._withdraw(gone)
         self._review()
         self._tell()
+
+    async def settle_native(self, row: NativeRow, *, is_live: bool) -> NativeSettings:
+        """What of the key `native` holds now: what the files say, or what was approved last while that waits."""
+        entry = self.book.entry(row.scope, row.id)
+        approved = entry.items.get(row.launch.key, Item()).approved
+        if not approved and row.settings == NO_SETTINGS:
+            return row.settings  # nobody ever said anything
+        body = await self._recorder.document(approved) if approved else None
+        before = read_native(body) if body is not None else NO_SETTINGS
+        loosened = loosens_native(before, row.settings)
+        exposed = bool(row.exposed)
+        judgement = judge_native(row.scope, row.id, entry, row.launch, loosened, exposed=exposed, is_live=is_live)
+        try:
+            await self._recorder.record(judgement.events, {row.launch.hash: row.launch.body})
+        except LedgerWriteError as error:
+            _log.error("what is configured of native tools is not recorded: %s", error)
+        verdict = judgement.verdicts[row.launch.key]
+        if verdict is Verdict.ADMITTED:
+            self._native_fault = ""
+            return row.settings
+        if (fault := native_held(row, verdict, loosened)) != self._native_fault:
+            held_log.warning("%s", fault)
+        self._native_fault = fault
+        return before
 
     async def withdraw_strangers(self, scopes: Iterable[str], ids: Iterable[str]) -> None:
         """Have nothing live of servers that these files configured once, and do not any more.
@@ -308,12 +341,27 @@ class Registrar:
 
     # Helpers
 
-    async def _judge_launch(self, row: Row) -> Judgement:
+    def _loosened(self, row: Row) -> tuple[str, ...]:
+        """By what a row asks for more than the one that runs; of a new one, than the defaults."""
+        desk = self._desks.get(row.id)
+        is_known = desk is not None and is_admitted(desk) and desk.row.scope == row.scope
+        return loosens(desk.row.config if desk is not None and is_known else None, row.config)
+
+    async def _judge_launch(self, row: Row, loosened: Sequence[str]) -> Judgement:
         entry = self.book.entry(row.scope, row.id)
         approved = entry.items.get(row.launch.key, Item()).approved
         before = value_of(await self._recorder.document(approved) or b"null") if approved else None
         was_open = isinstance(before, dict) and before.get("trust") == TrustMode.OPEN
-        return judge_launch(row.scope, row.id, entry, row.launch, row.rules, was_open=was_open)
+        return judge_launch(
+            row.scope,
+            row.id,
+            entry,
+            row.launch,
+            row.rules,
+            twin=row.twin,
+            loosened=loosened,
+            was_open=was_open,
+        )
 
     async def _take_snapshot(self, desk: Desk) -> None:
         """Offer what was approved last; of a server that is judged meanwhile, what that says."""

@@ -1,15 +1,20 @@
 """The servers of a configuration as trust sees them: whose word each is, how it is judged, how it would be launched."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
 
+from quarterdeck.config.native import NativeSettings
 from quarterdeck.config.origin import Origin, Standing
-from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
-from .items import Document, launch_document
-from .judging import Lock, Rules
-from .scopes import scope_of_row
+from .exposure import NOTHING, Exposure
+from .items import Document, launch_document, native_document
+from .judging import Lock, Rules, Twin
+from .scopes import USER_SCOPE, scope_of, scope_of_row
 
 
 class Locks(Protocol):
@@ -20,6 +25,10 @@ class Locks(Protocol):
         ...
 
 
+NATIVE_ID: Final = "native.tools"
+"""Stands for a server's id where the ledger and people name the key `native`; no server can have it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One configured server.
@@ -27,31 +36,123 @@ class Row:
     Attributes:
         scope: the file that it comes from; see `scope_of`.
         launch: how it would be started or reached.
+        twin: the other form of that, when its approval counts; see `judge_launch`.
     """
 
     config: ServerConfig
     scope: str
     rules: Rules
     launch: Document
+    twin: Twin | None = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
         """The server's id."""
         return self.config.id
 
+    def command(self, verb: str, *words: str) -> str:
+        """The command that does this to it, as a person can type it anywhere but beside a project's own file."""
+        files = (self.scope,) if self.rules.standing is Standing.NAMED else ()
+        return trust_command(verb, self.id, *words, files=files)
 
-def row_of(config: ServerConfig, origin: Origin | None, lock: Locks | None = None, key: bytes = b"") -> Row:
-    """The row of one server; one without an origin is an embedding program's.
+
+@dataclass(frozen=True, slots=True)
+class NativeRow:
+    """What the configuration says of native tools, as trust sees it.
+
+    Attributes:
+        settings: what the files say.
+        launch: the same as what can be approved.
+        exposed: one of the files that another than the user could have written before now; empty for none.
+        files: what was named on the command line, when files were.
+    """
+
+    settings: NativeSettings
+    scope: str
+    launch: Document
+    exposed: str = ""
+    files: tuple[Path, ...] = ()
+    id: str = NATIVE_ID
+
+    def command(self, verb: str, *words: str) -> str:
+        """The command that does this to it."""
+        return trust_command(verb, self.id, *words, files=map(str, self.files))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """By what rows are looked at, besides what they say.
+
+    Attributes:
+        lock: a `deck.lock` that they are held to.
+        key: of the stand-ins for secrets in the user's own rows; see `launch_document`.
+        before: what could be written before now.
+        now: the same, and what these rows and the native tools beside them may write.
+    """
+
+    lock: Locks | None = None
+    key: bytes = b""
+    before: Exposure = NOTHING
+    now: Exposure = NOTHING
+
+
+def writable_places(configs: Iterable[ServerConfig]) -> tuple[str, ...]:
+    """What the servers of these rows may change, beside what is lent to them."""
+    return tuple(path for config in configs if isinstance(config, StdioServerConfig) for path in config.sandbox.write)
+
+
+ALONE: Final = Surroundings()
+"""Nothing around."""
+
+
+def row_of(config: ServerConfig, origin: Origin | None, around: Surroundings = ALONE) -> Row:
+    """The row of one server; one without an origin is an embedding program's.  Looks where its files lie.
 
     Args:
         config: the server.
         origin: where it is written down.
-        lock: a `deck.lock` that it is held to.
-        key: of the stand-ins for secrets in the user's own rows; see `launch_document`.
+        around: by what it is looked at.
     """
     standing = origin.standing if origin is not None else Standing.CODE
     path = origin.path if origin is not None else None
     raw: Mapping[str, object] | None = origin.row if origin is not None and path is not None else None
-    rules = Rules(config.trust, standing, lock.for_server(config.id) if lock is not None else None)
-    shown = None if standing is Standing.PROJECT else key
-    return Row(config, scope_of_row(origin), rules, launch_document(config, raw, shown))
+    locks = around.lock.for_server(config.id) if around.lock is not None else None
+    if origin is None or path is None or standing is Standing.PROJECT:
+        shown = None if standing is Standing.PROJECT else around.key
+        rules = Rules(config.trust, standing, locks)
+        return Row(config, scope_of_row(origin), rules, launch_document(config, raw, shown))
+    exposed = _first_covered(around.before, origin.paths)
+    rules = Rules(config.trust, standing, locks, exposed)
+    plain = launch_document(config, raw, around.key)
+    full = launch_document(config, raw, around.key, origin.files)
+    scope = scope_of_row(origin)
+    if not exposed and not _first_covered(around.now, origin.paths):
+        return Row(config, scope, rules, plain, Twin(full.hash, is_fuller=True))
+    # An approval of the names alone counts while nobody could have changed the values; an earlier version kept no
+    # others, and used whatever values there were.
+    counts = not exposed or not around.before.is_recorded
+    return Row(config, scope, rules, full, Twin(plain.hash, is_fuller=False) if counts else None)
+
+
+def native_row(settings: NativeSettings, files: Sequence[Path], named: Sequence[Path], before: Exposure) -> NativeRow:
+    """What the configuration says of native tools.  Looks where its files lie.
+
+    Args:
+        settings: what they say together.
+        files: those that say it.
+        named: every file that was named on the command line; none when they were found.
+        before: what could be written before now.
+    """
+    scope = scope_of(named[0]) if named else USER_SCOPE
+    named = tuple(Path(os.path.abspath(path)) for path in named)
+    return NativeRow(settings, scope, native_document(settings), _first_covered(before, files), named)
+
+
+def trust_command(verb: str, server: str, *words: str, files: Iterable[str] = ()) -> str:
+    """The command line of `quarterdeck trust …` for one server, with the files that must be named to find it."""
+    named = [word for file in files for word in ("-c", file)]
+    return shlex.join(["quarterdeck", "trust", verb, server, *words, *named])
+
+
+def _first_covered(exposure: Exposure, paths: Iterable[Path]) -> str:
+    return next((os.fspath(path) for path in paths if exposure.covers(path)), "")

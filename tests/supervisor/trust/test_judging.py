@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from quarterdeck.config.origin import Standing
 from quarterdeck.ledger.book import Book, Entry, ItemKey
 from quarterdeck.ledger.events import Approved, Blocked, Gone, LedgerEvent, Seen, Stored, Subject, Voice
 from quarterdeck.trust.items import Document, hash_of
-from quarterdeck.trust.judging import Judgement, Rules, Verdict, judge_launch, judge_listing
+from quarterdeck.trust.judging import Judgement, Rules, Twin, Verdict, judge_launch, judge_listing, judge_native
 from quarterdeck_protocol.configs import TrustMode
 
 SCOPE, SERVER = "/home/me/deck.json", "s"
@@ -63,9 +63,9 @@ class Desk:
         self.record(judgement.events)
         return judgement.verdicts
 
-    def launches(self, document: Document, rules: Rules = BASELINE, *, was_open: bool = False) -> Verdict:
+    def launches(self, document: Document, rules: Rules = BASELINE, **around: Any) -> Verdict:
         """The verdict of a launch, recorded."""
-        judgement = judge_launch(SCOPE, SERVER, self.entry, document, rules, was_open=was_open)
+        judgement = judge_launch(SCOPE, SERVER, self.entry, document, rules, **around)
         self.record(judgement.events)
         return judgement.verdicts[LAUNCH]
 
@@ -268,6 +268,87 @@ def test_strict_asks_for_the_launch_of_a_found_file_but_not_for_one_that_was_nam
     """Who names a file on the command line would be asked whether they meant it."""
     assert Desk().launches(launch(), Rules(TrustMode.STRICT, Standing.USER)) is Verdict.NEW
     assert Desk().launches(launch(), Rules(TrustMode.STRICT, Standing.NAMED)) is Verdict.ADMITTED
+
+
+EXPOSED = Rules(exposed="/w/mcp.json")
+MORE: Final = ("preset",)
+
+
+@pytest.mark.parametrize("mode", TrustMode)
+def test_what_another_could_have_written_is_held_when_it_is_new_or_changed_whatever_the_mode(mode: TrustMode) -> None:
+    """A program in its sandbox would add a row, and the next start run it outside of one."""
+    exposed = Rules(mode, exposed="/w/mcp.json")
+    assert Desk().launches(launch(), exposed, was_open=True) is Verdict.EXPOSED
+    desk = Desk()
+    desk.launches(launch())
+    assert desk.launches(launch(), exposed) is Verdict.ADMITTED
+    assert desk.launches(launch(1), exposed, was_open=True) is Verdict.EXPOSED
+    desk.approve(launch(1))
+    assert desk.launches(launch(1), exposed) is Verdict.ADMITTED
+
+
+@pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER])
+def test_what_asks_for_more_while_a_serve_runs_is_held_and_starts_with_the_next(standing: Standing) -> None:
+    """An edit of the file that a serve follows would open any sandbox within a second, with nobody there."""
+    desk, rules = Desk(), Rules(standing=standing)
+    assert desk.launches(launch(), rules, loosened=MORE) is Verdict.LOOSER
+    assert desk.launches(launch(), rules, loosened=MORE) is Verdict.LOOSER, "held stays held, however often it is read"
+    assert desk.launches(launch(), rules) is Verdict.ADMITTED
+    assert desk.launches(launch(), rules, loosened=MORE) is Verdict.ADMITTED
+
+
+def test_an_open_row_that_asks_for_more_while_a_serve_runs_is_held_too() -> None:
+    """Who trusts a server's words would have given away the machine."""
+    desk = Desk()
+    desk.launches(launch(), OPEN)
+    assert desk.launches(launch(1), OPEN, was_open=True, loosened=MORE) is Verdict.LOOSER
+    assert desk.launches(launch(2), OPEN, was_open=True) is Verdict.ADMITTED
+    assert Desk().launches(launch(), Rules(standing=Standing.CODE), loosened=MORE) is Verdict.ADMITTED
+
+
+def test_an_approval_of_the_other_form_counts_and_the_fuller_one_is_kept() -> None:
+    """Every server would be held once a workspace is named; or a value that was approved could change later."""
+    names, values = launch(), launch(1)
+    desk = Desk()
+    desk.launches(names)
+    assert desk.launches(values, EXPOSED) is Verdict.EXPOSED
+    assert desk.launches(values, twin=Twin(names.hash, is_fuller=False)) is Verdict.ADMITTED
+    assert desk.entry.items[LAUNCH].approved == values.hash
+    assert desk.launches(names, twin=Twin(values.hash, is_fuller=True)) is Verdict.ADMITTED
+    assert desk.entry.items[LAUNCH].approved == values.hash
+    assert desk.launches(values, EXPOSED) is Verdict.ADMITTED
+    desk.block(LAUNCH)
+    assert desk.launches(names, twin=Twin(values.hash, is_fuller=True)) is Verdict.BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("loosened", "exposed", "is_live", "verdict"),
+    [
+        ((), False, False, Verdict.ADMITTED),
+        ((), True, True, Verdict.ADMITTED),
+        (MORE, False, False, Verdict.ADMITTED),
+        (MORE, False, True, Verdict.LOOSER),
+        (MORE, True, False, Verdict.EXPOSED),
+        (MORE, True, True, Verdict.EXPOSED),
+    ],
+)
+def test_native_tools_get_no_more_by_a_word_that_another_could_have_written_or_that_nobody_started_with(
+    loosened: tuple[str, ...], exposed: bool, is_live: bool, verdict: Verdict
+) -> None:
+    """`bash` could write itself out of its sandbox."""
+    desk = Desk()
+
+    def judged() -> Verdict:
+        found = judge_native(SCOPE, SERVER, desk.entry, launch(), loosened, exposed=exposed, is_live=is_live)
+        desk.record(found.events)
+        return found.verdicts[LAUNCH]
+
+    assert judged() is verdict
+    assert desk.entry.items[LAUNCH].seen == launch().hash, "a person can look at it"
+    desk.approve(launch())
+    assert judged() is Verdict.ADMITTED
+    desk.block(LAUNCH)
+    assert judged() is Verdict.BLOCKED
 
 
 def test_a_listing_says_nothing_of_the_launch() -> None:

@@ -28,7 +28,10 @@ from quarterdeck.trust.offers import (
     without_news,
 )
 
-HELD = [verdict for verdict in Verdict if verdict is not Verdict.ADMITTED]
+OF_LAUNCHES = {Verdict.EXPOSED, Verdict.LOOSER}
+OF_TOOLS_ALONE = {Verdict.ADMITTED, Verdict.UNDER_INSTRUCTIONS, Verdict.DRIFTED}
+
+HELD = [verdict for verdict in Verdict if verdict not in {Verdict.ADMITTED, *OF_LAUNCHES}]
 NAMES = ("a", "b", "c")
 VERDICTS = st.dictionaries(st.sampled_from([INSTRUCTIONS, *map(tool_key, NAMES)]), st.sampled_from(Verdict), min_size=1)
 
@@ -178,10 +181,10 @@ def test_before_a_server_is_asked_what_it_held_last_is_counted() -> None:
 def test_every_reason_has_words_and_a_way_out(verdict: Verdict) -> None:
     """A call would end in an error that says nothing, or fail to say anything at all."""
     word = "blocked" if verdict is Verdict.BLOCKED else "held"
-    line = describe_held("fs", offer(a=verdict, b=verdict).held)
+    line = describe_held(row(stdio()), offer(a=verdict, b=verdict).held)
     assert line.startswith(f"fs: 2 tools are {word}")
-    assert line.endswith(": see quarterdeck trust diff fs")
-    assert f"1 tool is {word}" in describe_held("fs", offer(a=verdict).held)
+    assert line.endswith(f": see quarterdeck trust diff fs -c {FILE}")
+    assert f"1 tool is {word}" in describe_held(row(stdio()), offer(a=verdict).held)
     fault = tool_held(row(stdio()), "a", verdict)
     assert fault.code == f"tool_{word}"
     assert fault.message.startswith(f"fs__a is {word}")
@@ -194,18 +197,18 @@ def test_what_is_blocked_is_not_said_to_wait() -> None:
     """A client would ask its user to approve what they have just blocked."""
     both = offer(a=Verdict.BLOCKED, b=Verdict.CHANGED)
     assert (both.held_tools, both.blocked_tools) == (1, 1)
-    line = describe_held("fs", both.held)
-    assert line == "fs: 1 tool is held (1 changed), 1 tool is blocked: see quarterdeck trust diff fs"
+    line = describe_held(row(stdio()), both.held)
+    assert line == f"fs: 1 tool is held (1 changed), 1 tool is blocked: see quarterdeck trust diff fs -c {FILE}"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.NEW, Verdict.CHANGED, Verdict.BLOCKED])
+@pytest.mark.parametrize("verdict", [each for each in Verdict if each not in OF_TOOLS_ALONE])
 def test_a_launch_that_is_held_says_how_to_look_and_how_to_approve(verdict: Verdict) -> None:
     """A server would be down, and nobody know what to do."""
-    fault = launch_held(row(stdio()), verdict)
+    fault = launch_held(row(stdio()), verdict, ("network",))
     assert fault.code == ("launch_blocked" if verdict is Verdict.BLOCKED else "launch_held")
     assert fault.remedy is not None
-    assert ("quarterdeck trust diff fs" in fault.remedy) == (verdict is not Verdict.BLOCKED)
-    assert "quarterdeck trust approve fs --all" in fault.remedy
+    assert (f"`quarterdeck trust diff fs -c {FILE}`" in fault.remedy) == (verdict is not Verdict.BLOCKED)
+    assert f"quarterdeck trust approve fs --all -c {FILE}" in fault.remedy
 
 
 def test_an_event_of_another_subject_is_no_tool() -> None:

@@ -19,13 +19,17 @@ from support.registering import (
     tool_key,
 )
 
+from quarterdeck.config.native import NativeSettings
 from quarterdeck.config.origin import Standing
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events import Ended, Enrolled, Retired, Voice
 from quarterdeck.trust.decisions import Decision, StaleDecisionError
-from quarterdeck_protocol.configs import TrustMode
+from quarterdeck.trust.items import native_document
+from quarterdeck.trust.rows import NativeRow
+from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.policy import Preset, SandboxPolicy
 
 pytestmark = pytest.mark.anyio
 
@@ -213,6 +217,57 @@ async def test_rows_of_a_project_wait_for_a_person_whatever_their_mode_and_again
         assert at.registrar.startable == (evil,)
         await at.registrar.enlist([row(other, standing=Standing.PROJECT)])
         assert at.registrar.startable == ()
+
+
+async def test_what_comes_while_a_serve_runs_and_asks_for_more_waits_and_says_how_it_starts() -> None:
+    """An edit would start a program outside of any sandbox within a second."""
+    trusted = StdioServerConfig(id="fs", command="run", sandbox=SandboxPolicy(preset=Preset.TRUSTED))
+    async with bench() as at:
+        await at.registrar.enlist([row(trusted)], is_live=True)
+        assert at.registrar.startable == ()
+        fault = at.registrar.launch_fault("fs")
+        assert fault is not None
+        assert "it asks for more than before (preset, network, minimum" in fault.message
+        assert f"`quarterdeck trust approve fs --all -c {FILE}`" in str(fault.remedy)
+        launch = row(trusted).launch
+        await at.registrar.decide([Decision(str(FILE), "fs", LAUNCH, launch.hash)])
+        await at.registrar.enlist([row(trusted)], is_live=True)
+        assert at.registrar.startable == (trusted,)
+
+
+async def test_what_a_person_started_stays_when_it_could_not_be_recorded() -> None:
+    """On a full disk, any decision would stop the servers that run."""
+    trusted = StdioServerConfig(id="fs", command="run", sandbox=SandboxPolicy(preset=Preset.TRUSTED))
+    recorder = MemoryRecorder()
+    recorder.is_full = True
+    async with bench(recorder) as at:
+        await at.registrar.enlist([row(trusted)])
+        await at.registrar.enlist([row(trusted)], is_live=True)
+        assert at.registrar.startable == (trusted,)
+
+
+def native(exposed: str = "", **settings: object) -> NativeRow:
+    """What a file says of native tools."""
+    said = NativeSettings.model_validate(settings)
+    return NativeRow(said, str(FILE), native_document(said), exposed, (FILE,))
+
+
+async def test_native_tools_keep_what_was_approved_while_more_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    """`bash` could write itself the network, or every run end with the default that is wider than what was chosen."""
+    none, full = native(sandbox={"network": "none"}), native(sandbox={"network": "full"})
+    async with bench() as at:
+        assert await at.registrar.settle_native(native(), is_live=False) == native().settings
+        assert at.recorder.events == [], "nobody said anything"
+        assert await at.registrar.settle_native(none, is_live=False) == none.settings
+        for _ in range(2):
+            assert await at.registrar.settle_native(full, is_live=True) == none.settings
+        exposed = native("/w/mcp.json", sandbox={"network": "full"})
+        assert await at.registrar.settle_native(exposed, is_live=False) == none.settings
+        assert "/w/mcp.json lies where" in caplog.messages[1]
+        assert len(caplog.messages) == 2, "each is said once"
+        assert f"`quarterdeck trust approve native.tools --all -c {FILE}`" in caplog.messages[0]
+        await at.registrar.decide([Decision(str(FILE), "native.tools", LAUNCH, full.launch.hash)])
+        assert await at.registrar.settle_native(exposed, is_live=True) == full.settings
 
 
 async def test_a_row_that_moves_to_another_file_or_is_gone_leaves_nothing_live() -> None:

@@ -6,11 +6,16 @@ import msgspec
 import pytest
 from support.registering import FILE, OnlyNamed, stdio, told_tool
 
-from quarterdeck.config.origin import Origin, Standing
+from quarterdeck.config.native import NativeSettings
+from quarterdeck.config.origin import FileRead, Origin, Standing
+from quarterdeck.trust.exposure import Exposure
 from quarterdeck.trust.items import tool_document
-from quarterdeck.trust.rows import row_of
+from quarterdeck.trust.judging import Twin
+from quarterdeck.trust.rows import NATIVE_ID, Row, Surroundings, native_row, row_of, writable_places
 from quarterdeck.trust.scopes import PROGRAM_SCOPE, USER_SCOPE
-from quarterdeck_protocol.configs import TrustMode
+from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.refs import is_server_id
 
 
 @pytest.mark.parametrize("standing", Standing)
@@ -50,6 +55,78 @@ def test_a_lock_is_asked_for_the_rows_own_server() -> None:
     lock = OnlyNamed(fs={"a"}, web={"b"})
     a, b = (tool_document(told_tool("fs", name, "text")) for name in "ab")
     for server, admitted in (("fs", a), ("web", b)):
-        rules = row_of(stdio(server), Origin(Path("/x.json"), server, Standing.NAMED, {}), lock).rules
+        rules = row_of(stdio(server), Origin(Path("/x.json"), server, Standing.NAMED, {}), Surroundings(lock)).rules
         assert rules.lock is not None
         assert [each for each in (a, b) if rules.lock.admits(each)] == [admitted]
+
+
+KEY = b"k" * 32
+
+
+def looked_at(
+    folder: Path, *before: Path, now: tuple[Path, ...] = (), is_recorded: bool = True, env: str = "x", file: str = "v"
+) -> Row:
+    """A row of a file in `folder` that takes a variable from `folder/env`, when these places could be written."""
+    row = {"command": "run", "env": {"A": env}, "envFile": "env"}
+    origin = Origin(folder / "mcp.json", "fs", Standing.NAMED, row, "", {"env": FileRead(folder / "env", {"B": file})})
+    could = Exposure(is_recorded=is_recorded).along_with(before)
+    return row_of(stdio(), origin, Surroundings(None, KEY, could, could.along_with(now)))
+
+
+def test_values_of_a_row_count_once_another_could_write_them_and_not_before(tmp_path: Path) -> None:
+    """A key that is renewed each day would hold its server each day; or a program set PYTHONPATH for the next start."""
+    assert looked_at(tmp_path).launch == looked_at(tmp_path, env="y", file="w").launch
+    written = [
+        looked_at(tmp_path, *before, now=now, **values).launch.hash
+        for values in ({}, {"env": "y"}, {"file": "w"})
+        for before, now in (((tmp_path,), ()), ((), (tmp_path,)))
+    ]
+    assert len(set(written)) == 3
+    assert b"(value " in looked_at(tmp_path, tmp_path).launch.body
+
+
+def test_no_value_stands_in_a_launch_in_clear(tmp_path: Path) -> None:
+    """The ledger, which nothing can be taken out of, would hold passwords."""
+    row = looked_at(tmp_path, tmp_path, env="hunter2", file="swordfish")
+    assert b"hunter2" not in row.launch.body
+    assert b"swordfish" not in row.launch.body
+
+
+def test_what_was_approved_by_name_counts_until_somebody_could_have_changed_the_values(tmp_path: Path) -> None:
+    """Every server would be held once when a workspace is named, or after an update; or an old approval cover all."""
+    plain = looked_at(tmp_path).launch.hash
+    assert looked_at(tmp_path, now=(tmp_path,)).twin == Twin(plain, is_fuller=False)
+    assert looked_at(tmp_path, tmp_path, is_recorded=False).twin == Twin(plain, is_fuller=False)
+    assert looked_at(tmp_path, tmp_path).twin is None
+    assert looked_at(tmp_path).twin == Twin(looked_at(tmp_path, tmp_path).launch.hash, is_fuller=True)
+
+
+def test_a_row_says_which_of_its_files_could_be_written(tmp_path: Path) -> None:
+    """A user would look for the change in the wrong file."""
+    assert looked_at(tmp_path).rules.exposed == ""
+    assert looked_at(tmp_path, tmp_path).rules.exposed == str(tmp_path / "mcp.json")
+    (tmp_path / "env").touch()
+    assert looked_at(tmp_path, tmp_path / "env").rules.exposed == str(tmp_path / "env")
+    assert looked_at(tmp_path, now=(tmp_path,)).rules.exposed == "", "what runs from now on has written nothing yet"
+
+
+@pytest.mark.parametrize("standing", [Standing.USER, Standing.PROJECT])
+def test_only_a_file_that_was_named_must_be_named_again(standing: Standing) -> None:
+    """A command would be printed that finds no server, or another one of the same id."""
+    found = row_of(stdio(), Origin(FILE, "fs", standing, {"command": "run"}))
+    assert found.command("approve", "--all") == "quarterdeck trust approve fs --all"
+    named = row_of(stdio(), Origin(Path("/a b/c.json"), "fs", Standing.NAMED, {"command": "run"}))
+    assert named.command("approve", "to;ol") == "quarterdeck trust approve fs 'to;ol' -c '/a b/c.json'"
+
+
+def test_the_key_native_has_a_name_that_no_server_can_have() -> None:
+    """A server could be approved in its place."""
+    assert not is_server_id(NATIVE_ID)
+    row = native_row(NativeSettings(), (), (Path("/x/a.json"), Path("/x/b.json")), Exposure())
+    assert row.command("approve", "--all") == f"quarterdeck trust approve {NATIVE_ID} --all -c /x/a.json -c /x/b.json"
+
+
+def test_what_servers_may_write_is_every_write_grant() -> None:
+    """A place would not be remembered, and what a server wrote there be the user's word."""
+    writer = StdioServerConfig(id="a", command="x", sandbox=SandboxPolicy(read=("/r",), write=("/w", "/v")))
+    assert writable_places([writer, stdio()]) == ("/w", "/v")

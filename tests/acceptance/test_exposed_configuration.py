@@ -1,0 +1,105 @@
+"""What a confined program could have written is not the user's word: in a running `serve`, and at the next start."""
+
+import json
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import DEADLINE_S, row, serving, write_config
+from support.leftovers import eventually, no_leftovers
+from support.raw_client import RawStdioClient
+from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+
+
+@pytest.fixture
+def folder(own_directories: Path) -> Iterator[Path]:
+    """A workspace that holds its own configuration; nothing runs at the end."""
+    with tempfile.TemporaryDirectory(prefix="qd-exposed-") as name, no_leftovers(DEADLINE_S):
+        yield Path(name)
+
+
+def serve(config: Path) -> Any:
+    """A `serve` whose native tools may write the folder of its configuration."""
+    return serving(config, "--profile", "survey", "--workspace", str(config.parent), is_forked=True)
+
+
+def faults(config: Path) -> dict[str, dict[str, Any] | None]:
+    """Why each server of the running `serve` is not up; None for one that is."""
+    servers = quarterdeck_json_forked("ps", "-c", str(config))["servers"]
+    return {each["id"]: each["fault"] or (None if each["phase"] == "ready" else {}) for each in servers}
+
+
+def held(config: Path, server: str) -> str:
+    """What is said of a server whose start is held, once it is."""
+
+    def said() -> str:
+        fault = faults(config).get(server) or {}
+        return f"{fault['message']}: {fault['remedy']}" if fault.get("code") == "launch_held" else ""
+
+    return eventually(said, DEADLINE_S, f"{server} is held") or ""
+
+
+def run_remedy(message: str) -> None:
+    """The command that a message names, word for word."""
+    program, *words = shlex.split(message.rpartition("approve it with `")[2].partition("`")[0])
+    assert program == "quarterdeck"
+    ended = quarterdeck_forked(*words)
+    assert ended.returncode == 0, ended.stderr
+
+
+def up(config: Path, *servers: str) -> None:
+    """Wait until these are ready."""
+    eventually(lambda: all(faults(config).get(each, {}) is None for each in servers), DEADLINE_S, f"{servers} are up")
+
+
+def greeted(client: RawStdioClient) -> None:
+    client.initialize()
+
+
+def test_a_row_that_a_session_could_have_added_waits_now_and_after_a_restart_until_it_is_approved(
+    folder: Path,
+) -> None:
+    """A `bash` of the session would write itself a server without a sandbox."""
+    kept, loose = row("echo", env={"A": "1"}), row("echo", sandbox={"preset": "trusted"})
+    config = write_config(folder / "mcp.json", kept=kept)
+    with serve(config) as client:
+        greeted(client)
+        up(config, "kept")  # the first sight: nothing could have written it
+        write_config(config, kept=kept, plain=row("echo"), loose=loose)
+        for server in ("plain", "loose"):
+            assert str(config) in held(config, server)
+    with serve(config) as client:
+        greeted(client)
+        up(config, "kept")
+        message = held(config, "loose")
+        assert held(config, "plain")
+        run_remedy(message)
+        up(config, "kept", "loose")
+    write_config(config, kept={**kept, "env": {"A": "2"}}, loose=loose)
+    with serve(config) as client:
+        greeted(client)
+        up(config, "loose")
+        run_remedy(held(config, "kept"))  # another value of a name that was there counts too
+        up(config, "kept", "loose")
+
+
+def test_native_tools_get_no_more_by_an_edit_of_their_own(folder: Path) -> None:
+    """A `bash` of the session would open its own sandbox for the next session."""
+    config = write_config(folder / "mcp.json", kept=row("echo"))
+    document = json.loads(config.read_text())
+    with serve(config) as client:
+        greeted(client)
+        up(config, "kept")
+        config.write_text(json.dumps({**document, "native": {"webfetch": {"allow": ["127.0.0.1"]}}}))
+
+        def told() -> str:
+            events = [json.loads(line)["event"] for line in client.stderr_text().splitlines(keepends=False)]
+            return next((event for event in events if event.startswith("the key 'native' is not used")), "")
+
+        run_remedy(eventually(told, DEADLINE_S, "the key is held") or "")
+        listed = quarterdeck_json_forked("trust", "list", "-c", str(config))["servers"]
+        [native] = [each for each in listed if each["server"] == "native.tools"]
+        assert [item["state"] for item in native["items"]] == ["approved"]

@@ -9,7 +9,6 @@ reads files, makes the parts, and hands them to one another.
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -32,7 +31,6 @@ from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.giving_up import carried_through
-from quarterdeck.host.greeter import signature
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.ledger.call_log import CallLog
 from quarterdeck.ledger.lease import Holder
@@ -44,7 +42,6 @@ from quarterdeck.trust.decisions import Decision
 from quarterdeck.trust.exposure import record_exposure
 from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
 from quarterdeck.trust.notice import notice
-from quarterdeck.trust.notice_board import NoticeBoard
 from quarterdeck.trust.registrar import Registrar
 from quarterdeck.trust.rows import Locks
 from quarterdeck.trust.scopes import covered_scopes
@@ -294,9 +291,6 @@ async def open_quarterdeck(
         )
         if deck.decks is not None:
             stack.push_async_callback(carried_through, deck.decks.close)
-        if serves:
-            board = NoticeBoard(state_dir(), deck.instructions, signature(sys.argv))
-            stack.callback(registrar.watch(board.update))
         registrar.start()
         await deck._apply()  # noqa: SLF001 - its other half
         yield deck

@@ -176,6 +176,42 @@ async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: 
         assert living != dead
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "no configuration is named"),
+        (("--config", "broken.json"), "broken.json: line 1"),
+        (("--config", "missing.json"), "missing.json: cannot be read"),
+        (("--bogus",), "No such option: --bogus"),
+    ],
+)
+def test_a_serve_that_cannot_run_tells_its_client_why(tmp_path: Path, words: tuple[str, ...], reason: str) -> None:
+    """Clients would say that the server was there and left, and nobody would know what to do."""
+    (tmp_path / "broken.json").write_text('{"mcpServers": {')
+    with RawStdioClient(command("serve", *words), deadline_s=DEADLINE_S, cwd=tmp_path) as client:
+        first, second = client.send("initialize", INITIALIZE), client.send("tools/list")
+        for request_id in (first, second):
+            error = client.reply(request_id)["error"]
+            assert error["message"].startswith("quarterdeck cannot serve: ")
+            assert reason in error["message"]
+        assert client.process.wait(DEADLINE_S) == 2
+
+
+def test_a_second_serve_tells_its_client_whom_to_join(config: Path) -> None:
+    """The second window of an editor would show a server without tools, and no reason."""
+    with (
+        serving(config),
+        RawStdioClient(command("serve", "--config", str(config)), deadline_s=DEADLINE_S) as second,
+    ):
+        error = second.reply(second.send("initialize", INITIALIZE))["error"]
+        assert "serves this configuration already" in error["message"]
+        assert "serve --http" in error["message"]
+        assert second.process.wait(DEADLINE_S) == 2
+
+
+INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+
+
 def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path) -> None:
     """Every local web page could call the tools, or no client at all."""
     words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")

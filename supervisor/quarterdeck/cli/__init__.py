@@ -19,11 +19,12 @@ def main() -> NoReturn:
     serves = signals.is_serve(sys.argv[1:])
     signals.end_at_once(serves=serves)
     streams.secure_streams()
-    if sys.argv[1:2] == ["serve"] and not {"--http", "--help", "-h"} & set(sys.argv):
-        # Before all other imports: a client waits for its first answer.
-        from quarterdeck.host.greeter import start_early
+    if serves:
+        from quarterdeck.host.greeter import refuse_early, start_early
 
-        start_early(sys.argv)
+        if not {"--http", "--help", "-h"} & set(sys.argv):
+            # Before all other imports: a client waits for its first answer.
+            start_early()
     from .program import run
 
     try:
@@ -32,4 +33,6 @@ def main() -> NoReturn:
     except signals.InterruptedBySignal as end:
         code = signals.exit_code(end.number, serves=serves)
     signals.end_at_once(serves=serves, code=code)
+    if serves:
+        refuse_early("it was told to end before it had begun")
     sys.exit(code)

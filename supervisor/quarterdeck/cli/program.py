@@ -214,9 +214,11 @@ def _report(error: Exception) -> int:
 
 
 def complain(code: ExitCode, message: str, remedy: str | None) -> None:
-    """Say on stderr what went wrong, in one line, and in another what to do."""
+    """Say on stderr what went wrong, in one line, and in another what to do; and to a client that waits for us."""
     from quarterdeck.cli.output import print_line
+    from quarterdeck.host.greeter import refuse_early
 
     print_line(f"error[{code.name.lower()}]: {printable(message)}", "red", stderr=True)
     if remedy:
         print_line(f"  fix: {printable(remedy)}", stderr=True)
+    refuse_early(printable(f"{message}; {remedy}" if remedy else message))

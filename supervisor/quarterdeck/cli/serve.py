@@ -164,6 +164,7 @@ async def _serve(plan: Plan) -> None:
     from quarterdeck.cli.following import following
     from quarterdeck.cli.watching import changes_logged
     from quarterdeck.control.server import open_control
+    from quarterdeck.host.greeter import admit_early
     from quarterdeck_protocol.faults import ProtocolFault
 
     try:
@@ -172,6 +173,8 @@ async def _serve(plan: Plan) -> None:
             open_control(deck),
             following(deck, plan.whom),
         ):
+            if plan.http is None:
+                admit_early(deck.instructions())
             _log.info("serving (servers: %d, pid %d)", len(deck.status()), os.getpid())
             if (native := plan.settings.native) is not None:
                 from quarterdeck.deck.selection import SHOWN

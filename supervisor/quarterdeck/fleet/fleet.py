@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from types import MappingProxyType
-from typing import assert_never
+from typing import Final, assert_never
 
 from quarterdeck.fleet.core import SETTLED_PHASES, FleetCore
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
@@ -42,6 +42,9 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 _log = logging.getLogger("quarterdeck.fleet")
+
+LOSS_S: Final = 2.0
+"""How long after a server broke off its worker may take to learn how it ended."""
 
 
 class ServerFleetImpl:
@@ -243,6 +246,8 @@ class ServerFleetImpl:
                 await endpoint.list_tools()
             except ProtocolFault as fault:
                 _log.warning("%s does not list its tools: %s", server, fault)
+                if fault.code == "server_lost":
+                    await _until_lost(endpoint)
         except ProtocolFault as fault:
             self._handle(ConnectFailed(server, generation, fault))
             return
@@ -285,6 +290,21 @@ class ServerFleetImpl:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _until_lost(endpoint: ServerEndpointImpl) -> None:
+    """Wait until it is known of a server that broke off that it is gone: it is not ready any more."""
+    changed = asyncio.Event()
+    unwatch = endpoint.watch(changed.set)
+    try:
+        async with asyncio.timeout(LOSS_S):
+            while endpoint.phase is EndpointPhase.READY:
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        pass
+    finally:
+        unwatch()
 
 
 async def start_server_fleet(config: BridgeConfig) -> ServerFleetImpl:

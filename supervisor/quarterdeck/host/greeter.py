@@ -1,9 +1,10 @@
-"""Greet a client while the rest of us is still being imported.
+"""Read a stdio client's first line while the rest of us is still being imported, and answer it once that is sure.
 
 The SDK takes most of a second to import, and a client of the older era waits for the answer to `initialize` before it
-does anything else.  That answer depends on nothing but the revision that was asked for, so it is given at once, from
-here; later the SDK's session gets the same line, and its answer, which says the same, is dropped.  What is held for
-a person's approval is only known later: the answer tells what the same `serve` held last time.
+does anything else.  So the line is read at once, in a thread, and answered from here as soon as the configuration is
+read and the ledger is ours: whether this client can be served is known then.  Later the SDK's session gets the same
+line, and its answer, which says the same, is dropped.  Where nothing can be served, every request that has come is
+answered with an error that says why.
 
 Imports next to nothing, on purpose.  Whatever is unusual about a first line is left to the session.
 """
@@ -12,9 +13,8 @@ import json
 import os
 import select
 import stat
-import sys
 import threading
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,11 +26,14 @@ HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 MAX_HEAD_BYTES: Final = 64 * 1024
 """A first line longer than this is nothing that we would answer."""
 
-NOTICE_PLACE: Final = ("ledger", "notice")
-"""Below the state directory."""
+REQUEST_S: Final = 1.0
+"""How long one that cannot serve waits for its client's first request, to say why."""
 
-MAX_NOTICE_CHARS: Final = 4096
-"""A notice is a sentence or two; what is longer is none of ours."""
+CANNOT_SERVE: Final = -32603
+"""JSON-RPC's internal error: the request may be right, and is not answered all the same."""
+
+MAX_REASON_CHARS: Final = 4096
+"""Of why nothing can be served: a message and a remedy."""
 
 _STDIN: Final = 0
 _STDOUT: Final = 1
@@ -38,61 +41,108 @@ _STDOUT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What was read before the session could: its bytes, and the id of the request in them that has its answer."""
+    """What was read before the session could.
+
+    Attributes:
+        data: its bytes.
+        greeted_id: the id of the request in them that has its answer.
+        greeted_at: when it had it, monotonic seconds.
+    """
 
     data: bytes = b""
     greeted_id: int | str | None = None
+    greeted_at: float | None = None
 
 
 class EarlyGreeter:
-    """Waits for a client's first line in a thread of its own, from `start` to `finish`."""
+    """Waits for a client's first line in a thread of its own, from `start` to `finish` or `refuse`."""
 
-    def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT, *, notice: str = "") -> None:
-        self._notice = notice
+    def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT) -> None:
         self._in = stdin_fd
         self._out = stdout_fd
-        self._head = Head()
-        self._stop_r, self._stop_w = os.pipe()
+        self._data = b""
+        self._head: Head | None = None
+        self._instructions: str | None = None
+        # Written to where something was decided, closed where it is over: the thread looks up from its wait.
+        self._news_r, self._news_w = os.pipe()
         self._thread = threading.Thread(target=self._wait, name="greeter", daemon=True)
 
     def start(self) -> None:
         """Begin to wait."""
         self._thread.start()
 
+    def admit(self, instructions: str) -> None:
+        """Answer the client from now on: it can be served, and is told this."""
+        self._instructions = instructions
+        os.write(self._news_w, b"!")
+
     def finish(self) -> Head:
-        """Stop waiting; from here on the descriptors are the caller's.  To be called once."""
-        os.close(self._stop_w)
+        """Stop waiting; from here on the descriptors are the caller's.  To be called once, or `refuse`."""
+        os.close(self._news_w)
         self._thread.join()
-        os.close(self._stop_r)
-        return self._head
+        os.close(self._news_r)
+        return self._head or Head(self._data)
+
+    def refuse(self, reason: str, within_s: float = REQUEST_S) -> None:
+        """Answer every request that has come, or comes within this time, with an error; the greeting is over."""
+        head = self.finish()
+        data = head.data
+        until = time.monotonic() + within_s
+        try:
+            while more := self._read(until if b"\n" not in data else 0.0):
+                data += more
+                if len(data) >= MAX_HEAD_BYTES:
+                    break
+            for line in data.split(b"\n"):
+                self._write(refusal(line, reason, besides=head.greeted_id))
+        except OSError:
+            pass  # the client has left
 
     def _wait(self) -> None:
-        data = b""
         poll = select.poll()
         poll.register(self._in, select.POLLIN)
-        poll.register(self._stop_r, select.POLLIN)
-        while b"\n" not in data and len(data) < MAX_HEAD_BYTES:
-            if any(fd == self._stop_r for fd, _ in poll.poll()):
-                break
-            chunk = os.read(self._in, MAX_HEAD_BYTES)
-            if not chunk:
-                break
-            data += chunk
-        line, newline, _ = data.partition(b"\n")
-        greeted_id, answer = answer_to(line, self._notice) if newline else (None, b"")
+        poll.register(self._news_r, select.POLLIN)
+        has_line = is_over = False
+        while not (is_over or (has_line and self._instructions is not None)):
+            for fd, _ in poll.poll():
+                if fd == self._news_r:
+                    is_over = not os.read(fd, 1)
+                else:
+                    try:
+                        chunk = os.read(fd, MAX_HEAD_BYTES)
+                    except OSError:
+                        chunk = b""
+                    self._data += chunk
+                    has_line = b"\n" in self._data
+                    if has_line or not chunk or len(self._data) >= MAX_HEAD_BYTES:
+                        poll.unregister(fd)
+        if has_line and self._instructions is not None:
+            self._greet(self._instructions)
+
+    def _greet(self, instructions: str) -> None:
+        greeted_id, answer = answer_to(self._data.partition(b"\n")[0], instructions)
+        if greeted_id is None:
+            return
         try:
-            while answer:
-                answer = answer[os.write(self._out, answer) :]
+            self._write(answer)
         except OSError:
             pass  # the client has left; the session will see it too
-        self._head = Head(data, greeted_id)
+        self._head = Head(self._data, greeted_id, time.monotonic())
+
+    def _read(self, until: float) -> bytes:
+        """What the client says before `until`, monotonic; empty when that is nothing, or it has left."""
+        poll = select.poll()
+        poll.register(self._in, select.POLLIN)
+        left_s = max(0.0, until - time.monotonic())
+        return os.read(self._in, MAX_HEAD_BYTES) if poll.poll(left_s * 1000) else b""
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._out, data) :]
 
 
-def answer_to(line: bytes, notice: str = "") -> tuple[int | str | None, bytes]:
-    """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing.
-
-    `notice` becomes the instructions.
-    """
+def answer_to(line: bytes, instructions: str = "") -> tuple[int | str | None, bytes]:
+    """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -113,65 +163,66 @@ def answer_to(line: bytes, notice: str = "") -> tuple[int | str | None, bytes]:
                 "capabilities": {"tools": {"listChanged": True}},
                 "serverInfo": {"name": CLIENT_NAME, "version": CLIENT_VERSION},
             }
-            if notice:
-                result["instructions"] = notice
-            answer = {"jsonrpc": "2.0", "id": request_id, "result": result}
-            return request_id, json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+            if instructions:
+                result["instructions"] = instructions
+            return request_id, _line({"id": request_id, "result": result})
     return None, b""
 
 
-def start_early(arguments: Sequence[str] = ()) -> None:
-    """Greet on the process's standard streams, when they are pipes: a file or a terminal is nobody who waits.
+def refusal(line: bytes, reason: str, *, besides: int | str | None = None) -> bytes:
+    """The error, with its line's end, that answers the request in `line`; nothing where there is none to answer.
 
     Args:
-        arguments: the command line, which may name the state directory.
+        line: what a client said.
+        reason: why nothing can be served.
+        besides: the id of a request that has its answer.
     """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return b""
+    match message:
+        case {"id": int() | str() as request_id, "method": str()} if request_id != besides:
+            text = f"quarterdeck cannot serve: {reason}"[:MAX_REASON_CHARS]
+            return _line({"id": request_id, "error": {"code": CANNOT_SERVE, "message": text}})
+    return b""
+
+
+def _line(members: dict[str, object]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **members}, separators=(",", ":")).encode() + b"\n"
+
+
+def start_early() -> None:
+    """Read what comes on the process's standard input, unless that is a terminal: a person is nobody who waits."""
     global _early
-    mode = os.fstat(_STDIN).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-        _early = EarlyGreeter(notice=read_notice(notice_path(arguments), signature(arguments)))
+    try:
+        mode = os.fstat(_STDIN).st_mode
+    except OSError:
+        return  # there is none
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode):
+        _early = EarlyGreeter()
         _early.start()
 
 
-def signature(arguments: Sequence[str]) -> str:
-    """Which `serve` this is, as far as can be told before its configuration is read: a line.
-
-    Another directory or another command line may mean other servers.
-    """
-    return json.dumps([os.getcwd(), *arguments[1:]])
-
-
-def notice_path(arguments: Sequence[str] = ()) -> str:
-    """Where the last `serve` of this state directory left word of what it holds; as `config.paths` finds it."""
-    state = os.environ.get("QUARTERDECK_STATE_DIR", "")
-    for argument, following in zip(arguments, (*arguments[1:], ""), strict=False):
-        if argument == "--state-dir":
-            state = following
-        elif argument.startswith("--state-dir="):
-            state = argument.partition("=")[2]
-    if not state:
-        is_mac = sys.platform == "darwin"
-        base = "~/Library/Application Support" if is_mac else os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-        state = os.path.join(base, "quarterdeck")
-    return os.path.join(os.path.expanduser(state), *NOTICE_PLACE)
-
-
-def read_notice(path: str, whose: str) -> str:
-    """What the `serve` of this signature left there; empty for nothing, or nothing that can be used."""
-    head = f"{whose}\n"
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(len(head) + MAX_NOTICE_CHARS + 1)
-    except (OSError, ValueError):
-        return ""
-    return text.removeprefix(head) if text.startswith(head) and len(text) <= len(head) + MAX_NOTICE_CHARS else ""
+def admit_early(instructions: str) -> None:
+    """Have the client that `start_early` reads greeted with these instructions: it can be served."""
+    if _early is not None:
+        _early.admit(instructions)
 
 
 def finish_early() -> Head:
-    """What `start_early` has read and answered; nothing when it was not called."""
+    """What `start_early` has read and `admit_early` has had answered; nothing where nothing was read."""
     global _early
     greeter, _early = _early, None
     return greeter.finish() if greeter is not None else Head()
+
+
+def refuse_early(reason: str) -> None:
+    """Tell the client that `start_early` reads why it cannot be served; nothing where it is served already."""
+    global _early
+    greeter, _early = _early, None
+    if greeter is not None:
+        greeter.refuse(reason)
 
 
 _early: EarlyGreeter | None = None

@@ -2,25 +2,16 @@
 
 import json
 import os
+import select
+import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from support.boxes import LiveBox
 from support.stdio_pipes import served
 
-from quarterdeck.config.paths import state_dir
-from quarterdeck.host.greeter import (
-    HANDSHAKE_VERSIONS,
-    MAX_NOTICE_CHARS,
-    NOTICE_PLACE,
-    EarlyGreeter,
-    Head,
-    answer_to,
-    notice_path,
-    read_notice,
-)
+from quarterdeck.host.greeter import HANDSHAKE_VERSIONS, EarlyGreeter, Head, answer_to
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
 
@@ -87,21 +78,39 @@ def test_what_is_unusual_is_left_to_the_session(line: bytes) -> None:
     assert answer_to(line) == (None, b"")
 
 
-def test_the_first_line_is_answered_at_once_and_kept(pipes: tuple[int, int, int, int]) -> None:
-    """The session would never hear of a client that was greeted without it."""
+def test_a_client_is_greeted_once_it_is_sure_that_it_can_be_served(pipes: tuple[int, int, int, int]) -> None:
+    """A client would be told that all is well by one that dies a moment later."""
     greeter_in, client_out, client_in, greeter_out = pipes
     greeter = EarlyGreeter(greeter_in, greeter_out)
     greeter.start()
     os.write(client_out, initialize(id="a"))
+    assert not select.select([client_in], [], [], 0)[0]
+    greeter.admit("1 tool is held.")
     answer = json.loads(os.read(client_in, 4096))
-    assert answer["id"] == "a"
-    assert greeter.finish() == Head(initialize(id="a"), "a")
+    assert (answer["id"], answer["result"]["instructions"]) == ("a", "1 tool is held.")
+    head = greeter.finish()
+    assert (head.data, head.greeted_id) == (initialize(id="a"), "a")
+    assert head.greeted_at is not None
 
 
-def test_a_client_that_says_nothing_is_given_over_as_it_is(pipes: tuple[int, int, int, int]) -> None:
+def test_a_client_that_comes_after_that_is_greeted_at_once(pipes: tuple[int, int, int, int]) -> None:
+    """A client that is slower than our configuration would wait for all of our imports."""
+    greeter_in, client_out, client_in, greeter_out = pipes
+    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter.start()
+    greeter.admit("")
+    os.write(client_out, initialize(id=7))
+    assert json.loads(os.read(client_in, 4096))["id"] == 7
+    assert greeter.finish().greeted_id == 7
+
+
+@pytest.mark.parametrize("is_admitted", [True, False])
+def test_a_client_that_says_nothing_is_given_over_as_it_is(pipes: tuple[int, int, int, int], is_admitted: bool) -> None:
     """A slow client would hold up the start."""
     greeter = EarlyGreeter(pipes[0], pipes[3])
     greeter.start()
+    if is_admitted:
+        greeter.admit("")
     assert greeter.finish() == Head()
 
 
@@ -111,8 +120,61 @@ def test_half_a_line_is_given_over_unanswered(pipes: tuple[int, int, int, int]) 
     os.write(pipes[1], b'{"jsonrpc"')
     os.close(pipes[1])
     greeter.start()
-    greeter._thread.join()
+    greeter.admit("")
     assert greeter.finish() == Head(b'{"jsonrpc"', None)
+
+
+def test_every_request_that_has_come_is_refused_with_the_reason(pipes: tuple[int, int, int, int]) -> None:
+    """A client would wait for a process that is gone, or show its user an end without a cause."""
+    greeter_in, client_out, client_in, greeter_out = pipes
+    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter.start()
+    note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+    os.write(client_out, initialize(id="a") + note + b"garbage\n" + initialize(id=2, method="tools/list"))
+    greeter.refuse("there is no configuration")
+    answers = [json.loads(line) for line in os.read(client_in, 4096).splitlines()]
+    assert [answer["id"] for answer in answers] == ["a", 2]
+    for answer in answers:
+        assert answer["error"] == {"code": -32603, "message": "quarterdeck cannot serve: there is no configuration"}
+
+
+def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int, int, int]) -> None:
+    """One that fails faster than its client writes would end without a word."""
+    greeter_in, client_out, client_in, greeter_out = pipes
+    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter.start()
+    refusing = threading.Thread(target=greeter.refuse, args=("no",), kwargs={"within_s": 20.0})
+    refusing.start()
+    os.write(client_out, initialize())
+    assert json.loads(os.read(client_in, 4096))["error"]["message"] == "quarterdeck cannot serve: no"
+    refusing.join()
+
+
+def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, int]) -> None:
+    """One request would have two answers."""
+    greeter_in, client_out, client_in, greeter_out = pipes
+    greeter = EarlyGreeter(greeter_in, greeter_out)
+    os.write(client_out, initialize(id=1) + initialize(id=2, method="ping"))
+    greeter.start()
+    greeter.admit("")
+    assert json.loads(os.read(client_in, 4096))["id"] == 1
+    greeter.refuse("it broke")
+    assert json.loads(os.read(client_in, 4096))["id"] == 2
+
+
+@pytest.mark.parametrize("leaves", ["at once", "without reading"])
+def test_refusing_a_client_that_has_left_is_quiet(pipes: tuple[int, int, int, int], leaves: str) -> None:
+    """Its own end would be an error of ours."""
+    greeter_in, client_out, client_in, greeter_out = pipes
+    if leaves == "without reading":
+        os.write(client_out, initialize())
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, client_in)
+        os.close(null)
+    os.close(client_out)
+    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter.start()
+    greeter.refuse("no")
 
 
 @pytest.mark.anyio
@@ -123,53 +185,6 @@ async def test_the_session_goes_on_where_the_greeter_stopped() -> None:
         answer = await client.ask(2, "tools/list")
     assert answer["id"] == 2
     assert answer["result"] == {"tools": []}
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {},
-        {"QUARTERDECK_STATE_DIR": "/elsewhere"},
-        {"QUARTERDECK_STATE_DIR": "~/mine"},
-        {"QUARTERDECK_STATE_DIR": ""},
-        {"XDG_STATE_HOME": "/xdg"},
-        {"XDG_STATE_HOME": ""},
-    ],
-    ids=str,
-)
-def test_the_notice_is_looked_for_in_the_state_directory(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
-) -> None:
-    """A client would be told of another deck's tools, or of none."""
-    for name in ("QUARTERDECK_STATE_DIR", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/home/me")
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert notice_path() == str(state_dir().joinpath(*NOTICE_PLACE))
-
-
-@pytest.mark.parametrize("arguments", [["serve", "--state-dir", "/s"], ["--state-dir=/s", "serve"]])
-def test_the_notice_of_a_state_directory_that_is_named_is_read(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    """A client of one deck would be told what another one holds."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", "/other")
-    assert notice_path(arguments) == str(Path("/s").joinpath(*NOTICE_PLACE))
-
-
-def test_a_notice_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A damaged file would keep every client from being greeted."""
-    file = tmp_path / "notice"
-    assert read_notice(str(file), "me") == ""
-    file.write_text("me\n1 tool is held – look")
-    assert read_notice(str(file), "me") == "1 tool is held – look"
-    file.write_text("me\n" + "x" * (MAX_NOTICE_CHARS + 1))
-    assert read_notice(str(file), "me") == ""
-    file.write_bytes(b"me\n\xff\xfe")
-    assert read_notice(str(file), "me") == ""
-    assert read_notice(str(tmp_path), "me") == ""
-    assert read_notice("/a\0b", "me") == ""
 
 
 def test_what_is_held_is_told_in_the_answer() -> None:

@@ -144,6 +144,11 @@ def _mechanisms(machine: Machine) -> Iterator[Line]:
     yield Line("system", State.OK, f"Linux {machine.kernel} on {machine.architecture}{where}")
     yield from _bubblewrap(machine)
     yield _landlock(machine)
+    if machine.closes:
+        yield Line("closed parts of writable paths", State.OK, "by read-only mounts")
+    else:
+        what = "no mount namespace can be made: where configuration lies in a writable path, nothing starts"
+        yield Line("closed parts of writable paths", State.WEAKER, what, remedies.closing(machine))
     if machine.seccomp:
         yield Line("seccomp", State.OK, "a filter of system calls was loaded, and held")
     else:
@@ -166,7 +171,7 @@ def _bubblewrap(machine: Machine) -> Iterator[Line]:
     if found.nests_safely:
         yield Line("mounts in writable paths", State.OK, "bubblewrap stays inside")
     else:
-        what = "bubblewrap follows links out of the sandbox (CVE-2026-87766): such mounts are refused"
+        what = 'bubblewrap follows links out of the sandbox (CVE-2026-87766): "hidden" is refused there'
         yield Line("mounts in writable paths", State.WEAKER, what, remedies.NEWER_BUBBLEWRAP)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from quarterdeck_protocol.policy import Grant, Network, NetworkMode
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.credentials import IN_A_HOME, grant_for
-from quarterdeck_sandbox.paths import is_within
+from quarterdeck_sandbox.paths import is_within, is_within_any
 
 MAX_HINTS: Final = 5
 """More would bury the first, which is mostly the right one."""
@@ -88,6 +88,7 @@ class Outside:
         user_home: the home of the user.
         home: its private home, where it looked for what lies in the user's.
         env: its environment.
+        closed: what it may not write although it may write the folder around.
     """
 
     visible: Callable[[str], bool]
@@ -96,6 +97,7 @@ class Outside:
     user_home: str
     home: str
     env: frozenset[str] = frozenset()
+    closed: tuple[str, ...] = ()
 
 
 def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
@@ -109,6 +111,7 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
             user_home=os.path.realpath(confinement.user_home),
             home=confinement.plan.env.get("HOME", ""),
             env=frozenset(confinement.view.env),
+            closed=confinement.view.closed,
         ),
     )
 
@@ -146,7 +149,9 @@ def _of_paths(text: str, outside: Outside) -> Iterator[str]:
                     continue
                 seen.add(path)
                 if outside.visible(path):
-                    if is_refused_write and not path.startswith(("/usr/", "/proc/", "/dev/")):
+                    if is_refused_write and is_within_any(path, outside.closed):
+                        yield f"{path} is closed to it: other programs believe or run what is there"
+                    elif is_refused_write and not path.startswith(("/usr/", "/proc/", "/dev/")):
                         yield f'{path} can only be read; add "write": ["{os.path.dirname(path)}"]'
                 elif outside.exists(path):
                     yield _hidden(path, outside.user_home)

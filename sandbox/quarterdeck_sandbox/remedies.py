@@ -7,7 +7,7 @@ from quarterdeck_sandbox.machine import Machine
 INSTALL_BUBBLEWRAP: Final = "apt install bubblewrap   (or: dnf install bubblewrap, pacman -S bubblewrap)"
 
 NEWER_BUBBLEWRAP: Final = (
-    "install bubblewrap 0.12.0 or later, or your distribution's update for CVE-2026-87766; until then, grant no path "
+    "install bubblewrap 0.12.0 or later, or your distribution's update for CVE-2026-87766; until then, hide no path "
     "inside a path that may be written"
 )
 
@@ -73,6 +73,13 @@ def bubblewrap(machine: Machine) -> str:
     if machine.sysctls.get("kernel.apparmor_restrict_unprivileged_userns") == "1":
         return APPARMOR.format(path=found.path)
     return f"see what {found.path} --unshare-all --unshare-user --ro-bind / / --proc /proc true says"
+
+
+def closing(machine: Machine) -> str:
+    """What lets a part of a folder be closed that may be written: a mount namespace, as bubblewrap makes them."""
+    if machine.container not in ("", "wsl"):
+        return _container(machine)
+    return f"{bubblewrap(machine)}; until then, let nothing write a folder that holds configuration"
 
 
 def seccomp(machine: Machine) -> str:

@@ -85,7 +85,7 @@ class Settings:
         for found in files:
             if found.error is not None:
                 raise found.error
-        return cls._of(files, native, Path.cwd(), environ)
+        return cls._of(files, native, None, environ)
 
     @classmethod
     def discover(cls, cwd: Path, environ: Mapping[str, str] | None = None, *, native: NativeWish | None = None) -> Self:
@@ -106,7 +106,9 @@ class Settings:
         return replace(cls._of(load_found(cwd, environ), native, cwd, environ), is_found=True)
 
     @classmethod
-    def _of(cls, files: Iterable[FileFound], native: NativeWish | None, cwd: Path, environ: Mapping[str, str]) -> Self:
+    def _of(
+        cls, files: Iterable[FileFound], native: NativeWish | None, cwd: Path | None, environ: Mapping[str, str]
+    ) -> Self:
         files = tuple(files)
         gathered = gather(files)
         passed_over = [f"passed over: {found.error}" for found in files if found.error is not None]

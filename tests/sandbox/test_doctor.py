@@ -19,6 +19,7 @@ BEST = Machine(
     ),
     landlock_abi=6,
     seccomp=True,
+    closes=True,
     cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg")),
     pasta="/usr/bin/pasta",
     nsenter="/usr/bin/nsenter",
@@ -54,6 +55,13 @@ def test_an_unfixed_bubblewrap_is_weaker() -> None:
     machine = replace(BEST, bubblewrap=replace(BEST.bubblewrap, nests_safely=False))
     assert states(diagnose(machine, HELD)) == {"mounts in writable paths": State.WEAKER}
     assert diagnose(machine, HELD).exit_code == 1
+
+
+def test_a_machine_that_can_close_no_part_of_a_folder_is_told_so() -> None:
+    """A user would learn it from a server that does not start."""
+    machine = replace(BEST, closes=False)
+    assert states(diagnose(machine, HELD)) == {"closed parts of writable paths": State.WEAKER}
+    assert "let nothing write a folder that holds configuration" in remedy(machine, "closed parts of writable paths")
 
 
 def test_without_bubblewrap_servers_run_weaker() -> None:

@@ -25,6 +25,7 @@ OUTSIDE = Outside(
     network=NetworkMode.NONE,
     user_home="/home/u",
     home="/state/home",
+    closed=("/data/mcp.json",),
 )
 
 
@@ -44,6 +45,10 @@ OUTSIDE = Outside(
         ("open('/home/u/my files/a.txt')", '/home/u/my files/a.txt exists but is hidden; add "read"'),
         ("url file:///home/u/proj", '/home/u/proj exists but is hidden; add "read"'),
         ("Cannot connect to unix:///var/run/docker.sock. Is it", "/var/run/docker.sock exists but is hidden; what is"),
+        (
+            "OSError: [Errno 30] Read-only file system: '/data/mcp.json'",
+            "/data/mcp.json is closed to it: other programs believe or run what is there",
+        ),
         (
             "OSError: [Errno 30] Read-only file system: '/data/out/x'",
             '/data/out/x can only be read; add "write": ["/data/out"]',

@@ -2,9 +2,10 @@
 
 import os
 import sys
+from pathlib import Path
 
 import quarterdeck_sandbox
-from quarterdeck_sandbox.own_code import own_code
+from quarterdeck_sandbox.own_code import own_code, own_path
 from quarterdeck_sandbox.paths import is_within_any
 
 
@@ -30,3 +31,32 @@ def test_folders_whose_pth_files_every_start_runs_are_among_them() -> None:
 def test_a_prefix_that_all_programs_share_is_not_ours() -> None:
     """A project below `/usr/local` could not be worked on where Python is installed there."""
     assert not {"/", "/usr", "/usr/local"} & set(own_code())
+
+
+def test_a_project_on_the_path_is_not_imported_from(tmp_path: Path) -> None:
+    """A command would write `watchfiles.py` into its workspace, and we would import it."""
+    project, linked = tmp_path / "project", tmp_path / "linked"
+    for folder in (project, linked):
+        for name in ("quarterdeck", "anyio", "unheard_of"):
+            (folder / name).mkdir(parents=True)
+            (folder / name / "__init__.py").write_text("")
+    ours = [folder for folder in sys.path if os.path.isabs(folder) and is_within_any(folder, own_code())]
+    assert ours == own_path(ours, "/")
+    for early in ("", ".", str(project)):
+        assert own_path([early, *ours], str(project)) == ours
+    assert own_path([*ours, str(linked)], "/") == ours
+
+
+def test_a_dependency_that_is_linked_from_elsewhere_is(tmp_path: Path) -> None:
+    """Who works on one of them could not start us."""
+    (tmp_path / "anyio").mkdir()
+    (tmp_path / "anyio/__init__.py").write_text("")
+    standard = os.path.dirname(os.__file__)
+    assert own_path(["/elsewhere", standard, str(tmp_path), "/other"], "/") == [standard, str(tmp_path)]
+
+
+def test_who_starts_us_by_a_path_of_their_own_keeps_it(tmp_path: Path) -> None:
+    """Our sources could not be run where they are."""
+    sources, standard = str(Path(quarterdeck_sandbox.__file__).parents[1]), os.path.dirname(os.__file__)
+    assert own_path([str(tmp_path), sources, standard], "/") == [str(tmp_path), sources, standard]
+    assert own_path([str(tmp_path), sources, standard], str(tmp_path)) == [sources, standard]

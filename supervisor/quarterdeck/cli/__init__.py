@@ -3,6 +3,7 @@
 Importing this loads nothing: each command pays for what it uses.
 """
 
+import os
 import sys
 from typing import NoReturn
 
@@ -14,6 +15,13 @@ def main() -> NoReturn:
             "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
         )
         sys.exit(2)
+    from quarterdeck_sandbox.own_code import own_path
+
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = "/"  # removed under us
+    sys.path[:] = own_path(sys.path, here)
     from . import signals, streams
 
     serves = signals.is_serve(sys.argv[1:])

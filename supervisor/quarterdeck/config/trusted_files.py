@@ -40,12 +40,12 @@ def trusted_files(
         cwd: the working directory; by default ours.
         environ: says where the user's files are; by default our own environment.
     """
-    here = cwd or Path.cwd()
+    here = cwd or _here()
     environ = os.environ if environ is None else environ
     found = [*named, *(Path(path) for path in environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if path)]
     found += [place.path for place in candidates(here, environ) if place.standing is Standing.USER]
     found += [path for name in LOCKS if os.path.lexists(path := here / name)]
-    around = Surroundings.here(environ)
+    around = Surroundings.here(environ, cwd=here)
     found += [spot.path for client in CLIENTS for spot in user_spots(client, around) if os.path.lexists(spot.path)]
     programs = (path for config in servers for path in _programs(config, environ))
     return tuple(dict.fromkeys((*(os.path.abspath(path) for path in found), *programs)))
@@ -54,6 +54,13 @@ def trusted_files(
 def with_announced(files: Iterable[str]) -> tuple[str, ...]:
     """These, and the configuration of everybody who serves at this moment."""
     return tuple(dict.fromkeys((*files, *announced_files())))
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/")  # removed under us: there is nothing to be found in it
 
 
 def _programs(config: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]:

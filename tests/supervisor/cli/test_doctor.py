@@ -19,6 +19,7 @@ BEST = Machine(
     bubblewrap=Bubblewrap("/usr/bin/bwrap", "0.12.0", works=True, makes_network=True, nests_safely=True),
     landlock_abi=6,
     seccomp=True,
+    closes=True,
     cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg"), frozenset({"cpu"})),
     pasta="/usr/bin/pasta",
     nsenter="/usr/bin/nsenter",

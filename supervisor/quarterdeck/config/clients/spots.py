@@ -36,14 +36,16 @@ class Surroundings:
     distribution: str = ""
 
     @classmethod
-    def here(cls, environ: Mapping[str, str] | None = None, drives: Path = _WINDOWS_DRIVES) -> "Surroundings":
-        """Those of this process."""
+    def here(
+        cls, environ: Mapping[str, str] | None = None, drives: Path = _WINDOWS_DRIVES, cwd: Path | None = None
+    ) -> "Surroundings":
+        """Those of this process, or of another directory."""
         environ = os.environ if environ is None else environ
         home = Path(environ.get("HOME") or os.path.expanduser("~"))
         distribution = environ.get("WSL_DISTRO_NAME", "")
         return cls(
             home,
-            Path.cwd(),
+            cwd or Path.cwd(),
             environ,
             System.MACOS if sys.platform == "darwin" else System.LINUX,
             tuple(_windows_homes(environ, home, drives)) if distribution else (),

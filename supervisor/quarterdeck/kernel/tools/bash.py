@@ -76,7 +76,8 @@ def bash_tool() -> DefinedTool:
             "bash",
             "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It may change the "
             "workspace, its own private $HOME, which stays, and $TMPDIR, which ends with the session; /tmp is empty "
-            "for every command. Standard input is empty, so pass flags such as --yes instead of waiting for "
+            "for every command. In the workspace .git/hooks, .git/config and what configures the user's programs are "
+            "read-only. Standard input is empty, so pass flags such as --yes instead of waiting for "
             "questions. What it leaves running is ended with it: use process for servers.",
             schema_of(BashArguments),
             typed(BashArguments, _run),

@@ -195,6 +195,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
         user_home: the home of the user who runs us.
         user_env: of that user's environment, what says where tools and granted things are.
         allow_unsandboxed: start it even where nothing but limits can be enforced.
+        secrets: what no fault, log or record may repeat of what the server was given.
     """
 
     config: str
@@ -208,6 +209,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
     user_home: str = ""
     user_env: dict[str, str] = {}
     allow_unsandboxed: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 MAX_START_BYTES: Final = 64 * 1024

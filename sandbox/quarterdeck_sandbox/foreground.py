@@ -7,13 +7,14 @@ from typing import Final
 import anyio
 
 from quarterdeck_protocol.faults import Dossier
+from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.hints import infer_hints
 from quarterdeck_sandbox.monitor import TreeMonitor
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.spawning import Stdio
 from quarterdeck_sandbox.start import start
-from quarterdeck_sandbox.stderr import Redactor, StderrKeeper
+from quarterdeck_sandbox.stderr import StderrKeeper
 from quarterdeck_sandbox.usage import Excess
 
 STOP_GRACE_S: Final = 1.0

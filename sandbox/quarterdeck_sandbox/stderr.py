@@ -1,31 +1,16 @@
 """What a server says on stderr: redacted, its end kept for the dossier, the rest kept in a file of bounded size."""
 
 import os
-import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from quarterdeck_protocol.secrets import Redactor
 
 TAIL_BYTES: Final = 32 * 1024
 """What a dossier keeps."""
 
 LOG_BYTES: Final = 4 * 1024 * 1024
 """A log file's size before it becomes the one older file that is kept."""
-
-_SHORTEST_SECRET: Final = 6
-"""Shorter values would blot out ordinary words."""
-
-
-class Redactor:
-    """Replace the values that a configuration calls secret, wherever they appear whole."""
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        values = sorted({value for value in secrets if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(re.escape(value.encode()) for value in values)) if values else None
-
-    def clean(self, text: bytes) -> bytes:
-        """`text` without them."""
-        return self._pattern.sub(b"[redacted]", text) if self._pattern else text
 
 
 class StderrKeeper:

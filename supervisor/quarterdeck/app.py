@@ -49,7 +49,7 @@ from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_sandbox.stderr import Redactor
+from quarterdeck_protocol.secrets import Redactor
 
 if TYPE_CHECKING:
     from quarterdeck.deck.session import DeckSession
@@ -89,6 +89,7 @@ class Quarterdeck:
         self._lock = lock
         self._announce = announce
         self._broken: tuple[Settings | None, dict[str, EndpointStatus]] = (None, {})
+        self._redactor = (settings, Redactor(settings.secrets))
         self._serves = serves
         self._is_live = False
         self._native_settings = NO_SETTINGS
@@ -162,7 +163,9 @@ class Quarterdeck:
 
     def redact(self, text: str) -> str:
         """`text` without the secrets of the present configuration."""
-        return Redactor(self._settings.secrets).clean(text.encode("utf-8", "backslashreplace")).decode()
+        if self._redactor[0] is not self._settings:
+            self._redactor = (self._settings, Redactor(self._settings.secrets))
+        return self._redactor[1].clean_text(text)
 
     def announce_url(self, url: str) -> None:
         """Tell who wants to serve the same where this does."""
@@ -270,6 +273,7 @@ async def open_quarterdeck(
                 create_server_endpoint,
                 allow_unsandboxed=settings.allow_unsandboxed,
                 trusted=lambda: deck.settings.trusted,
+                secrets_of=lambda server: deck.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
             )
         )
         stack.push_async_callback(carried_through, fleet.tear_down)

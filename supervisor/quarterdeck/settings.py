@@ -15,9 +15,10 @@ from quarterdeck.config.loaded import BrokenRow, ConfigFileError
 from quarterdeck.config.native import NO_SETTINGS, NativeSettings, NativeWish, merge_native
 from quarterdeck.config.origin import FROM_CODE, Origin, Standing
 from quarterdeck.config.paths import configuration_digest
+from quarterdeck.config.server_secrets import secrets_of
 from quarterdeck.config.trusted_files import trusted_files
 from quarterdeck.host.names import NameBudget
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig
 
 SETTLE_S: Final = 5.0
 """How long the first list of tools waits for servers that still connect; clients give up on a list after ten or so."""
@@ -161,13 +162,13 @@ class Settings:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that must not be shown: what servers are given in `env` and `headers`, and `expanded_secrets`."""
-        given = [
-            value
-            for config in self.servers
-            for value in (config.env if isinstance(config, StdioServerConfig) else config.headers).values()
-        ]
-        return (*given, *sorted(self.expanded_secrets - set(given)))
+        """Values that must not be shown: what servers are given in confidence, and `expanded_secrets`."""
+        given = frozenset[str]().union(*map(secrets_of, self.servers))
+        return tuple(sorted(given | self.expanded_secrets))
+
+    def secrets_of(self, server: str) -> frozenset[str]:
+        """What was put in for variables of one server, and must not be shown."""
+        return self.origin(server).expanded
 
     @property
     def ids(self) -> tuple[str, ...]:

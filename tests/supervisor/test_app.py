@@ -90,7 +90,7 @@ def test_what_servers_are_given_in_env_and_headers_is_secret() -> None:
     """A password would be readable in the log."""
     remote = SseServerConfig(id="r", url="https://example.org", headers={"Authorization": "Bearer x"})
     local = StdioServerConfig(id="l", command="true", env={"KEY": "hunter2"})
-    assert Settings(servers=(local, remote)).secrets == ("hunter2", "Bearer x")
+    assert Settings(servers=(local, remote)).secrets == ("Bearer x", "hunter2")
 
 
 def test_one_server_can_be_picked() -> None:

@@ -22,6 +22,7 @@ from quarterdeck_worker.server_process import JUNK_LINES_LOGGED, ServerProcess, 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
 CONFIG = StdioServerConfig(id="a", command="x", env={"KEY": "a-long-secret"}, max_result_bytes=2_000)
+SECRETS = ("a-long-secret",)
 
 
 @asynccontextmanager
@@ -29,7 +30,7 @@ async def running(log_path: str = "") -> AsyncIterator[tuple[PlayedProcess, Serv
     """A played process and what watches over it; closed at the end."""
     process = PlayedProcess()
     newsroom = Newsroom(lambda _: True, lambda: 0.0)
-    server = ServerProcess(process, CONFIG, OpenOrder("{}", log_path=log_path), newsroom)  # type: ignore[arg-type]
+    server = ServerProcess(process, CONFIG, OpenOrder("{}", log_path=log_path, secrets=SECRETS), newsroom)  # type: ignore[arg-type]
     with anyio.fail_after(PATIENCE_S):
         try:
             yield process, server

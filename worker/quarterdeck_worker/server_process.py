@@ -10,9 +10,10 @@ import anyio
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import OpenOrder
+from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox.hints import infer_hints
 from quarterdeck_sandbox.process import ConfinedProcess
-from quarterdeck_sandbox.stderr import Redactor, StderrKeeper
+from quarterdeck_sandbox.stderr import StderrKeeper
 from quarterdeck_worker.news import Newsroom
 from quarterdeck_worker.pipe import READ_BYTES
 from quarterdeck_worker.stdio import StdioLines
@@ -55,7 +56,7 @@ class ServerProcess:
         self._limits = config.sandbox.limits
         self._condemned = ""
         self._loop = asyncio.get_running_loop()
-        self._stderr = StderrKeeper(order.log_path, Redactor(config.env.values()))
+        self._stderr = StderrKeeper(order.log_path, Redactor(order.secrets))
         longest = min(config.max_result_bytes, self._limits.line_bytes or config.max_result_bytes)
         self.lines = StdioLines(process.stdin_fd, process.stdout_fd, newsroom, max_line_bytes=longest)
         self.lines.on_junk = self._log_junk

@@ -1,12 +1,14 @@
 """What the end of a connection means: from what was seen, one fault for each site.  Starts and stops nothing.
 
 The SDK's exceptions arrive in nested groups, without the exit status or the stderr of a dead process and without the
-HTTP status that explains them: all of it is put together here.
+HTTP status that explains them: all of it is put together here.  Of a URL only its origin is told: the rest may be a
+key.
 """
 
 from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.secrets import only_origins, origin_of
 from quarterdeck_worker.dial import Telltale
 from quarterdeck_worker.server_process import ServerProcess
 
@@ -26,32 +28,32 @@ def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
         code = server.code_of_end("exited_at_handshake" if server.has_exited else "handshake_failed")
         message = f"{server.describe_end()} before it answered the handshake"
     else:
-        code, message = "handshake_failed", f"the handshake failed: {cause}"
-    return FaultRecord(
-        FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, RemoteCause.of(cause), server.dossier()
-    )
+        code, message = "handshake_failed", f"the handshake failed: {_told(cause)}"
+    return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, _cause(cause), server.dossier())
 
 
 def unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRecord:
     """A URL behind which there is no server for us."""
+    origin = origin_of(url)
     if telltale.wants_credentials:
-        code, message = "auth_needed", f"{url} answered {telltale.status}: it wants other credentials"
+        code, message = "auth_needed", f"{origin} answered {telltale.status}: it wants other credentials"
     elif telltale.status is not None:
-        code, message = "connect_failed", f"{url} answered {telltale.status}: no MCP server there"
+        code, message = "connect_failed", f"{origin} answered {telltale.status}: no MCP server there"
     elif isinstance(cause, MCPError):
-        code, message = "handshake_failed", f"{url}: the handshake failed: {cause}"
+        code, message = "handshake_failed", f"{origin}: the handshake failed: {_told(cause)}"
     else:
-        code, message = "connect_failed", f"{url}: {cause or type(cause).__name__}"
-    return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, RemoteCause.of(cause))
+        code, message = "connect_failed", f"{origin}: {_told(cause)}"
+    return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, _cause(cause))
 
 
 def refused_or_closed(url: str, telltale: Telltale) -> FaultRecord:
     """A remote server that wants to hear no more."""
+    origin = origin_of(url)
     if not telltale.rejected.is_set():
-        return _lost(f"{url} closed the connection")
+        return _lost(f"{origin} closed the connection")
     if telltale.wants_credentials:
-        return _lost(f"{url} answered {telltale.status}: our credentials are not good any more", "auth_needed")
-    return _lost(f"{url} answered {telltale.status}: the session is over, as after a restart of the server")
+        return _lost(f"{origin} answered {telltale.status}: our credentials are not good any more", "auth_needed")
+    return _lost(f"{origin} answered {telltale.status}: the session is over, as after a restart of the server")
 
 
 def session_gone() -> FaultRecord:
@@ -61,8 +63,17 @@ def session_gone() -> FaultRecord:
 
 def broken(cause: BaseException) -> FaultRecord:
     """A greeted server whose connection raised something."""
-    message = f"the connection to the server broke: {cause or type(cause).__name__}"
-    return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=RemoteCause.of(cause))
+    message = f"the connection to the server broke: {_told(cause)}"
+    return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=_cause(cause))
+
+
+def _told(cause: BaseException) -> str:
+    """What an exception says; HTTP clients write whole URLs into theirs."""
+    return only_origins(str(cause)) or type(cause).__name__
+
+
+def _cause(cause: BaseException) -> RemoteCause:
+    return RemoteCause(type(cause).__name__, only_origins(str(cause)))
 
 
 def _lost(message: str, code: str = "server_lost") -> FaultRecord:

@@ -31,6 +31,7 @@ from quarterdeck_protocol.frames import (
     Started,
 )
 from quarterdeck_protocol.link import Arrived, Expired, Greeted, Late, LinkEvent, Overdue, Settled, Silent, Violated
+from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_worker.calls import Ended
 from quarterdeck_worker.listing import ListingError
 from quarterdeck_worker.news import Newsroom
@@ -72,6 +73,7 @@ class Worker:
         self._server: OpenServer | None = None
         self._requests: dict[int, Open | List | Call | Close] = {}
         self._scopes: dict[int, anyio.CancelScope] = {}
+        self._redactor = Redactor(())
         self.finished = anyio.Event()
         self.link_lost: str | None = None
 
@@ -164,6 +166,7 @@ class Worker:
 
     async def _own_life(self, request: Open, body: bytes) -> None:
         order = msgspec.json.decode(body, type=OpenOrder)
+        self._redactor = Redactor(order.secrets)
         end = self._link_end()
         newsroom = Newsroom(end.post, self._clock)
 
@@ -194,7 +197,7 @@ class Worker:
         was_open, self._server = self._server is not None, None
         self._fail_all(fault)
         if was_open:
-            self._link_end().post(Lost(fault))
+            self._link_end().post(Lost(self._redacted(fault)))
 
     def _fail_all(self, fault: FaultRecord) -> None:
         """End everything that is asked of the server; only a `Close` still gets its answer."""
@@ -251,7 +254,17 @@ class Worker:
 
     def _fail(self, request_id: int, record: FaultRecord) -> None:
         if self._requests.pop(request_id, None) is not None:
-            self._link_end().reply(Failed(request_id, record))
+            self._link_end().reply(Failed(request_id, self._redacted(record)))
+
+    def _redacted(self, record: FaultRecord) -> FaultRecord:
+        """The fault without what the server was given in confidence: it is shown, logged and written down."""
+        clean, cause, dossier = self._redactor.clean_text, record.cause, record.dossier
+        if cause is not None:
+            cause = replace(cause, message=clean(cause.message))
+        if dossier is not None:
+            dossier = replace(dossier, hints=tuple(map(clean, dossier.hints)))
+        redacted = replace(record, message=clean(record.message), cause=cause, dossier=dossier)
+        return record if redacted == record else redacted
 
     def _link_end(self) -> LinkEnd:
         assert self._end is not None

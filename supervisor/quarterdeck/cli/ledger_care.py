@@ -102,8 +102,17 @@ def import_(
         print_line(f"{counted(head.count, 'event')}, head {_spelled(head)}")
 
 
-def compact(json: options.Json = False) -> None:
+def compact(
+    redact: Annotated[
+        bool,
+        typer.Option("--redact", help="Take secrets out of all that was ever recorded; all hashes become others."),
+    ] = False,
+    json: options.Json = False,
+) -> None:
     """Move all events into an archive file beside the ledger, and go on from what they amount to."""
+    if redact:
+        _redact(json=json)
+        return
     from quarterdeck.ledger.compaction import compact as compact_store
     from quarterdeck.ledger.store import LedgerStore
 
@@ -118,6 +127,53 @@ def compact(json: options.Json = False) -> None:
         print_line(
             f"{counted(done.events, 'event')} archived in {done.archive}; keep it: older moments are looked up there"
         )
+
+
+def _redact(*, json: bool) -> None:
+    """Take secrets out of the ledger and its archives, and see that it is whole afterwards."""
+    from functools import partial
+
+    from quarterdeck.config.paths import state_dir
+    from quarterdeck.ledger.documents import hash_of
+    from quarterdeck.ledger.opening import secrets_key
+    from quarterdeck.ledger.redaction import redact
+    from quarterdeck.ledger.store import LedgerStore
+    from quarterdeck.trust.launches import redacted_launch
+    from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins
+
+    def message(text: str) -> str:
+        return hide_text(only_origins(text), lambda _: REDACTED)
+
+    with leased() as place, LedgerStore.open(place, writable=True) as store:
+        done = redact(store, partial(redacted_launch, key=secrets_key(state_dir())), message)
+        found = store.verify(hash_of)
+    if json:
+        redacted = {
+            "launches": done.launches,
+            "messages": done.messages,
+            "before": _spelled(done.before),
+            "head": _spelled(done.head),
+            "removed": [str(path) for path in done.removed],
+            "missing_archives": done.missing,
+        }
+        print_json({"redacted": redacted, "intact": found.is_intact})
+    elif done.launches or done.messages:
+        forms = counted(done.launches, "form")
+        print_line(
+            f"secrets were taken out of {forms} of how servers are started, and {counted(done.messages, 'message')}"
+        )
+        print_line(
+            f"all hashes are others now: the head was {_spelled(done.before)}, and one that was written down before"
+        )
+        print_line("does not fit any more: write deck.lock anew with quarterdeck lock")
+    else:
+        print_line("no secrets were found; its events are archived")
+    if done.missing and not json:
+        print_line(f"the archives of the events up to {done.missing} are not there, and were not looked at", "yellow")
+    if not found.is_intact:
+        raise CommandError(ExitCode.BROKEN, f"the ledger is {found.verdict.value}: {found.reason}")
+    if not json:
+        print_line(f"intact: {counted(found.tip.count, 'event')}, head {_spelled(found.tip)}", "green")
 
 
 def _witness(text: str) -> "Head":

@@ -4,7 +4,6 @@ Everyone logs through the standard library; structlog renders.  Values that a co
 of every line, whoever wrote it.
 """
 
-import json
 import logging
 import sys
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.text import printable
-from quarterdeck_sandbox.stderr import Redactor
+from quarterdeck_protocol.secrets import Redactor
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, WrappedLogger
@@ -58,9 +57,7 @@ class LineFormatter(logging.Formatter):
         super().__init__()
         self._is_json = is_json
         self._is_coloured = is_coloured
-        # In JSON a secret with a quote or a backslash in it is spelt otherwise.
-        plain = tuple(secrets)
-        self._redactor = Redactor((*plain, *(json.dumps(secret)[1:-1] for secret in plain)))
+        self._redactor = Redactor(secrets)
         self._renderer: logging.Formatter | None = None
 
     def format(self, record: logging.LogRecord) -> str:
@@ -68,7 +65,7 @@ class LineFormatter(logging.Formatter):
         if self._renderer is None:
             self._renderer = self._make_renderer()
         line = self._renderer.format(record)
-        return self._redactor.clean(line.encode("utf-8", "backslashreplace")).decode()
+        return self._redactor.clean_text(line)
 
     def _make_renderer(self) -> logging.Formatter:
         import structlog

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from quarterdeck.settings import Settings
     from quarterdeck.trust.decisions import Decision
     from quarterdeck.trust.overview import ServerMatters
-    from quarterdeck.trust.rows import NativeRow
+    from quarterdeck.trust.rows import NativeRow, Row
     from quarterdeck_protocol.configs import TrustMode
 
 WRITE_WAIT_S: Final = 10.0
@@ -107,7 +107,10 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         desk = Desk((), settings, store)
         # Without a configuration nothing is looked at, and no key made.
         found = configured(settings) if settings.config_paths else None
-        servers = survey(desk.book, () if found is None else (*found.rows, *_said_of_native(desk.book, found.native)))
+        rows: tuple[Row | NativeRow, ...] = ()
+        if found is not None:
+            rows = (*found.rows, *_said_of_native(desk.book, found.native))
+        servers = survey(desk.book, rows, desk.read)
         if whom.config:
             scopes = {scope_of(path) for path in settings.config_paths}
             servers = tuple(each for each in servers if each.scope in scopes)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.secrets import has_login
 
 DEFAULT_PATH: Final = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 """PATH where we have none; desktop applications start us so."""
@@ -33,9 +34,6 @@ _PASSED_TO_NPM: Final = re.compile(
     r"npm_config_(?:registry|@[^:]+:registry|proxy|https[_-]proxy|noproxy|cafile|strict[_-]ssl)", re.IGNORECASE
 )
 """npm reads its settings in either case; `npm_config_//host/:_authToken` is one too, and is not passed."""
-
-_CREDENTIALS: Final = re.compile(r"://\S*@|(?:^|[\s,])[^\s/@:]+:\S*@")
-"""`user:password@` with or without a scheme; a user alone before a host is a token more often than not."""
 
 
 def server_environment(
@@ -81,4 +79,4 @@ def _is_listed(name: str) -> bool:
 
 def _holds_credentials(name: str, value: str) -> bool:
     # A PATH with a blank in it looks like one, and never is.
-    return name != "PATH" and _CREDENTIALS.search(value) is not None
+    return name != "PATH" and has_login(value)

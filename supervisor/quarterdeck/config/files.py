@@ -144,12 +144,15 @@ class _Loading:
         return replace(loaded, trust=None, top_problems=())
 
     def _load_row(self, row: Row) -> None:
+        # What is put in for the variables of a row is no other row's business.
+        variables = replace(self._variables, secrets=set())
         if (claimed := claimed_id(row)) is not None:
             self._claimed.add(claimed)
         label = row.location
         problems = Problems()
         built = None
-        variables = replace(self._variables, taken={})
+        # What is put in for the variables of a row is no other row's business.
+        variables = replace(self._variables, taken={}, secrets=set())
         with problems.kept():
             if not isinstance(row.value, JsonObject):
                 raise RowError(row.location, "expected an object")
@@ -158,7 +161,9 @@ class _Loading:
             label = self._claim_id(name_of(row), row)
             built = self._build(row, row.value, label, problems, variables)
         written = row.value if isinstance(row.value, JsonObject) else JsonObject()
-        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, variables.taken)
+        self._variables.secrets.update(variables.secrets)
+        read = variables.taken, frozenset(variables.secrets)
+        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, *read)
         if built is None or problems:
             first = problems[0]
             self._broken.append(BrokenRow(label, f"{self._path}: {first}", first.code, tuple(problems)))

@@ -48,6 +48,7 @@ class Origin:
         row: what is written there, variables unexpanded; values in its `env` and `headers` may be secrets.
         pointer: the place in the file as a JSON pointer.
         files: what its values were taken from beside that, by path as it is written.
+        expanded: values that were put in for its variables, and must not be shown.
     """
 
     path: Path | None
@@ -56,6 +57,7 @@ class Origin:
     row: Mapping[str, object] = field(repr=False)
     pointer: str = ""
     files: Mapping[str, FileRead] = field(default_factory=dict, repr=False)
+    expanded: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def paths(self) -> tuple[Path, ...]:

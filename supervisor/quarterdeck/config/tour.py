@@ -9,7 +9,7 @@ from typing import Final
 
 from quarterdeck.config.gathering import FileFound, Gathered
 from quarterdeck.config.judging import model_in
-from quarterdeck.config.masking import MASK, mask_args, mask_row
+from quarterdeck.config.masking import MASK, mask_row
 from quarterdeck.config.native import NATIVE_KEY, NativeSettings
 from quarterdeck.config.origin import FROM_CODE, Origin
 from quarterdeck.config.project import ALLOW_KEY
@@ -194,8 +194,6 @@ def _written(origin: Origin) -> Iterator[Value]:
 def _shown(origin: Origin) -> dict[str, object]:
     """The row as it may be shown, without what is null; what stands where it should not might be anything."""
     row = {key: value for key, value in mask_row(origin.row).items() if value is not None}
-    if "args" in row:
-        row["args"] = mask_args(row["args"]) if isinstance(row["args"], list) else MASK
     if isinstance(names := row.get("inherit_env"), list):
         row["inherit_env"] = [MASK if isinstance(name, str) and "=" in name else name for name in names]
     return {key: _known(_ROW_MODELS.get(key), value) if key in ROW_KEYS else MASK for key, value in row.items()}

@@ -19,11 +19,11 @@ from typing import Final
 
 from dotenv.parser import parse_stream
 
-from quarterdeck.config.masking import is_secretive
 from quarterdeck.config.origin import FileRead
 from quarterdeck.config.project import ALLOW_KEY, ProjectBounds
 from quarterdeck.config.secret_store import MissingSecretError, SecretError, SecretStore
 from quarterdeck.config.textfile import TextFileError, read_text
+from quarterdeck_protocol.secrets import secret_values
 
 MAX_VALUE_FILE_BYTES: Final = 64 * 1024
 """A secret or an env file; the kernel takes no more than 128 KiB as one variable."""
@@ -51,7 +51,8 @@ class Variables:
         home: `${userHome}`, and `~` in a path.
         bounds: what a project's file may not reach beyond; None for a file of the user's.
         keyring: finds `${keyring:NAME}`, or raises `SecretError`.
-        secrets: gets every value that was put in and is a secret, or is called like one.
+        secrets: gets every value that was put in and must not be shown: all but what messages are full of anyway, such
+            as paths, words and numbers, which count when their name says that they are secret.
         files: gets every file that a reference names, whether it is there or not.
         taken: gets every file that values were taken from, by its path as it is written.
     """
@@ -134,8 +135,8 @@ class Variables:
             raise VariableError(f"{name[:64]!r} is no variable's name: write $${{ for a plain ${{")
         is_closed = self.bounds is not None and name not in self.bounds.allowed_env
         value = None if is_closed else self.environ.get(name)
-        if value and is_secretive(name):
-            self.secrets.add(value)
+        if value:
+            self.secrets.update(secret_values({name: value}))
         if has_default:
             return value or default
         if is_closed:

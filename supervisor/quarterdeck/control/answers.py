@@ -152,7 +152,7 @@ async def _call(deck: Quarterdeck, name: str, arguments: bytes) -> Answer:
     except ProtocolFault as fault:
         if fault.code == NO_TOOL:
             return Refused("no_such_tool", fault.message)
-        return Fault(view_fault(fault))
+        return Fault(view_fault(deck, fault))
     return Result(msgspec.Raw(result.body), result.is_error)
 
 

@@ -49,10 +49,10 @@ def inspect(deck: Quarterdeck, status: EndpointStatus, view: ServerView) -> Insp
     return Inspection(
         server=view,
         command=_command(deck, config),
-        policy=msgspec.Raw(policy.model_dump_json().encode()) if policy is not None else NO_POLICY,
-        receipt=_view_receipt(custody) if custody is not None else None,
+        policy=msgspec.Raw(deck.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
+        receipt=_view_receipt(deck, custody) if custody is not None else None,
         limits=_view_limits(policy.limits, custody, status) if policy is not None else (),
-        last_death=view_fault(last) if last is not None else view.fault,
+        last_death=view_fault(deck, last) if last is not None else view.fault,
         note="" if custody is not None else _why_none(config, status),
     )
 
@@ -72,17 +72,17 @@ def _why_none(config: ServerConfig | None, status: EndpointStatus) -> str:
     return NOT_STARTED if isinstance(config, StdioServerConfig) else REMOTE
 
 
-def _view_receipt(custody: Custody) -> ReceiptView:
+def _view_receipt(deck: Quarterdeck, custody: Custody) -> ReceiptView:
     start, receipt = custody.start, custody.receipt
     return ReceiptView(
         tier=receipt.tier,
         network=receipt.network,
         uid=receipt.uid,
-        program=start.program,
-        cwd=start.cwd,
+        program=deck.redact(start.program),
+        cwd=deck.redact(start.cwd),
         properties=tuple(PropertyView(name, each.strength, each.mechanism) for name, each in receipt.findings.items()),
-        shown=receipt.shown,
-        gaps=start.gaps,
+        shown=tuple(map(deck.redact, receipt.shown)),
+        gaps=tuple(map(deck.redact, start.gaps)),
     )
 
 

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 
-import msgspec
-
 from quarterdeck.app import Quarterdeck
 from quarterdeck.control.memory import tree_memory
 from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, ServerView
@@ -20,33 +18,28 @@ async def view_servers(deck: Quarterdeck, statuses: Iterable[EndpointStatus]) ->
     return tuple(_view_server(deck, status, memory) for status in statuses)
 
 
-def view_fault(fault: ProtocolFault) -> FaultView:
-    """A fault as it is shown."""
+def view_fault(deck: Quarterdeck, fault: ProtocolFault) -> FaultView:
+    """A fault as it is shown: a command or a URL may hold a secret that a variable put there."""
     return FaultView(
         kind=fault.kind,
         code=fault.code,
-        message=fault.message,
+        message=deck.redact(fault.message),
         remedy=fault.remedy,
         delivery=fault.delivery,
-        dossier=_view_dossier(fault.dossier) if fault.dossier is not None else None,
+        dossier=_view_dossier(deck, fault.dossier) if fault.dossier is not None else None,
     )
 
 
-def _redacted(deck: Quarterdeck, fault: FaultView) -> FaultView:
-    """A command or a URL may hold a secret that a variable put there."""
-    return msgspec.structs.replace(fault, message=deck.redact(fault.message))
-
-
-def _view_dossier(dossier: Dossier) -> DossierView:
+def _view_dossier(deck: Quarterdeck, dossier: Dossier) -> DossierView:
     return DossierView(
         exit_status=dossier.exit_status,
         signal=dossier.signal,
         limit=dossier.limit,
-        stderr_tail=dossier.stderr_tail,
+        stderr_tail=deck.redact(dossier.stderr_tail),
         peak_rss_bytes=dossier.peak_rss_bytes,
         cpu_s=dossier.cpu_s,
         uptime_s=dossier.uptime_s,
-        hints=dossier.hints,
+        hints=tuple(map(deck.redact, dossier.hints)),
     )
 
 
@@ -65,7 +58,7 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
         uptime_s=status.uptime_s,
         restarts=status.restarts,
         era=status.era,
-        fault=_redacted(deck, view_fault(status.fault)) if status.fault is not None else None,
+        fault=view_fault(deck, status.fault) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
         held=offer.held_tools if is_usable else 0,
         blocked=offer.blocked_tools if is_usable else 0,

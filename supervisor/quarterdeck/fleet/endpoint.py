@@ -422,6 +422,7 @@ def create_server_endpoint(
     *,
     allow_unsandboxed: bool = False,
     trusted: Callable[[], Iterable[str]] = trusted_files,
+    secrets_of: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> ServerEndpointImpl:
     """An idle endpoint for one server.
 
@@ -430,12 +431,15 @@ def create_server_endpoint(
         session_factory: makes a connected SDK session instead; it runs in this process, without isolation.
         allow_unsandboxed: start it even where nothing but limits can be enforced.
         trusted: the files that are the user's word now, which it may not write; see `config.trusted_files`.
+        secrets_of: by a server's id, values that were put into its configuration and that no message may repeat.
 
     Raises:
         ValueError: `config` asks for what a session of this process cannot have.
     """
     if session_factory is None:
-        return ServerEndpointImpl(config, WorkerSeat(config, allow_unsandboxed=allow_unsandboxed, trusted=trusted))
+        secrets = secrets_of(config.id)
+        seat = WorkerSeat(config, allow_unsandboxed=allow_unsandboxed, trusted=trusted, secrets=secrets)
+        return ServerEndpointImpl(config, seat)
     from quarterdeck.fleet.embedded import EmbeddedSeat
 
     return ServerEndpointImpl(config, EmbeddedSeat(config, session_factory))

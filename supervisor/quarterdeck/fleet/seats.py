@@ -4,11 +4,12 @@ A seat is taken once, for one endpoint; leaving it releases everything.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from quarterdeck.config.environment import server_environment
 from quarterdeck.config.paths import runtime_dir, server_paths, state_dir
+from quarterdeck.config.server_secrets import secrets_of
 from quarterdeck.config.trusted_files import trusted_files, with_announced
 from quarterdeck.config.user_environment import user_environment
 from quarterdeck.fleet.handle import Listener, WorkerHandle
@@ -58,9 +59,19 @@ class WorkerSeat:
         *,
         allow_unsandboxed: bool = False,
         trusted: Callable[[], Iterable[str]] = trusted_files,
+        secrets: Iterable[str] = (),
     ) -> None:
+        """Prepare a seat.
+
+        Args:
+            config: the server.
+            allow_unsandboxed: start it even where nothing but limits can be enforced.
+            trusted: the files that are the user's word now, which it may not write.
+            secrets: values that no message of it may repeat, beside those that its configuration shows.
+        """
         self._config = config
         self._trusted = trusted
+        self._secrets = frozenset(secrets)
         self._allow_unsandboxed = allow_unsandboxed
         self._runtime: Runtime | None = None
         self._handle: WorkerHandle | None = None
@@ -78,7 +89,7 @@ class WorkerSeat:
         era = self._runtime.eras.get(self._key(), "")
         config = self._config.model_dump_json()
         if not isinstance(self._config, StdioServerConfig):
-            return OpenOrder(config, era=era)
+            return OpenOrder(config, era=era, secrets=self._withheld())
         paths = server_paths(self._runtime.directory.digest, self._config.id).create()
         env = server_environment(self._config, os.environ, paths.home, paths.tmp)
         return OpenOrder(
@@ -93,6 +104,7 @@ class WorkerSeat:
             user_home=_user_home(),
             user_env=user_environment(os.environ),
             allow_unsandboxed=self._allow_unsandboxed,
+            secrets=self._withheld(env),
         )
 
     def remember(self, era: str) -> None:
@@ -123,6 +135,10 @@ class WorkerSeat:
         if self._runtime is not None:
             runtime, self._runtime = self._runtime, None
             await runtime.release()
+
+    def _withheld(self, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """What no message may repeat of what the server is given."""
+        return tuple(sorted(self._secrets | secrets_of(self._config, env)))
 
     def _key(self) -> str:
         return self._config.model_dump_json()

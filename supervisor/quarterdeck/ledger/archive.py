@@ -1,6 +1,7 @@
 """Events that were compacted away, in files of the format of module `lines`.  Blocking.
 
-    archive/events-<first>-<last>.jsonl     the numbers, ten digits each
+    archive/events-<first>-<last>.jsonl             the numbers, ten digits each
+    archive/events-<first>-<head>-<last>.jsonl      one that was written anew to take secrets out of it
 
 Each file begins where an older one ends, so that from a checkpoint the whole story can be followed back.  A file may
 be put elsewhere: what is missing then is said, and nothing else suffers.

@@ -142,11 +142,13 @@ class Checkpoint(Event, frozen=True, tag="checkpoint"):
         count: how many events the archived segment ends with.
         head: its last hash, 64 hex digits.
         state: what they amount to; see `Book.to_state`.
+        redacted: where the chain ended before secrets were taken out of all events; empty where none were.
     """
 
     count: int
     head: str
     state: msgspec.Raw
+    redacted: str = ""
 
 
 LedgerEvent = Enrolled | Retired | Seen | Gone | Approved | Blocked | Scanned | Began | Ended | Checkpoint

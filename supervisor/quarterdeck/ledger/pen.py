@@ -31,6 +31,8 @@ MAX_LAG: Final = 1_000
 
 _LOAD_BATCH: Final = 1_000
 
+_STILL_THERE: Final = "what was deleted may still be in its files"
+
 _logger = logging.getLogger("quarterdeck.ledger")
 
 
@@ -81,15 +83,32 @@ class Pen:
             self.sync_quietly()
         return tuple(Stored(row.seq, at, event) for row, event in zip(added, events, strict=True))
 
-    def stand_for(self, checkpoint: Checkpoint, keep: Collection[str], now: str) -> Stored:
+    def stand_for(
+        self,
+        checkpoint: Checkpoint,
+        keep: Collection[str],
+        now: str,
+        *,
+        after: Head | None = None,
+        instead: Iterable[Document] = (),
+    ) -> Stored:
         """Put the checkpoint in place of all events, and leave the documents of `keep` alone.
+
+        Args:
+            checkpoint: what stands for the events.
+            keep: hashes of the documents that stay.
+            now: its time.
+            after: where the chain ends that it stands for, when that was written anew.
+            instead: documents that come in.
 
         Raises:
             LedgerWriteError: nothing was changed.
         """
         at = max(now, self.at)
-        added = list(link(self.tip, at, [encode_event(checkpoint)]))
+        added = list(link(after or self.tip, at, [encode_event(checkpoint)]))
         self._synchronize(full=True)
+        # What is deleted is overwritten.
+        self._connection.execute(f"PRAGMA secure_delete = {'ON' if after is not None else 'OFF'}")
         with transaction(self._connection):
             self._connection.execute("DELETE FROM events")
             self._insert([(added[0], checkpoint)])
@@ -98,12 +117,27 @@ class Pen:
             self._connection.executemany(
                 "DELETE FROM documents WHERE hash = ?", [(digest,) for digest in hashes if digest not in kept]
             )
+            self._insert_documents(instead)
         self._moved(added)
         self._keep_head()
         with suppress(sqlite3.Error):  # the room is used again, if not given back
             self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return Stored(self.tip.count, at, checkpoint)
+
+    def wipe(self) -> None:
+        """Leave nothing in the files of what was deleted.
+
+        Raises:
+            LedgerWriteError: something may still be there.
+        """
+        try:
+            self._connection.execute("VACUUM")
+            is_busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:
+            raise LedgerWriteError(_STILL_THERE, str(error)) from error
+        if is_busy:
+            raise LedgerWriteError(_STILL_THERE, "end whatever reads the ledger, then run this again")
 
     def load(self, pieces: Iterable[Piece]) -> None:
         """Fill an empty ledger with events and documents that were checked.

@@ -25,7 +25,7 @@ from .errors import (
 )
 from .events import Checkpoint, LedgerEvent, Stored
 from .head import HEAD_NAME, read_head, replace_file, write_head
-from .lines import Piece
+from .lines import Document, Piece
 from .pen import Pen
 from .reader import LedgerReader
 from .times import audit_time
@@ -105,6 +105,30 @@ class LedgerStore(LedgerReader):
             LedgerWriteError: nothing was changed.
         """
         return self._writing().stand_for(checkpoint, frozenset(keep), self._now())
+
+    def replace_all(self, head: Head, checkpoint: Checkpoint, documents: Sequence[Document]) -> Stored:
+        """Put a checkpoint in place of all events, of which the chain was written anew; redaction's last step.
+
+        Args:
+            head: where the new chain ends.
+            checkpoint: what stands for it.
+            documents: all that it names.
+
+        Raises:
+            LedgerWriteError: nothing was changed.
+        """
+        keep = frozenset(each.hash for each in documents)
+        stored = self._writing().stand_for(checkpoint, keep, self._now(), after=head, instead=documents)
+        self.__dict__.pop("book", None)  # folded anew when it is asked for
+        return stored
+
+    def wipe(self) -> None:
+        """Leave nothing in the files of what was deleted.
+
+        Raises:
+            LedgerWriteError: something may still be there.
+        """
+        self._writing().wipe()
 
     def load(self, pieces: Iterable[Piece]) -> None:
         """Fill an empty ledger; the import's last step.

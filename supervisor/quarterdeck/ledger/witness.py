@@ -2,6 +2,7 @@
 
 from . import archive, rows
 from .chain import Head
+from .events import Checkpoint
 from .lines import Document
 from .reader import LedgerReader
 
@@ -20,8 +21,21 @@ def contradiction(reader: LedgerReader, witness: Head) -> str:
             "or it is another ledger"
         )
     if _hash_at(reader, witness.count) != witness.hash:
+        if (redacted := _redacted_at(reader, witness)) is not None:
+            return (
+                f"secrets were taken out of it, as event {redacted} records: the events before that have other "
+                "hashes since, and a head that was written down before does not fit any more"
+            )
         return f"event {witness.count} is not the one that was written down: it was changed, or it is another ledger"
     return ""
+
+
+def _redacted_at(reader: LedgerReader, witness: Head) -> int | None:
+    """The event by which the ledger tells that secrets were taken out of what the witness saw; None for none."""
+    for stored in reader.events(kinds=("checkpoint",), after_seq=witness.count, archived=True):
+        if isinstance(stored.event, Checkpoint) and stored.event.redacted:
+            return stored.seq
+    return None
 
 
 def _hash_at(reader: LedgerReader, seq: int) -> str:

@@ -111,6 +111,7 @@ def judge_launch(
     twin: Twin | None = None,
     loosened: Sequence[str] = (),
     was_open: bool = False,
+    today: str = "",
 ) -> Judgement:
     """Whether a server may be started as it is configured now.
 
@@ -123,16 +124,22 @@ def judge_launch(
         twin: the other form of the document, when its approval counts as one of this.
         loosened: by what a row that came while a `serve` runs asks for more than before.
         was_open: whether the launch that is approved was open, too: a row does not open itself.
+        today: the hash that the approved launch has in today's form; empty for the one that it was approved by.
     """
     item = entry.items.get(document.key, Item())
+    approved = today or item.approved
     voice: Voice | None = None
     if item.is_blocked:
         verdict = Verdict.BLOCKED
     elif item.approved == document.hash:
         verdict = Verdict.ADMITTED
-    elif twin is not None and item.approved == twin.hash:
+    elif twin is not None and approved == twin.hash:
         # The values are recorded as soon as they can be changed; an approval of all of them is never made less.
         verdict, voice = Verdict.ADMITTED, None if twin.is_fuller else Voice.NAMED
+    elif approved == document.hash:
+        # Older rules kept it in another form: it is recorded in today's.
+        voice = item.by or Voice.PERSON
+        verdict = Verdict.ADMITTED
     else:
         found = _launch_word(item, rules, loosened, was_open=was_open)
         verdict, voice = (Verdict.ADMITTED, found) if isinstance(found, Voice) else (found, None)

@@ -1,14 +1,17 @@
 """What a ledger says of every server, for people who decide: what is approved, what waits, and why.  Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from quarterdeck.ledger.book import Book, Entry, Item, ItemKey
 from quarterdeck.ledger.events import Subject, Voice
 
 from .changes import ServerDiff, diff_server
-from .items import Document, value_of
+from .items import value_of
+from .launches import Launch
 from .renames import Rename, suspect_renames
 from .rows import NativeRow, Row
 
@@ -44,6 +47,7 @@ class Matter:
         at: when that was.
         findings: rule and place of what the scan found in what is offered.
         body: of a launch that no process has recorded yet, the document.
+        start: of the launch of a configured server, how it is shown.
     """
 
     key: ItemKey
@@ -54,6 +58,7 @@ class Matter:
     at: str = ""
     findings: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    start: Launch | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,14 @@ class ServerMatters:
         return self.of(*WAITING)
 
 
-def survey(book: Book, rows: Iterable[Row | NativeRow] = ()) -> tuple[ServerMatters, ...]:
-    """Every server of the book, and those of `rows`, with the launch that they are configured with now."""
+def survey(book: Book, rows: Iterable[Row | NativeRow] = (), read: Read = lambda _: None) -> tuple[ServerMatters, ...]:
+    """Every server of the book, and those of `rows`, with the launch that they are configured with now.
+
+    Args:
+        book: what is recorded.
+        rows: what is configured.
+        read: finds an approved launch that was kept in another form than today's.
+    """
     configured = {(row.scope, row.id): row for row in rows}
     keys = [*configured, *(tuple(key) for key in book.entries if tuple(key) not in configured)]
     found = []
@@ -95,7 +106,7 @@ def survey(book: Book, rows: Iterable[Row | NativeRow] = ()) -> tuple[ServerMatt
         entry, row = book.entry(scope, server), configured.get((scope, server))
         if row is None and not any(item.seen or item.approved or item.is_blocked for item in entry.items.values()):
             continue
-        found.append(_survey_one(book, scope, server, entry, row.launch if row is not None else None))
+        found.append(_survey_one(book, scope, server, entry, row, read))
     return tuple(found)
 
 
@@ -104,8 +115,12 @@ def difference(matters: Iterable[Matter], read: Read, *, whole: bool = False) ->
     old: dict[ItemKey, object] = {}
     new: dict[ItemKey, object] = {}
     for matter in matters:
-        if matter.approved:
-            old[matter.key] = value_of(read(matter.approved) or b"null")
+        before = (read(matter.approved) or b"null") if matter.approved else b""
+        if matter.start is not None:
+            old |= {matter.key: matter.start.compared(before)} if before else {}
+            new[matter.key] = value_of(matter.start.shown)
+            continue
+        old |= {matter.key: value_of(before)} if before else {}
         new[matter.key] = value_of(matter.body or read(matter.seen) or b"null")
     return diff_server(old, new, whole=whole)
 
@@ -115,11 +130,16 @@ def renames(server: ServerMatters, read: Read) -> tuple[Rename, ...]:
     return suspect_renames(_documents(server.of(State.GONE), read, "approved"), _documents(server.of(State.NEW), read))
 
 
-def _survey_one(book: Book, scope: str, server: str, entry: Entry, launch: Document | None) -> ServerMatters:
+def _survey_one(
+    book: Book, scope: str, server: str, entry: Entry, row: Row | NativeRow | None, read: Read
+) -> ServerMatters:
     matters = []
     items = dict(entry.items)
+    launch = row.launch if row is not None else None
+    start = row.start if isinstance(row, Row) else None
     if launch is not None:
-        items.setdefault(launch.key, Item())
+        item = items.get(launch.key, Item())
+        items[launch.key] = _in_todays_form(item, row, read) if isinstance(row, Row) else item
     order = {Subject.LAUNCH: 0, Subject.INSTRUCTIONS: 1, Subject.TOOL: 2}
     for key, item in sorted(items.items(), key=lambda pair: order[pair[0].subject]):
         is_present = launch is not None and key == launch.key
@@ -135,12 +155,20 @@ def _survey_one(book: Book, scope: str, server: str, entry: Entry, launch: Docum
                 at=item.at,
                 findings=scanned.findings if scanned is not None else (),
                 body=launch.body if launch is not None and is_present and item.seen != seen else b"",
+                start=start if is_present else None,
             )
         )
     life = entry.last_life
     return ServerMatters(
         scope, server, tuple(matters), (life.package or life.program) if life is not None else "", launch is not None
     )
+
+
+def _in_todays_form(item: Item, row: Row, read: Read) -> Item:
+    """A launch's item; an approval of this very launch, kept in another form than today's, counts as one of this."""
+    if item.approved in {"", row.launch.hash}:
+        return item
+    return msgspec.structs.replace(item, approved=row.todays_hash(item.approved, read(item.approved)))
 
 
 def _state(item: Item, seen: str) -> State:

@@ -350,7 +350,8 @@ class Registrar:
     async def _judge_launch(self, row: Row, loosened: Sequence[str]) -> Judgement:
         entry = self.book.entry(row.scope, row.id)
         approved = entry.items.get(row.launch.key, Item()).approved
-        before = value_of(await self._recorder.document(approved) or b"null") if approved else None
+        body = await self._recorder.document(approved) if approved else None
+        before = value_of(body or b"null")
         was_open = isinstance(before, dict) and before.get("trust") == TrustMode.OPEN
         return judge_launch(
             row.scope,
@@ -361,6 +362,7 @@ class Registrar:
             twin=row.twin,
             loosened=loosened,
             was_open=was_open,
+            today=row.todays_hash(approved, body),
         )
 
     async def _take_snapshot(self, desk: Desk) -> None:

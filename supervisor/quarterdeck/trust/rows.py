@@ -12,8 +12,9 @@ from quarterdeck.config.origin import Origin, Standing
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 from .exposure import NOTHING, Exposure
-from .items import Document, launch_document, native_document
+from .items import Document, native_document
 from .judging import Lock, Rules, Twin
+from .launches import Launch, launch_of
 from .scopes import USER_SCOPE, scope_of, scope_of_row
 
 
@@ -35,20 +36,39 @@ class Row:
 
     Attributes:
         scope: the file that it comes from; see `scope_of`.
-        launch: how it would be started or reached.
+        start: how it would be started or reached.
         twin: the other form of that, when its approval counts; see `judge_launch`.
+        twin_start: the same whole.
     """
 
     config: ServerConfig
     scope: str
     rules: Rules
-    launch: Document
+    start: Launch
     twin: Twin | None = field(default=None, compare=False)
+    twin_start: Launch | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def launch(self) -> Document:
+        """How it would be started or reached, as the ledger keeps it."""
+        return self.start.document
 
     @property
     def id(self) -> str:
         """The server's id."""
         return self.config.id
+
+    def todays_hash(self, approved: str, body: bytes | None) -> str:
+        """The hash that an approved launch has in today's form; its own where it is another launch.
+
+        Args:
+            approved: the hash that it was approved by.
+            body: its document; None where there is none.
+        """
+        forms = [form for form in (self.start, self.twin_start) if form is not None]
+        if any(form.document.hash == approved for form in forms):
+            return approved
+        return next((form.document.hash for form in forms if form.is_described_by(body)), approved)
 
     def command(self, verb: str, *words: str) -> str:
         """The command that does this to it, as a person can type it anywhere but beside a project's own file."""
@@ -85,7 +105,7 @@ class Surroundings:
 
     Attributes:
         lock: a `deck.lock` that they are held to.
-        key: of the stand-ins for secrets in the user's own rows; see `launch_document`.
+        key: of the stand-ins for secrets; see `launch_of`.
         before: what could be written before now.
         now: the same, and what these rows and the native tools beside them may write.
     """
@@ -118,20 +138,22 @@ def row_of(config: ServerConfig, origin: Origin | None, around: Surroundings = A
     raw: Mapping[str, object] | None = origin.row if origin is not None and path is not None else None
     locks = around.lock.for_server(config.id) if around.lock is not None else None
     if origin is None or path is None or standing is Standing.PROJECT:
-        shown = None if standing is Standing.PROJECT else around.key
         rules = Rules(config.trust, standing, locks)
-        return Row(config, scope_of_row(origin), rules, launch_document(config, raw, shown))
+        start = launch_of(config, raw, around.key, is_stranger=standing is Standing.PROJECT)
+        return Row(config, scope_of_row(origin), rules, start)
     exposed = _first_covered(around.before, origin.paths)
     rules = Rules(config.trust, standing, locks, exposed)
-    plain = launch_document(config, raw, around.key)
-    full = launch_document(config, raw, around.key, origin.files)
+    plain = launch_of(config, raw, around.key)
+    full = launch_of(config, raw, around.key, files=origin.files)
     scope = scope_of_row(origin)
     if not exposed and not _first_covered(around.now, origin.paths):
-        return Row(config, scope, rules, plain, Twin(full.hash, is_fuller=True))
+        return Row(config, scope, rules, plain, Twin(full.document.hash, is_fuller=True), full)
     # An approval of the names alone counts while nobody could have changed the values; an earlier version kept no
     # others, and used whatever values there were.
     counts = not exposed or not around.before.is_recorded
-    return Row(config, scope, rules, full, Twin(plain.hash, is_fuller=False) if counts else None)
+    if not counts:
+        return Row(config, scope, rules, full)
+    return Row(config, scope, rules, full, Twin(plain.document.hash, is_fuller=False), plain)
 
 
 def native_row(settings: NativeSettings, files: Sequence[Path], named: Sequence[Path], before: Exposure) -> NativeRow:

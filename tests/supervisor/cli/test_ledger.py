@@ -24,7 +24,8 @@ from support.histories import (
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.ledger import Kind
 from quarterdeck.cli.program import run
-from quarterdeck.ledger.events import LedgerEvent
+from quarterdeck.ledger.documents import hash_of
+from quarterdeck.ledger.events import Approved, Ended, LedgerEvent, Seen, Subject, Voice
 from quarterdeck.ledger.lease import Holder, take_lease
 
 FIRST, SECOND, THIRD = (len(events) for _, events in story())
@@ -351,6 +352,28 @@ def test_a_compacted_ledger_remembers_through_its_archive(state: Path, ledger: L
     assert "nothing to archive" in ledger.err
 
 
+def test_secrets_are_taken_out_of_a_ledger_that_holds_them(state: Path, ledger: Ledger) -> None:
+    """A token that an older version wrote down could never be removed."""
+    body = json.dumps({"command": "npx", "args": ["--pat", "hunter2-Zq9"], "env": [], "transport": "stdio"}).encode()
+    with open_ledger(state) as store:
+        where = {"scope": SCOPE, "server": "old", "subject": Subject.LAUNCH, "hash": hash_of(body)}
+        store.append([Seen(**where), Approved(**where, by=Voice.PERSON)], {hash_of(body): body})
+        message = "https://h.example/mcp?key=hunter2-Zq9 answered 500"
+        store.append([Ended(scope=SCOPE, server="old", code="connect_failed", message=message)])
+    head = ledger("verify").split()[-1]
+    ledger("compact")
+    before = ledger("verify").split()[-1]
+    told = ledger("compact", "--redact")
+    assert "secrets were taken out of 1 form of how servers are started, and 1 message" in told
+    assert before in told
+    assert told.splitlines()[-1].startswith("intact: ")
+    assert not any(b"hunter2" in path.read_bytes() for path in (state / "ledger").rglob("*") if path.is_file())
+    assert ledger("verify").startswith("intact: ")
+    assert "secrets were taken out of it" in ledger("verify", "--against", head, code=ExitCode.BROKEN)
+    assert "no secrets were found" in ledger("compact", "--redact")
+    assert ledger.document("compact", "--redact")["redacted"]["launches"] == 0
+
+
 @pytest.fixture
 def served(state: Path) -> Iterator[None]:
     """Somebody else writes the ledger."""
@@ -364,7 +387,7 @@ def test_beside_a_serve_one_can_look_but_not_change(state: Path, ledger: Ledger)
     """Two writers would tear the chain; or a user would have to end a serve to look."""
     for command in (["log"], ["show"], ["diff", "1"], ["verify"], ["calls"], ["export", "backup.jsonl"]):
         ledger(*command)
-    for command in (["compact"], ["import", "backup.jsonl"], ["verify", "--accept"]):
+    for command in (["compact"], ["compact", "--redact"], ["import", "backup.jsonl"], ["verify", "--accept"]):
         assert ledger(*command, code=ExitCode.USAGE) == ""
         assert "quarterdeck serve (process 4711) writes the ledger" in ledger.err
         assert "end it first" in ledger.err

@@ -219,6 +219,21 @@ def test_a_launch_that_was_approved_is_started_again() -> None:
     assert judge_launch(SCOPE, SERVER, desk.entry, launch(), Rules()).events == ()
 
 
+@pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER, Standing.PROJECT])
+def test_an_approved_launch_that_is_kept_in_another_form_now_is_still_approved(standing: Standing) -> None:
+    """An update that hides more than the one before would hold every server."""
+    desk, rules = Desk(), Rules(standing=standing)
+    desk.approve(launch())
+    judgement = judge_launch(SCOPE, SERVER, desk.entry, launch(1), rules, today=launch(1).hash)
+    assert judgement.verdicts[LAUNCH] is Verdict.ADMITTED
+    desk.record(judgement.events)
+    assert desk.launches(launch(1), rules) is Verdict.ADMITTED
+    assert desk.entry.items[LAUNCH].by is Voice.PERSON
+    desk.block(LAUNCH)
+    blocked = judge_launch(SCOPE, SERVER, desk.entry, launch(2), rules, today=launch(2).hash)
+    assert blocked.verdicts[LAUNCH] is Verdict.BLOCKED
+
+
 @pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER])
 def test_a_changed_launch_of_a_file_is_held(standing: Standing) -> None:
     """Whoever can write into a configuration file could run a program of their own."""

@@ -1,14 +1,16 @@
 """What people are shown of every server: what is approved, what waits, and why."""
 
+import json
 from collections.abc import Iterable
 
 from support.registering import AT, FILE, INSTRUCTIONS, LAUNCH, row, stdio, told_tool, tool_key
 
+from quarterdeck.config.origin import Origin, Standing
 from quarterdeck.ledger.book import Book, ItemKey
 from quarterdeck.ledger.events import Approved, Began, Blocked, Gone, LedgerEvent, Scanned, Seen, Stored, Subject, Voice
-from quarterdeck.trust.items import Document, instructions_document, tool_document
+from quarterdeck.trust.items import Document, hash_of, instructions_document, tool_document
 from quarterdeck.trust.overview import ServerMatters, State, difference, renames, survey
-from quarterdeck.trust.rows import Row
+from quarterdeck.trust.rows import Row, Surroundings, row_of
 
 SCOPE = str(FILE)
 
@@ -125,3 +127,33 @@ def test_a_new_tool_that_looks_like_one_that_is_gone_is_a_suspected_rename() -> 
     assert [(each.old, each.new) for each in renames(server, bodies.get)] == [("lend", "borrow")]
     back = one(seen(old), approved(old), seen(new))
     assert renames(back, bodies.get) == ()
+
+
+def test_a_launch_that_was_kept_in_another_form_is_approved_still() -> None:
+    """After an update `trust list` would call every server changed that has a secret in its command line."""
+    config = stdio()
+    written = {"command": "run", "args": ["--key", "hunter2-Zq9"]}
+    now = row_of(config, Origin(FILE, "fs", Standing.NAMED, written), Surroundings(None, b"key"))
+    old = json.dumps({**written, "env": [], "transport": "stdio", "trust": "baseline"}).encode()
+    before = Document(LAUNCH, hash_of(old), old)
+    kept = {before.hash: old}.get
+    [server] = survey(book([seen(before), approved(before)]), [now], kept)
+    assert states(server) == {LAUNCH: State.APPROVED}
+    written["args"] = ["--key", "another"]
+    changed = row_of(config, Origin(FILE, "fs", Standing.NAMED, written), Surroundings(None, b"key"))
+    [server] = survey(book([seen(before), approved(before)]), [changed], kept)
+    assert states(server) == {LAUNCH: State.CHANGED}
+    [change] = difference(server.waiting, kept).changes
+    assert change.place.startswith("/args")
+    assert "another" not in str(change)
+
+
+def test_of_a_strangers_launch_who_decides_sees_all() -> None:
+    """What runs could hide behind the name of a secret."""
+    written = {"command": "run", "args": ["--key", "hunter2-Zq9"], "env": {"API_KEY": "hunter2-Zq9"}}
+    stranger = row_of(stdio(), Origin(FILE, "fs", Standing.PROJECT, written), Surroundings(None, b"key"))
+    [server] = survey(Book(), [stranger])
+    [change] = difference(server.waiting, lambda _: None).changes
+    assert str(change.after).count("hunter2-Zq9") == 2
+    [matter] = server.waiting
+    assert b"hunter2" not in matter.body

@@ -9,19 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quarterdeck.config.clients.jsonc import COMMENT, STRING
-from quarterdeck.config.masking import MASK, is_secretive
-
-_VALUE: Final = re.compile(
-    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16}|\bgh[opsur]_\w{16}|\bgithub_pat_|\bglpat-|\bxox[abeprs]-|\bAKIA[0-9A-Z]{12}|"
-    r"\bAIza[\w-]{20}|\bhf_\w{16}|\bnpm_\w{16}|\bntn_\w{16}|\beyJ[\w-]{8,}\.|-----BEGIN |\b(?:Bearer|Basic) [^\s$]{8}|"
-    r"://[^/\s@]+@|[?&][\w-]*(?:key|token|secret|password)=[^&\s$]",
-    re.IGNORECASE,
-)
-"""What the tokens of well-known services begin with, and what URLs give away."""
-
-_REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^}]*\})+")
-
-_HARMLESS: Final = re.compile(r"\d{0,8}|true|false|null|none|yes|no", re.IGNORECASE)
+from quarterdeck.config.masking import MASK, mask_args
+from quarterdeck_protocol.secrets import holds_secret, is_secret_name, secrets_in
 
 _SHELVES: Final = frozenset({"env", "environment", "headers", "http_headers"})
 """Objects of a row whose values are nobody's business."""
@@ -29,9 +18,11 @@ _SHELVES: Final = frozenset({"env", "environment", "headers", "http_headers"})
 _OURS: Final = "QUARTERDECK_"
 """Variables of ours name directories and levels."""
 
-_FLAG: Final = re.compile(r"--?([\w-]+)")
+_FLAG: Final = re.compile(r"--?[\w-]+")
 
-_ASSIGNMENT: Final = re.compile(r"(?:--?)?([\w-]+)=(.*)", re.DOTALL)
+_REFERENCES: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^}]*\})+")
+
+_WORDS: Final = re.compile(r"[\w-]+")
 
 _LINE: Final = re.compile(r"[^\r\n]+")
 
@@ -44,9 +35,7 @@ _TOKENS: Final = re.compile(
 
 def looks_secret(name: str, value: object) -> bool:
     """Whether `value`, found under `name`, looks like a literal secret; a reference to one is none."""
-    if not isinstance(value, str) or _HARMLESS.fullmatch(value) or _REFERENCE.fullmatch(value):
-        return False
-    return bool(is_secretive(name) or _VALUE.search(value))
+    return isinstance(value, str) and holds_secret(name, value)
 
 
 def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
@@ -55,11 +44,8 @@ def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
         if isinstance(values, dict) and shelf in _SHELVES:
             yield from (f"{shelf}.{name}" for name, value in values.items() if looks_secret(str(name), value))
         elif isinstance(values, list) and shelf == "args":
-            flag = ""
-            for place, value in enumerate(values):
-                if looks_secret(flag, value) or _assigns_secret(value):
-                    yield f"{shelf}.{place}"
-                flag = _name_of_flag(value)
+            shown = mask_args(values)
+            yield from (f"{shelf}.{place}" for place, value in enumerate(values) if shown[place] != value)
         elif looks_secret("", values):
             yield shelf
 
@@ -107,26 +93,18 @@ class _Reader:
         self._name, self._flag = ("", "") if mark in "{[]}" else (self._name if mark == ":" else "", self._flag)
 
     def _hides(self, value: str) -> bool:
-        flag, self._flag = self._flag, _name_of_flag(value)
-        if _REFERENCE.fullmatch(value):
+        flag, self._flag = self._flag, value if _FLAG.fullmatch(value) else ""
+        if _REFERENCES.fullmatch(value):
             return False
         if any(name in _SHELVES for name in self._names):
             return not self._name.startswith(_OURS)
-        return looks_secret(self._name or flag, value) or _assigns_secret(value)
-
-
-def _name_of_flag(value: object) -> str:
-    found = _FLAG.fullmatch(value) if isinstance(value, str) else None
-    return found[1] if found else ""
-
-
-def _assigns_secret(value: object) -> bool:
-    found = _ASSIGNMENT.fullmatch(value) if isinstance(value, str) else None
-    return bool(found and looks_secret(found[1], found[2]))
+        if self._name or not flag:
+            return looks_secret(self._name, value) or mask_args([value]) != [value]
+        return mask_args([flag, value]) != [flag, value]
 
 
 def _is_telling(comment: str) -> bool:
-    return bool(is_secretive(comment) or _VALUE.search(comment) or '":' in comment)
+    return bool('":' in comment or secrets_in(comment) or any(map(is_secret_name, _WORDS.findall(comment))))
 
 
 def _without_words(comment: str) -> str:

@@ -42,7 +42,14 @@ def test_the_places_of_secrets_are_named_and_not_their_values() -> None:
         "headers": {"Cookie": "a=b", "Authorization": "Bearer abcdefgh"},
         "url": "https://me:pass@host/",
     }
-    assert list(literal_secrets(row)) == ["args.2", "args.4", "env.API_KEY", "headers.Authorization", "url"]
+    assert list(literal_secrets(row)) == [
+        "args.2",
+        "args.4",
+        "env.API_KEY",
+        "headers.Cookie",
+        "headers.Authorization",
+        "url",
+    ]
 
 
 def test_a_masked_text_shows_names_and_references_only() -> None:

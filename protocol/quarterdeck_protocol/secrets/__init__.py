@@ -1,0 +1,41 @@
+"""Secrets in texts: the one recogniser of them, and what takes known ones out.
+
+`names` what says that something is secret · `looks` what a secret looks like · `urls` where URLs hold them · `text`
+texts, values and command lines · `redaction` known secrets, in whatever spelling.  Every room uses these: the ledger,
+what is shown of a configuration, messages, logs, what servers write on stderr.
+"""
+
+from .names import is_secret_name
+from .redaction import REDACTED, Redactor, secret_values
+from .text import (
+    Hide,
+    has_login,
+    hide_args,
+    hide_text,
+    hide_value,
+    hide_whole,
+    holds_secret,
+    is_ordinary,
+    secrets_in,
+    secrets_in_args,
+)
+from .urls import only_origins, origin_of
+
+__all__ = [
+    "REDACTED",
+    "Hide",
+    "Redactor",
+    "has_login",
+    "hide_args",
+    "hide_text",
+    "hide_value",
+    "hide_whole",
+    "holds_secret",
+    "is_ordinary",
+    "is_secret_name",
+    "only_origins",
+    "origin_of",
+    "secret_values",
+    "secrets_in",
+    "secrets_in_args",
+]

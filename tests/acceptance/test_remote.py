@@ -103,7 +103,7 @@ async def test_calls_to_a_remote_server_run_side_by_side(server: ServerEndpointI
 async def test_a_url_where_nobody_listens_fails_the_open(kind: str) -> None:
     """A wrong port is the commonest mistake."""
     fault = await fault_at_open(config_of(kind, url := unused_url()))
-    assert_fault(fault, "transport", "connect_failed", "not_sent", url)
+    assert_fault(fault, "transport", "connect_failed", "not_sent", url.removesuffix("/mcp"))
 
 
 @pytest.mark.parametrize("kind", ["streamable", "streamable-legacy", "sse"])
@@ -131,7 +131,7 @@ async def test_a_server_configured_as_legacy_sse_is_dialled_so_alone() -> None:
             await say(endpoint)
     with forked_http_server() as url:
         fault = await fault_at_open(SseServerConfig(id="only", url=url, legacy_only=True))
-    assert_fault(fault, "transport", "connect_failed", "not_sent", url)
+    assert_fault(fault, "transport", "connect_failed", "not_sent", url.removesuffix("/mcp"))
 
 
 async def test_a_host_that_never_answers_is_given_up_at_the_deadline() -> None:

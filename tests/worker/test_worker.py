@@ -7,7 +7,7 @@ from mcp.shared.exceptions import MCPError
 from support.served import NO_COMMAND, ORDER, opened, stage
 from support.workers import CARD, turns
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.frames import (
     Answer,
     Call,
@@ -113,6 +113,26 @@ async def test_a_deadline_that_passes_is_a_timeout_that_says_which(frame: Reques
             assert played.server.cancelled == [(2, "the deadline has passed")]
         played.worker.on_event(Expired(2))
         assert not played.worker.finished.is_set()
+
+
+async def test_a_fault_repeats_nothing_that_the_server_was_given_in_confidence() -> None:
+    """A password would reach the ledger, the log and the client."""
+    async with stage() as played:
+        order = msgspec.structs.replace(ORDER, secrets=("s3cret-word",))
+        await played.hears(Open(1, 60.0), msgspec.json.encode(order))
+        await played.hears(Call(2, 30.0, "echo"), b"{}")
+        told = FaultRecord(
+            FaultKind.TOOL_ERROR,
+            "s3cret-word is wrong",
+            cause=RemoteCause("E", "s3cret-word"),
+            dossier=Dossier(hints=("s3cret-word",)),
+        )
+        played.server.answers(2, told)
+        assert "s3cret-word" not in repr(played.fault(2))
+        assert played.fault(2).message == "[redacted] is wrong"
+        played.server.life.on_lost(told)
+        [lost] = played.posted
+        assert "s3cret-word" not in repr(lost)
 
 
 async def test_a_handshake_that_takes_too_long_ends_the_server_with_what_is_known_of_it() -> None:

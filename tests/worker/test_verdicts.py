@@ -1,0 +1,50 @@
+"""What the end of a connection means, told without the URL that may be a key."""
+
+import pytest
+
+from quarterdeck_protocol.faults import FaultRecord, RemoteCause
+from quarterdeck_worker.dial import Telltale
+from quarterdeck_worker.verdicts import broken, refused_or_closed, unreachable
+
+URL = "https://me:s3cret@h.example:8443/s3cret/mcp?key=s3cret"
+
+CAUSE = RuntimeError(f"Client error '500' for url '{URL}'")
+
+
+def telltale(status: int | None, *, rejected: bool = False) -> Telltale:
+    """What HTTP has said."""
+    found = Telltale()
+    found.status = status
+    if rejected:
+        found.rejected.set()
+    return found
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        unreachable(URL, CAUSE, telltale(None)),
+        unreachable(URL, CAUSE, telltale(401)),
+        unreachable(URL, CAUSE, telltale(500)),
+        broken(CAUSE),
+    ],
+)
+def test_a_fault_names_the_origin_and_no_more(fault: FaultRecord) -> None:
+    """A key in a server's URL would reach the ledger, the log and every client."""
+    assert "https://h.example:8443" in fault.message
+    assert fault.cause == RemoteCause("RuntimeError", "Client error '500' for url 'https://h.example:8443'")
+    assert "s3cret" not in repr(fault)
+
+
+@pytest.mark.anyio
+async def test_an_end_names_the_origin_and_no_more() -> None:
+    """A session that ends would publish its key."""
+    for found in (telltale(None), telltale(401, rejected=True), telltale(404, rejected=True)):
+        fault = refused_or_closed(URL, found)
+        assert fault.message.startswith("https://h.example:8443 ")
+        assert "s3cret" not in repr(fault)
+
+
+def test_an_exception_without_words_is_told_by_its_type() -> None:
+    """A fault would end in a colon."""
+    assert unreachable(URL, TimeoutError(), telltale(None)).message == "https://h.example:8443: TimeoutError"

@@ -18,7 +18,7 @@ APART_ABI: Final = 2
 TRUNCATE_ABI: Final = 3
 """Landlock that judges cutting a file off by its path (Linux 6.2); before, the filter closes that call."""
 
-REACHABLE: Final = "metadata, host loopback and abstract sockets: REACHABLE"
+REACHABLE: Final = "can reach your local network, this machine's own services and cloud metadata"
 """What an unconfined network means, said in these words wherever it is in force."""
 
 SCOPES_ABI: Final = 6

@@ -89,8 +89,8 @@ def test_the_strongest_that_is_there_is_chosen(
         ({"network": "none", "minimum": "limits"}, NOTHING, ("network 'none' cannot be had", INSTALL)),
         ({"hidden": ["/a"]}, LANDLOCK, ('"hidden" needs bubblewrap', INSTALL)),
         ({"require": ["filesystem"]}, LANDLOCK, ("'filesystem'", "partial", "metadata", INSTALL, '"require"')),
-        ({"require": ["network"]}, LANDLOCK, ("'network'", "none", "REACHABLE", INSTALL)),
-        ({"require": ["network"]}, replace(WHOLE, pasta=""), ("REACHABLE", "apt install passt")),
+        ({"require": ["network"]}, LANDLOCK, ("'network'", "none", "can reach your local network", INSTALL)),
+        ({"require": ["network"]}, replace(WHOLE, pasta=""), ("can reach your local network", "apt install passt")),
         ({"require": ["memory"]}, WHOLE, ("'memory'", "partial", "looked at now and then", "control groups")),
         ({"require": ["scratch"]}, WHOLE, ("'scratch'", "partial", "nothing keeps it in full")),
         ({"require": ["syscalls"]}, replace(WHOLE, seccomp=False), ("'syscalls'", "x86-64 or aarch64")),
@@ -144,7 +144,7 @@ def test_each_way_in_which_a_start_is_weaker_is_one_line(
 
 def test_an_open_network_says_what_it_means() -> None:
     """`full` sounds like the internet; it is the host's own services and the cloud's credentials too."""
-    reachable = "metadata, host loopback and abstract sockets: REACHABLE"
+    reachable = "can reach your local network, this machine's own services and cloud metadata"
     fallen = choose(policy(), replace(WHOLE, pasta=""))
     assert fallen.findings[Property.NETWORK].mechanism == reachable
     assert fallen.gaps == (f"network: {reachable}; install pasta or slirp4netns (apt install passt)",)

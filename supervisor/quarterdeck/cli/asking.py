@@ -16,10 +16,12 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.ledger_access import code_of
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import NativeOptions
+from quarterdeck.cli.output import print_line
 from quarterdeck.cli.running import run
+from quarterdeck.cli.text import printable
 from quarterdeck.config.candidates import candidates, candidates_digest
 from quarterdeck.config.paths import UnsafePathError, configuration_digest, state_dir
-from quarterdeck.config.runtime_directory import find_serving
+from quarterdeck.config.runtime_directory import find_all_serving, find_serving
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
 from quarterdeck.control.protocol import Answer, Call, Refused, Request
@@ -35,10 +37,13 @@ _log = logging.getLogger("quarterdeck.config")
 
 
 NO_CONFIGURATION: Final = (
-    "write one of the files that `quarterdeck config path` lists, import one (`quarterdeck config import`), name one "
-    "with --config FILE; or add --profile, for native tools alone"
+    "write one of the files that `quarterdeck config path` lists, import one (`quarterdeck config import`), or name "
+    "one with --config FILE"
 )
 """What a command says that finds nothing to run."""
+
+OR_NATIVE: Final = "; or add --profile, for native tools alone"
+"""What it says besides when it takes that option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class Source:
         own: never a running `serve`.
         allow_unsandboxed: of servers that we have to start ourselves; see `Settings`.
         native: the native tools that are wanted; None for those of a `serve`, if any.
+        knows_profile: whether the command takes `--profile`.
     """
 
     config: tuple[Path, ...]
@@ -58,6 +64,7 @@ class Source:
     log_format: LogFormat = LogFormat.CONSOLE
     allow_unsandboxed: bool = False
     native: NativeOptions | None = None
+    knows_profile: bool = False
 
     @property
     def digest(self) -> str:
@@ -68,6 +75,13 @@ class Source:
             return configuration_digest((self.native.workspace,))
         return candidates_digest(each.path for each in candidates(Path.cwd(), os.environ))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing says what is meant: nothing is named, and no file is found."""
+        if self.config or self.native is not None:
+            return False
+        return not any(each.path.exists() for each in candidates(Path.cwd(), os.environ))
+
 
 def source(
     config: list[Path] | None,
@@ -77,25 +91,69 @@ def source(
     log_level: LogLevel = LogLevel.WARNING,
     log_format: LogFormat = LogFormat.CONSOLE,
     allow_unsandboxed: bool = False,
+    knows_profile: bool = False,
 ) -> Source:
     """Whom the options mean."""
-    return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native)
+    return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native, knows_profile)
 
 
-def ask(whom: Source, request: Request, *, only: str | None = None) -> Answer:
+def ask(whom: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:
     """The answer, refusals excepted.
 
     Args:
         whom: see `Source`.
         request: what is asked.
         only: of servers that we have to start ourselves, the one that is needed.
+        anywhere: where no `serve` has this configuration, ask the one that runs, whatever its configuration is.
 
     Raises:
         CommandError: the configuration is wrong, or the request cannot be served.
     """
-    answer = _ask_serving(whom, request) if not whom.own else None
-    if answer is None:
-        answer = _ask_own(whom, request, only)
+    answer = ask_running(whom, request, anywhere=anywhere)
+    return answer if answer is not None else checked(_ask_own(whom, request, only))
+
+
+def ask_running(whom: Source, request: Request, *, anywhere: bool = False) -> Answer | None:
+    """What the `serve` that is meant answers; None when there is none, or `--own` says that none is wanted.
+
+    Raises:
+        CommandError: it refuses, or does not answer; or several run, and nothing says which is meant.
+    """
+    if whom.own:
+        return None
+    answer = _ask_serving(whom, request)
+    if answer is None and not whom.config and whom.native is None and (anywhere or whom.is_open):
+        other = only_serving()
+        if other is not None:
+            answer = _answer_of(other, request)
+    return checked(answer) if answer is not None else None
+
+
+def only_serving() -> Path | None:
+    """The directory of the one `serve` that runs, of whatever configuration; None without any.
+
+    Raises:
+        CommandError: there are several.
+    """
+    found = find_all_serving()
+    if len(found) > 1:
+        told = "; ".join(
+            f"process {each.pid}: {', '.join(each.config_paths) or 'native tools'}" for each in found.values()
+        )
+        raise CommandError(ExitCode.USAGE, f"several decks run: {told}", "name one by its file: -c FILE")
+    for directory, serving in found.items():
+        files = ", ".join(serving.config_paths) or "native tools alone"
+        print_line(f"the deck of process {serving.pid}: {printable(files)}", "dim", stderr=True)
+        return directory
+    return None
+
+
+def checked(answer: Answer) -> Answer:
+    """The answer, unless it is a refusal.
+
+    Raises:
+        CommandError: it is one.
+    """
     if isinstance(answer, Refused):
         code = ExitCode.NOT_FOUND if answer.code.startswith("no_such_") else ExitCode.NO_ANSWER
         raise CommandError(code, answer.message)
@@ -106,8 +164,10 @@ def _ask_serving(whom: Source, request: Request) -> Answer | None:
     """What the running `serve` answers; None when there is none."""
     native = whom.native
     directory = find_serving(whom.digest, native=native.fingerprint if native is not None else None)
-    if directory is None:
-        return None
+    return _answer_of(directory, request) if directory is not None else None
+
+
+def _answer_of(directory: Path, request: Request) -> Answer | None:
     try:
         return ask_serving(directory, request)
     except NobodyThereError:
@@ -218,7 +278,8 @@ def load(whom: Source, *, may_be_empty: bool = False) -> "Settings":
     except ConfigFileError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from None
     if not (may_be_empty or settings.config_paths or settings.native):
-        raise CommandError(ExitCode.USAGE, "no configuration is named, and none is found", NO_CONFIGURATION)
+        remedy = NO_CONFIGURATION + (OR_NATIVE if whom.knows_profile else "")
+        raise CommandError(ExitCode.USAGE, "no configuration is named, and none is found", remedy)
     set_up_logging(whom.log_level, whom.log_format, settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)

@@ -31,7 +31,7 @@ MEANINGS: Final = {
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
     ExitCode.NOT_FOUND: "there is no such server, tool, client, checkpoint, event, secret, lock or ledger",
-    ExitCode.NOT_READY: "the server is not ready, or could not be started",
+    ExitCode.NOT_READY: "the server is not ready, or could not be started; for tools: none of them",
     ExitCode.FAULT: "the call ended without a result: refused, lost or out of time",
     ExitCode.NO_ANSWER: (
         "the running serve did not answer, or could not serve; for trust: the decision was not recorded"

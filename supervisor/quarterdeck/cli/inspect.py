@@ -34,7 +34,7 @@ def inspect(
 ) -> None:
     """Show one server whole: command, policy, what confines it, each limit with its use, and its last death."""
     whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
-    answer = ask(whom, Inspect(server), only=server)
+    answer = ask(whom, Inspect(server), only=server, anywhere=True)
     assert isinstance(answer, Inspection)
     if json:
         print_json(answer)

@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO, Final
 import typer
 
 from quarterdeck.cli import options
-from quarterdeck.cli.asking import Source, check_server, load, source
+from quarterdeck.cli.asking import Source, check_server, load, only_serving, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.text import printable
@@ -61,6 +61,8 @@ def _log_path(whom: Source, server: str) -> Path:
 
     digest = whom.digest
     directory = find_serving(digest)
+    if directory is None and not whom.config and server not in load(whom, may_be_empty=True).ids:
+        directory = only_serving()
     if directory is not None:
         try:
             answer = ask(directory, LogPath(server))

@@ -110,7 +110,14 @@ def serve(
     its files by itself.
     """
     native = native_options(profile, workspace, allow_dir, tools)
-    whom = source(config, native, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    whom = source(
+        config,
+        native,
+        log_level=log_level,
+        log_format=log_format,
+        allow_unsandboxed=allow_unsandboxed,
+        knows_profile=True,
+    )
     if not http and (address or no_token or allow_remote or allow_host or json):
         raise CommandError(ExitCode.USAGE, "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http")
     if not http and (closed := closed_streams() & {0, 1}):

@@ -1,13 +1,15 @@
 """`quarterdeck ps` and `quarterdeck restart`: how the servers are, and starting one anew."""
 
+import shlex
 import signal
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
 
 from quarterdeck.cli import options
-from quarterdeck.cli.asking import ask, source
-from quarterdeck.cli.exits import ExitCode
+from quarterdeck.cli.asking import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
+from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.text import duration, printable, size
@@ -22,10 +24,13 @@ from quarterdeck.control.protocol import (
     ServerView,
 )
 
+REACHES: Final = "can reach your local network"
+"""What receipts say of a network that nothing confines; see `quarterdeck_sandbox.promises`, not imported for this."""
+
 HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
 
-REACHABLE: Final = "REACHABLE"
-"""The word by which receipts mark a network that nothing confines."""
+CLOSE_THE_NETWORK: Final = "install slirp4netns or passt to close this; `quarterdeck doctor` says more"
+"""What to do about a network that nothing confines."""
 
 STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 
@@ -41,14 +46,39 @@ def ps(
     log_level: options.Level = LogLevel.ERROR,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
-    """Show every server: phase, tools, process, memory, uptime, restarts, and what is wrong with it."""
+    """Show every server of the deck that runs: phase, tools, process, memory, uptime, restarts, and what is wrong.
+
+    Without a deck it starts nothing, unless --own says so, and tells what is configured.
+    """
     whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
-    answer = ask(whom, Ps())
+    answer = ask(whom, Ps()) if own else ask_running(whom, Ps(), anywhere=True)
+    if answer is None:
+        _tell_what_is_configured(whom, json=json)
+        return
     assert isinstance(answer, ServerList)
     if json:
-        print_json({"servers": answer.servers})
+        print_json({"running": not own, "servers": answer.servers})
     else:
         print_servers(answer.servers)
+
+
+def _tell_what_is_configured(whom: Source, *, json: bool) -> None:
+    """Nobody serves: which servers would be started, and which cannot be."""
+    settings = load(replace(whom, log_level=LogLevel.ERROR), may_be_empty=True)
+    if json:
+        broken = {row.id: row.message for row in settings.broken}
+        print_json({"running": False, "servers": [], "configured": settings.ids, "broken": broken})
+        return
+    if not settings.ids:
+        print_line("No deck is running, and no server is configured.")
+        print_line(f"  fix: {NO_CONFIGURATION}; then quarterdeck serve")
+        return
+    files = "".join(f" -c {shlex.quote(str(path))}" for path in whom.config)
+    names = printable(", ".join(settings.ids))
+    print_line(f"No deck is running; configured: {len(settings.ids)} ({names}).")
+    print_line(f"Start one with `quarterdeck serve{files}`.")
+    for row in settings.broken:
+        print_line(f"{printable(row.id)} cannot be started: {printable(row.message)}", "yellow")
 
 
 def restart(
@@ -62,7 +92,15 @@ def restart(
 ) -> None:
     """Start one server anew, whatever its phase; its past crashes are forgotten."""
     whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
-    answer = ask(whom, Restart(server), only=server)
+    request = Restart(server)
+    answer = ask(whom, request, only=server) if own else ask_running(whom, request, anywhere=True)
+    if answer is None:
+        check_server(load(whom), server)
+        raise CommandError(
+            ExitCode.NOT_READY,
+            "no deck is running, so that there is nothing to restart",
+            "start one: quarterdeck serve",
+        )
     assert isinstance(answer, Restarted)
     if json:
         print_json({"server": answer.server})
@@ -77,7 +115,7 @@ def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
     print_table(HEADERS, [server_row(server) for server in servers])
     if open_ones := [printable(server.id) for server in servers if server.sandbox and is_reachable(server.sandbox)]:
         print_line()
-        print_line(f"metadata, host loopback and abstract sockets: {REACHABLE} from {', '.join(open_ones)}", "yellow")
+        print_line(f"partial: {', '.join(open_ones)} {REACHES} ({CLOSE_THE_NETWORK})", "yellow")
     for server in servers:
         if server.fault is not None:
             print_line()
@@ -108,28 +146,25 @@ def describe_tools(server: ServerView) -> str:
 
 
 def describe_sandbox(sandbox: SandboxView | None) -> str:
-    """The tier, and in a word whether it is weaker than wanted."""
+    """The tier, and in a word whether it gives less than wanted."""
     if sandbox is None:
         return "-"
-    if is_reachable(sandbox):
-        return f"{sandbox.tier}, {REACHABLE}"
-    return f"{sandbox.tier}, weaker" if sandbox.gaps else sandbox.tier
+    return f"{sandbox.tier}, partial" if sandbox.gaps or is_reachable(sandbox) else sandbox.tier
 
 
 def is_reachable(sandbox: SandboxView) -> bool:
-    """Whether it can reach what no server should: the machine's metadata service, its loopback, its sockets."""
-    return any(REACHABLE in text for text in (sandbox.network, *sandbox.gaps))
+    """Whether it can reach what no server should: your network, the machine's metadata service, its loopback."""
+    return any(REACHES in text for text in (sandbox.network, *sandbox.gaps))
 
 
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
     """What happened, what to do, and how the process died when one did."""
-    label = f"{fault.kind}, {fault.code}" if fault.code not in (None, fault.kind) else fault.kind
     owner = f"{printable(of)}: " if of is not None and not fault.message.startswith(f"{of} ") else ""
-    print_line(f"{owner}{printable(fault.message)} ({label})", "red", stderr=stderr)
-    if fault.remedy is not None:
-        print_line(f"  {fault.remedy}", stderr=stderr)
+    print_line(f"error[{fault.code or fault.kind}]: {owner}{printable(fault.message)}", "red", stderr=stderr)
     if fault.delivery == "unknown" and of is None:
         print_line("  whether the call had an effect is not known", stderr=stderr)
+    if fault.remedy is not None:
+        print_line(f"  fix: {printable(fault.remedy)}", stderr=stderr)
     if fault.dossier is not None:
         for line in describe_dossier(fault.dossier):
             print_line(f"  {line}", "dim", stderr=stderr)

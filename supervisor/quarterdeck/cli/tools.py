@@ -33,16 +33,31 @@ def tools(
     log_level: options.Level = LogLevel.WARNING,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
-    """List the native tools, and those of every server that is ready."""
+    """List the tools that can be called: native ones, and those of every server that is ready.
+
+    When there are servers and all of them failed it ends with 4.
+    """
     native = native_options(profile, workspace, allow_dir, chosen)
     whom = source(
-        config, native, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed
+        config,
+        native,
+        own=own,
+        log_level=log_level,
+        log_format=log_format,
+        allow_unsandboxed=allow_unsandboxed,
+        knows_profile=True,
     )
     answer = ask(whom, Tools())
     assert isinstance(answer, ToolList)
     if json:
         print_json({"tools": answer.tools, "absent": answer.absent, "held": answer.held})
-        return
+    else:
+        _print_tools(answer)
+    if answer.absent and not answer.tools and not answer.held:
+        raise typer.Exit(ExitCode.NOT_READY)
+
+
+def _print_tools(answer: ToolList) -> None:
     has_aliases = any(tool.alias for tool in answer.tools)
     rows = [
         [
@@ -79,7 +94,13 @@ def call(
     """Call one tool and print what it answers; with --json the server's own result, whole."""
     native = native_options(profile, workspace, allow_dir, chosen)
     whom = source(
-        config, native, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed
+        config,
+        native,
+        own=own,
+        log_level=log_level,
+        log_format=log_format,
+        allow_unsandboxed=allow_unsandboxed,
+        knows_profile=True,
     )
     request = Call(name, msgspec.Raw(_read_arguments(arguments)))
     answer = ask(whom, request, only=server_of_qualified(name))

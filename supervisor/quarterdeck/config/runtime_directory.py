@@ -194,6 +194,19 @@ def announced_files(root: Path | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
+    """Every live process that serves, by its directory, the last one started first."""
+    found: dict[Path, Serving] = {}
+    for path, match in _entries(root or runtime_dir()):
+        if match["staging"]:
+            continue
+        with _probe(path, fcntl.LOCK_SH) as is_free:
+            serving = None if is_free else read_serving(path)
+        if serving is not None:
+            found[path] = serving
+    return dict(sorted(found.items(), key=lambda pair: pair[1].started_at, reverse=True))
+
+
 def find_live(root: Path | None = None) -> frozenset[str]:
     """The digests of all configurations that a live process uses, whether it serves or not."""
     found = set()

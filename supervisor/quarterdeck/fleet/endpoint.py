@@ -20,6 +20,7 @@ from quarterdeck.fleet.requests import ask
 from quarterdeck.fleet.seats import Seat, WorkerSeat
 from quarterdeck.fleet.short_call import begin_call, settled
 from quarterdeck.fleet.toolset import ToolsetError, parse_tools
+from quarterdeck.sandbox_notice import names_of, tell_once
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
@@ -306,9 +307,10 @@ class ServerEndpointImpl:
         """See `Listener`: keep its receipt, hold it to its limits, and never hide that it is weaker than wanted."""
         self._custody = Custody(start, receipt, self._seat.guard(start))
         if start.gaps:
-            gaps = "; ".join(start.gaps)
-            told = {"server": self._config.id, "tier": str(receipt.tier), "network": receipt.network}
-            _log.warning("%s is confined less than its policy wants: %s", self._config.id, gaps, extra=told)
+            server = self._config.id
+            what = names_of(start.gaps)
+            _log.info("%s: its sandbox is partial (%s): see quarterdeck inspect %s", server, what, server)
+            tell_once(start.gaps)
 
     def on_lost(self, fault: FaultRecord) -> None:
         """See `Listener`."""

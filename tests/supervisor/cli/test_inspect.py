@@ -57,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """What was asked for; the answer is the confined server, or the remote one."""
     requests: list[tuple[object, ...]] = []
 
-    def ask(whom: object, request: Inspect, *, only: str) -> Inspection:
+    def ask(whom: object, request: Inspect, *, only: str, anywhere: bool) -> Inspection:
         requests.append((whom, request, only))
         return CONFINED if request.server == "fs" else REMOTE
 
@@ -92,8 +92,8 @@ def test_a_confined_server_is_shown_whole(asked: list[object], capsys: pytest.Ca
         "memory_bytes  2.0 GiB  12.0 MiB  13.0 MiB  a look",
         "processes     512      3         -         a look",
         "",
-        "fs: it hit a limit (transport, limit_hit)",
-        "  raise it",
+        "error[limit_hit]: fs: it hit a limit",
+        "  fix: raise it",
         "  killed by SIGKILL",
     ]
 

@@ -78,14 +78,17 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], capsys: pyt
     assert err
 
 
-@pytest.mark.parametrize("arguments", [["ps"], ["tools"], ["call", "a__b"], ["restart", "a"], ["logs", "a"], ["serve"]])
+@pytest.mark.parametrize("arguments", [["tools"], ["call", "a__b"], ["restart", "a"], ["logs", "a"], ["serve"]])
 def test_a_command_without_a_configuration_says_how_to_name_one(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A new user would not know what to do."""
+    """A new user would not know what to do, or be told of an option that the command lacks."""
     monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
     assert run(arguments) == ExitCode.USAGE
-    assert "--config FILE" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "--config FILE" in err
+    assert ("--profile" in err) == (arguments[0] in ("tools", "call", "serve"))
 
 
 def test_the_help_names_every_command_in_its_panel(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,18 @@
 """`ps` and `restart`: the table of servers, faults and deaths."""
 
 import json
+import os
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from quarterdeck.cli import servers
+from quarterdeck.cli import asking, servers
 from quarterdeck.cli.program import run
 from quarterdeck.cli.servers import describe_dossier, print_fault, signal_name
+from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, SandboxView, ServerList, ServerView
+from quarterdeck_sandbox.promises import REACHABLE
 
 READY = ServerView(
     "fs", "ready", "stdio", 12, 4711, 4710, 13_000_000, 192.0, 1, "2025-11-25", None, SandboxView("bubblewrap", "none")
@@ -19,7 +23,7 @@ DEAD = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 5, None,
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
-    monkeypatch.setattr(servers, "ask", lambda *args, **kwargs: answer)
+    monkeypatch.setattr(servers, "ask_running", lambda *args, **kwargs: answer)
     monkeypatch.setenv("QUARTERDECK_CONFIG", "mcp.json")
 
 
@@ -37,8 +41,8 @@ def test_ps_shows_each_server_and_what_is_wrong(
         ["git", "faulted", "0", "-", "-", "-", "5", "-", "-"],
     ]
     assert fault.splitlines() == [
-        "git: it exited\\x07 (transport, exited)",
-        "  see its logs",
+        "error[exited]: git: it exited\\x07",
+        "  fix: see its logs",
         "  exit status 3, up 42 s, peak memory 12.4 MiB, 0.50 s of CPU",
         *(f"  stderr: {letter}" for letter in "cdefg"),
     ]
@@ -57,18 +61,19 @@ def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_rea
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server that can reach the cloud's metadata would look like any other."""
-    reach = "network: full; metadata, host loopback and abstract sockets: REACHABLE"
+    reach = f"network: {REACHABLE}; install slirp4netns"
     boxes = {"a": ("landlock", "none", ("memory: looks",)), "b": ("limits", "full", (reach,))}
     listed = [msgspec.structs.replace(READY, id=name, sandbox=SandboxView(*box)) for name, box in boxes.items()]
     answering(monkeypatch, ServerList((*listed, READY)))
     assert run(["ps"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("2025-11-25")[1].strip() for line in lines[1:4]] == [
-        "landlock, weaker",
-        "limits, REACHABLE",
+        "landlock, partial",
+        "limits, partial",
         "bubblewrap",
     ]
-    assert lines[5:] == ["metadata, host loopback and abstract sockets: REACHABLE from b"]
+    assert len(lines) == 6
+    assert lines[5].startswith("partial: b can reach your local network (install slirp4netns")
 
 
 @pytest.mark.parametrize(("server", "code"), [(READY, 0), (DEAD, 4)])
@@ -98,12 +103,86 @@ def test_a_signal_without_a_name_keeps_its_number() -> None:
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ("it died", "fs: it died (transport)"),
-        ("fs is not started: it was blocked", "fs is not started: it was blocked (transport)"),
-        ("fs2 died", "fs: fs2 died (transport)"),
+        ("it died", "error[transport]: fs: it died"),
+        ("fs is not started: it was blocked", "error[transport]: fs is not started: it was blocked"),
+        ("fs2 died", "error[transport]: fs: fs2 died"),
     ],
 )
 def test_a_faults_owner_is_named_once(capsys: pytest.CaptureFixture[str], message: str, said: str) -> None:
     """A line would stutter, or nobody would know whose it is."""
     print_fault(FaultView("transport", None, message, None, "not_sent"), of="fs")
     assert capsys.readouterr().out == f"{said}\n"
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place where no deck runs, and nothing is configured."""
+    for name in ("STATE_DIR", "RUNTIME_DIR"):
+        monkeypatch.setenv(f"QUARTERDECK_{name}", str(tmp_path / name.lower()))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_ps_without_a_deck_starts_nothing_and_says_what_is_configured(
+    nobody: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every server would be started to be shown for a second."""
+    rows = {"a": {"command": "touch", "args": ["started"]}, "half": {"command": "${NOT_SET_QD}"}}
+    (nobody / "mcp.json").write_text(json.dumps({"mcpServers": rows}))
+    assert run(["ps", "-c", "mcp.json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "No deck is running; configured: 2 (a, half).",
+        "Start one with `quarterdeck serve -c mcp.json`.",
+    ]
+    assert "NOT_SET_QD" in lines[2]
+    assert run(["ps", "-c", "mcp.json", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["running"], told["servers"], told["configured"]) == (False, [], ["a", "half"])
+    assert [*told["broken"]] == ["half"]
+    assert not (nobody / "started").exists()
+    assert not (nobody / "state_dir").exists()
+
+
+def test_ps_with_nothing_configured_says_what_to_write(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new user would see an empty table, or be told of an option that ps lacks."""
+    assert run(["ps"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("No deck is running, and no server is configured.\n  fix: ")
+    assert "--profile" not in out
+
+
+def test_a_restart_without_a_deck_starts_nothing(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server would be started, restarted and stopped, and the user believe that theirs was."""
+    (nobody / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "true"}}}))
+    assert run(["restart", "a", "-c", "mcp.json"]) == 4
+    assert "no deck is running" in capsys.readouterr().err
+
+
+def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
+    nobody: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user would have to repeat the -c of a serve that a client started."""
+    asked = []
+
+    def ask_serving(directory: Path, request: object) -> ServerList:
+        asked.append(directory)
+        return ServerList((READY,))
+
+    monkeypatch.setattr(asking, "ask_serving", ask_serving)
+    with RuntimeDirectory.create("0123456789ab") as first:
+        first.announce([nobody / "theirs.json"], "1")
+        assert run(["ps"]) == 0
+        out, err = capsys.readouterr()
+        assert "fs" in out
+        assert f"the deck of process {os.getpid()}: {nobody / 'theirs.json'}" in err
+        with RuntimeDirectory.create("ba9876543210") as second:
+            second.announce([nobody / "others.json"], "1")
+            assert run(["ps"]) == 2
+            err = capsys.readouterr().err
+    assert asked == [first.path]
+    assert "several decks run" in err
+    assert "  fix: name one by its file: -c FILE" in err

@@ -129,7 +129,7 @@ def test_a_call_without_a_result_says_why(
     assert run(["call", "fs__read"]) == code
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"it broke ({kind}, some_code)\n  mend it\n  whether the call had an effect" in err
+    assert "error[some_code]: it broke\n  whether the call had an effect is not known\n  fix: mend it\n" in err
     assert run(["call", "fs__read", "--json"]) == code
     assert json.loads(capsys.readouterr().out)["fault"]["message"] == "it broke"
 

@@ -1,6 +1,7 @@
 """An endpoint keeps what confines its process, has it held to its limits, and says when it is weaker than wanted."""
 
 import logging
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -42,15 +43,22 @@ async def test_what_confined_a_dead_server_is_still_known() -> None:
         assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full")
 
 
-async def test_a_weaker_start_is_one_line_with_its_facts(caplog: pytest.LogCaptureFixture) -> None:
-    """A downgrade would be silent."""
-    with caplog.at_level(logging.WARNING):
-        async with stage() as played:
-            played.worker.says(Started(), start_of(*GAPS))
-            await turns()
-    (record,) = caplog.records
-    assert record.getMessage() == "fs is confined less than its policy wants: network: full; memory: looks"
-    assert (record.__dict__["server"], record.__dict__["tier"]) == ("fs", "landlock")
+async def test_a_partial_sandbox_is_told_once_for_a_state_directory(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A downgrade would be silent, or stand in 500 characters before every command."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path))
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            async with stage() as played:
+                played.worker.says(Started(), start_of(*GAPS))
+                await turns()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "fs: its sandbox is partial (memory, network): see quarterdeck inspect fs",
+        "Sandbox is partial here (memory, network): see `quarterdeck doctor`",
+        "fs: its sandbox is partial (memory, network): see quarterdeck inspect fs",
+    ]
 
 
 async def test_a_start_as_wanted_is_no_news(caplog: pytest.LogCaptureFixture) -> None:

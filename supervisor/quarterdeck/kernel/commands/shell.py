@@ -17,6 +17,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from quarterdeck.kernel.backends import ExecResult, OnOutput, Stream
+from quarterdeck.sandbox_notice import tell_once
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.confine import Asker, confine
@@ -194,7 +195,7 @@ class SandboxedShell:
         """Never hide that commands are confined less than wanted; all of a session's are confined alike."""
         if gaps and not self._has_told:
             self._has_told = True
-            _log.warning("commands are confined less than their policy wants: %s", "; ".join(gaps))
+            tell_once(gaps)
 
     async def _accompany(self, running: SandboxedCommand, watch: Watch) -> None:
         running.on_exit(lambda _status, _signal: watch())

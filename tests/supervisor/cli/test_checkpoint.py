@@ -97,6 +97,20 @@ def test_a_file_that_could_not_be_restored_is_an_exit_code(
     assert not (outside / "a").exists()
 
 
+@pytest.mark.parametrize("name", ["mcp.json", ".git/hooks/pre-commit"])
+def test_what_is_believed_is_not_brought_back(
+    work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What an agent wrote before a file counted would be configuration, or a hook, by an undo."""
+    monkeypatch.setenv("QUARTERDECK_CONFIG", str(work / "mcp.json"))
+    (work / name).parent.mkdir(parents=True, exist_ok=True)
+    (work / name).write_text("an agent's")
+    change(work, FIRST, work / name, "the user's")
+    assert run(["checkpoint", "restore", "0001-write"]) == 1
+    assert f"failed {work / name}: " in capsys.readouterr().out
+    assert (work / name).read_text() == "the user's"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -52,7 +52,7 @@ def list_matters(
         if json:
             print_json({"servers": [view_server(each) for each in desk.servers]})
         else:
-            print_servers(desk.servers, everything=everything)
+            print_servers(desk.servers, everything=everything, trust=desk.trust_of)
 
 
 @group.command("diff")
@@ -181,7 +181,7 @@ def _chosen(
     told = [each for each in found.approvable if each.key.subject == "instructions" and wish.instructions]
     if wish.everything:
         spared = [each for each in found.waiting if each not in told and _is_spared(desk, found, each)]
-        chosen = tuple(each for each in (*found.waiting, *_blocked_launch(found)) if each not in spared)
+        chosen = tuple(each for each in (*found.waiting, *_undecided_launch(found)) if each not in spared)
         return ([(found, chosen)] if chosen else []), [_leave_out(server, each.key) for each in spared]
     matters = {matter.key.name: matter for matter in found.matters if matter.key.name}
     for tool in wish.tools:
@@ -211,11 +211,12 @@ def _is_spared(desk: Desk, server: "ServerMatters", matter: "Matter") -> bool:
     return bool(matter.findings) and desk.trust_of(server) is TrustMode.STRICT
 
 
-def _blocked_launch(server: "ServerMatters") -> "Iterable[Matter]":
+def _undecided_launch(server: "ServerMatters") -> "Iterable[Matter]":
     from quarterdeck.ledger.events import Subject
     from quarterdeck.trust.overview import State
 
-    return (each for each in server.of(State.BLOCKED) if each.key.subject is Subject.LAUNCH and each.seen)
+    undecided = server.of(State.BLOCKED, State.UNSTARTED)
+    return (each for each in undecided if each.key.subject is Subject.LAUNCH and each.seen)
 
 
 def _project_launches(desk: Desk) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":

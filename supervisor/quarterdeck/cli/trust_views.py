@@ -11,21 +11,25 @@ from quarterdeck.cli.text import counted, flat
 if TYPE_CHECKING:
     from quarterdeck.ledger.book import ItemKey
     from quarterdeck.trust.overview import Matter, ServerMatters
+    from quarterdeck_protocol.configs import TrustMode
 
 HEADERS: Final = ("SERVER", "WHAT", "STATE", "BY", "SINCE", "FOUND")
 
-STATE_STYLES: Final = {"approved": "green", "new": "yellow", "changed": "yellow", "blocked": "red", "gone": "dim"}
+STATE_STYLES: Final = {"approved": "green", "new": "yellow", "changed": "yellow", "blocked": "red"}
+STATE_STYLES |= {"not started yet": "dim", "gone": "dim"}
 
 MAX_ROWS: Final = 20
 """Of one server, unless all are asked for: a screen shows several servers; what was found comes first."""
 
-_QUIET: Final = frozenset({"approved", "gone"})
+_QUIET: Final = frozenset({"approved", "not started yet", "gone"})
 
 Read = Callable[[str], bytes | None]
 
 
-def print_servers(servers: "Sequence[ServerMatters]", *, everything: bool) -> None:
-    """The table, then a line that counts."""
+def print_servers(
+    servers: "Sequence[ServerMatters]", *, everything: bool, trust: "Callable[[ServerMatters], TrustMode | None]"
+) -> None:
+    """The table, then a line that counts; `trust` says how far the configuration trusts a server."""
     rows: list[list[Cell]] = []
     for server in servers:
         wanted = [each for each in server.matters if everything or _is_notable(each)]
@@ -43,8 +47,15 @@ def print_servers(servers: "Sequence[ServerMatters]", *, everything: bool) -> No
     held = sum(len(server.waiting) for server in servers)
     parts = [f"{states['approved']:,} approved", f"{held:,} held"]
     parts += [f"{states['blocked']:,} blocked"] if states["blocked"] else []
+    if unstarted := states["not started yet"]:
+        modes = {str(mode) for each in servers if _is_unstarted(each) and (mode := trust(each)) is not None}
+        parts.append(f"{unstarted:,} not started yet (approved on first start: trust={', '.join(sorted(modes))})")
     advice = ": quarterdeck trust diff shows what would change" if held else ""
     print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
+
+
+def _is_unstarted(server: "ServerMatters") -> bool:
+    return any(matter.state.value == "not started yet" for matter in server.matters)
 
 
 def view_server(server: "ServerMatters") -> dict[str, object]:

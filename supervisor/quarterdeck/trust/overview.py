@@ -11,6 +11,7 @@ from quarterdeck.ledger.events import Subject, Voice
 
 from .changes import ServerDiff, diff_server
 from .items import value_of
+from .judging import Verdict, judge_launch
 from .launches import Launch
 from .renames import Rename, suspect_renames
 from .rows import NativeRow, Row
@@ -28,6 +29,8 @@ class State(StrEnum):
     CHANGED = "changed"
     """Offered in another form than the approved one."""
     BLOCKED = "blocked"
+    UNSTARTED = "not started yet"
+    """How a server is started, which its first start approves: it had none."""
     GONE = "gone"
     """Approved, and not offered now."""
 
@@ -83,7 +86,7 @@ class ServerMatters:
     @property
     def approvable(self) -> tuple[Matter, ...]:
         """What a person can approve: what waits, and what was blocked and is still offered."""
-        return tuple(matter for matter in self.of(*WAITING, State.BLOCKED) if matter.seen)
+        return tuple(matter for matter in self.of(*WAITING, State.UNSTARTED, State.BLOCKED) if matter.seen)
 
     @property
     def waiting(self) -> tuple[Matter, ...]:
@@ -148,7 +151,7 @@ def _survey_one(
         matters.append(
             Matter(
                 key=key,
-                state=_state(item, seen),
+                state=_state_of_launch(item, seen, entry, row) if is_present else _state(item, seen),
                 seen=seen,
                 approved=item.approved,
                 by=Voice.PERSON if item.is_blocked else item.by,
@@ -162,6 +165,15 @@ def _survey_one(
     return ServerMatters(
         scope, server, tuple(matters), (life.package or life.program) if life is not None else "", launch is not None
     )
+
+
+def _state_of_launch(item: Item, seen: str, entry: Entry, row: Row | NativeRow | None) -> State:
+    """Like `_state`; one that nobody has decided yet may be such that the first start approves it."""
+    state = _state(item, seen)
+    if state is not State.NEW or not isinstance(row, Row):
+        return state
+    judgement = judge_launch(row.scope, row.id, entry, row.launch, row.rules, twin=row.twin)
+    return State.UNSTARTED if judgement.verdicts[row.launch.key] is Verdict.ADMITTED else state
 
 
 def _in_todays_form(item: Item, row: Row, read: Read) -> Item:

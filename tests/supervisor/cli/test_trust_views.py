@@ -16,6 +16,7 @@ from quarterdeck.cli.trust_views import (
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.events import Subject, Voice
 from quarterdeck.trust.overview import Matter, ServerMatters, State
+from quarterdeck_protocol.configs import TrustMode
 
 LAUNCH = ItemKey(Subject.LAUNCH)
 
@@ -32,7 +33,7 @@ def shown(
     capsys: pytest.CaptureFixture[str], *servers: ServerMatters, everything: bool = False
 ) -> tuple[list[list[str]], str]:
     """The table's rows, and the last line."""
-    print_servers(servers, everything=everything)
+    print_servers(servers, everything=everything, trust=lambda _: TrustMode.BASELINE)
     *rows, last = capsys.readouterr().out.splitlines()
     return [row.split() for row in rows[1:] if row], last
 
@@ -146,3 +147,11 @@ def test_a_name_stays_on_its_line(name: str, said: str) -> None:
     """A tool's name could forge a row of the table."""
     assert describe_key(ItemKey(Subject.TOOL, name)) == said
     assert describe_key(ItemKey(Subject.INSTRUCTIONS)) == "(instructions)"
+
+
+def test_what_a_first_start_will_approve_is_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """A new user would be told that all their servers are held."""
+    fresh = [server(Matter(LAUNCH, State.UNSTARTED, seen="x"), name=name) for name in "abc"]
+    rows, last = shown(capsys, *fresh)
+    assert rows == []
+    assert last == ("3 servers: 0 approved, 0 held, 3 not started yet (approved on first start: trust=baseline)")

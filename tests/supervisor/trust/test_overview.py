@@ -79,7 +79,7 @@ def test_a_launch_is_that_of_the_present_configuration_recorded_or_not() -> None
     )
     assert launch.body == now.launch.body
     [fresh] = one(rows=[now]).matters
-    assert (fresh.state, fresh.body) == (State.NEW, now.launch.body)
+    assert (fresh.state, fresh.body) == (State.UNSTARTED, now.launch.body)
     [known] = one(seen(now.launch), rows=[now]).matters
     assert known.body == b""
 
@@ -114,7 +114,7 @@ def test_the_difference_is_from_the_approved_form_to_the_offered_one() -> None:
     old, between, new = document("a", "one"), document("a", "two"), document("a", "three")
     server = one(seen(old), approved(old), seen(between), seen(new), rows=[row(stdio(command="evil"))])
     bodies = {each.hash: each.body for each in (old, between, new)}
-    changes = difference(server.waiting, bodies.get).changes
+    changes = difference(server.approvable, bodies.get).changes
     assert [(change.before, change.after) for change in changes if change.name == "a"] == [("one", "three")]
     assert any(change.kind == Subject.LAUNCH and "evil" in (change.after or "") for change in changes)
 
@@ -157,3 +157,13 @@ def test_of_a_strangers_launch_who_decides_sees_all() -> None:
     assert str(change.after).count("hunter2-Zq9") == 2
     [matter] = server.waiting
     assert b"hunter2" not in matter.body
+
+
+def test_what_the_first_start_approves_does_not_wait_for_a_person() -> None:
+    """`trust list` would say held, and one start later approved, though nobody had decided anything."""
+    fresh = one(rows=[row(stdio())])
+    assert [matter.state for matter in fresh.matters] == [State.UNSTARTED]
+    assert fresh.waiting == ()
+    assert len(fresh.approvable) == 1
+    project = one(rows=[row(stdio(), standing=Standing.PROJECT)])
+    assert [matter.state for matter in project.waiting] == [State.NEW]

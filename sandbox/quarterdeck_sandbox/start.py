@@ -30,6 +30,7 @@ from quarterdeck_sandbox.judging import judge
 from quarterdeck_sandbox.launch import LaunchError, exec_error
 from quarterdeck_sandbox.names import FIRST_FREE_PORT
 from quarterdeck_sandbox.netns import child_pid_of, prepare_listening
+from quarterdeck_sandbox.open_files import childs_limit
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.promises import APART_ABI
 from quarterdeck_sandbox.relay import Relay
@@ -171,6 +172,7 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "argv": list(plan.argv),
         "env": dict(plan.env),
         "cwd": plan.cwd,
+        "open_files": childs_limit(),
         "rlimits": list(confinement.rlimits),
         "identity": (identity.uid, identity.gid) if identity else None,
         "listen": [(route.address, route.port) for route in confinement.routes],

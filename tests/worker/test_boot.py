@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tm
     (evil / "json.py").write_text("raise SystemExit('a foreign module was imported')")
     folders = os.pathsep.join((str(ours), str(tmp_path / "more")))
     done = subprocess.run(
-        [sys.executable, "-I", str(BOOT), str(os.getpid()), folders, "entered", "7", "x y"],
+        [sys.executable, "-I", str(BOOT), str(os.getpid()), "0", folders, "entered", "7", "x y"],
         capture_output=True,
         check=True,
         cwd=evil,
@@ -45,10 +46,23 @@ def test_a_folder_that_is_known_already_is_not_named_twice(tmp_path: Path) -> No
     (tmp_path / "entered.py").write_text(MODULE)
     folders = os.pathsep.join([str(tmp_path)] * 3 + [str(Path(json.__file__).parents[1])])
     done = subprocess.run(
-        [sys.executable, "-I", str(BOOT), str(os.getpid()), folders, "entered"],
+        [sys.executable, "-I", str(BOOT), str(os.getpid()), "0", folders, "entered"],
         capture_output=True,
         check=True,
         cwd=tmp_path,
     )
     path = json.loads(done.stdout)["path"]
     assert path.count(str(Path(json.__file__).parents[1])) == 1
+
+
+def test_the_soft_limit_of_open_files_is_the_named_one(tmp_path: Path) -> None:
+    """Servers would inherit what our owner has raised for itself."""
+    (tmp_path / "entered.py").write_text("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for named, soft in (("99", 99), ("0", before[0])):
+        done = subprocess.run(
+            [sys.executable, "-I", str(BOOT), str(os.getpid()), named, str(tmp_path), "entered"],
+            capture_output=True,
+            check=True,
+        )
+        assert done.stdout.split() == [str(soft).encode(), str(before[1]).encode()]

@@ -1,10 +1,11 @@
-"""Enter a module of ours in an isolated interpreter: `python -I boot.py OWNER PATHS MODULE [ARG…]`.
+"""Enter a module of ours in an isolated interpreter: `python -I boot.py OWNER FILES PATHS MODULE [ARG…]`.
 
 Isolated means that neither the working directory nor PYTHONPATH is trusted, so the few directories that hold our
 packages (an editable install has several) are named by whoever starts us.
 
 Before anything else the kernel is told to kill us when our owner ends (Linux): one that is killed tells nobody, and
-one of us that is stopped hears of nothing.
+one of us that is stopped hears of nothing.  Then, where FILES is not 0, our soft limit of open files is set to it: the
+owner may have raised its own, which servers would inherit.
 
 The collector is off when the module begins: it looks at what imports made again and again, a tenth of their time, and
 finds nothing.  A module that lives on turns it on.
@@ -13,6 +14,7 @@ finds nothing.  A module that lives on turns it on.
 import ctypes
 import gc
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -30,9 +32,17 @@ def die_with(owner: int) -> None:
             os._exit(EXIT_OWNER_GONE)
 
 
+def limit_files(soft: int) -> None:
+    """Set the soft limit of open files; 0 leaves it."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if soft and (hard == resource.RLIM_INFINITY or soft <= hard):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 if __name__ == "__main__":
     gc.disable()
     die_with(int(sys.argv.pop(1)))
+    limit_files(int(sys.argv.pop(1)))
     folders, module = sys.argv[1:3]
     sys.path.extend(folder for folder in folders.split(os.pathsep) if folder not in sys.path)
     del sys.argv[1:3]

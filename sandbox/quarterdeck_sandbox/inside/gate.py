@@ -105,6 +105,11 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
         import listeners
 
         listeners.open_listeners(control, order["listen"])
+    if order["open_files"]:
+        # Our owner may have raised its own; a limit of the policy comes after.
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        if hard == resource.RLIM_INFINITY or order["open_files"] <= hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (order["open_files"], hard))
     for number, value in order["rlimits"]:
         # At the hard limit on processor time the kernel kills; only at the soft one it says why.
         wanted = value + 1 if number == resource.RLIMIT_CPU else value

@@ -8,6 +8,7 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -24,6 +25,7 @@ from quarterdeck.cli.output import print_json
 from quarterdeck.cli.running import run
 from quarterdeck.cli.streams import closed_streams
 from quarterdeck.cli.token import read_token, token_path
+from quarterdeck_sandbox.open_files import raise_limit
 
 if TYPE_CHECKING:
     from quarterdeck.app import Quarterdeck
@@ -136,14 +138,31 @@ def serve(
     wish = None
     if http:
         bind, port = parse_address(address or DEFAULT_ADDRESS)
+        check_names(allow_host or ())
         token = None if no_token else read_token(token_path())
         if token is not None:
             set_up_logging(log_level, log_format, (*settings.secrets, token))
         wish = HttpWish(bind, port, token, allow_remote, tuple(allow_host or ()), json)
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: an MCP client is meant to start this, not a person")
+    raise_limit()
     plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
     run(lambda: _serve(plan), outlives_terminal=True)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check what `--allow-host` was given.
+
+    Raises:
+        CommandError: one is no name that a request could have.
+    """
+    from quarterdeck.host.admission import parse_name
+
+    for name in names:
+        try:
+            parse_name(name)
+        except ValueError as error:
+            raise CommandError(ExitCode.USAGE, f"--allow-host {name!r} {error}") from None
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -215,7 +234,8 @@ async def _serve_stdio(host: "ProviderHostImpl") -> None:
 
 
 async def _serve_http(deck: "Quarterdeck", host: "ProviderHostImpl", wish: HttpWish) -> None:
-    from quarterdeck.host.http import PATH, HttpOptions, serve_http
+    from quarterdeck.host.admission import PATH
+    from quarterdeck.host.http import HttpOptions, serve_http
 
     def tell(address: str, port: int) -> None:
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"

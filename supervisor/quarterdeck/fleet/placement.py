@@ -21,6 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from quarterdeck_protocol.spawning import Died, Forked, Report, SpawnOrder
+from quarterdeck_sandbox.open_files import childs_limit
 from quarterdeck_sandbox.scanning import is_stopped
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
@@ -343,7 +344,16 @@ def isolated(
     boot = _folder_of("quarterdeck_worker") / "quarterdeck_worker" / "boot.py"
     folders = dict.fromkeys(str(_folder_of(name)) for name in NEEDED)
     return subprocess.Popen(
-        [sys.executable, "-I", str(boot), str(os.getpid()), os.pathsep.join(folders), module, *args],
+        [
+            sys.executable,
+            "-I",
+            str(boot),
+            str(os.getpid()),
+            str(childs_limit()),
+            os.pathsep.join(folders),
+            module,
+            *args,
+        ],
         stdin=stdin,
         stdout=subprocess.DEVNULL,
         pass_fds=pass_fds or [],

@@ -1,23 +1,16 @@
-"""The bearer token of the HTTP face: kept in a file that only its owner can read, compared in constant time."""
+"""The bearer token of the HTTP face: a file that only its owner can read."""
 
-import hmac
 import os
 import secrets
 import stat
 from pathlib import Path
 from typing import Final
 
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 TOKEN_BYTES: Final = 32
 """256 random bits."""
 
 _MIN_TOKEN_CHARS: Final = 32
 """A file with less holds no token of ours; a person's own must be as long."""
-
-_REALM: Final = 'Bearer realm="quarterdeck"'
 
 
 class TokenFileError(Exception):
@@ -74,32 +67,3 @@ def load_token(path: Path) -> str:
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
         raise TokenFileError(f"{path} holds no token of {_MIN_TOKEN_CHARS} characters: delete it to get a new one")
     return token
-
-
-class BearerGuard:
-    """Lets through only requests that carry the token."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._token = token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it with 401 and a challenge."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = Headers(scope=scope).getlist("authorization")
-        if len(given) == 1 and self._is_token(given[0]):
-            await self._app(scope, receive, send)
-            return
-        challenge = f'{_REALM}, error="invalid_token"' if given else _REALM
-        refusal = JSONResponse(
-            {"error": "this server needs its bearer token: see `quarterdeck token show`"},
-            status_code=401,
-            headers={"WWW-Authenticate": challenge},
-        )
-        await refusal(scope, receive, send)
-
-    def _is_token(self, header: str) -> bool:
-        scheme, _, credentials = header.partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(credentials.strip().encode("latin-1"), self._token)

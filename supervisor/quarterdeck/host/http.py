@@ -1,14 +1,13 @@
 """Serve many clients over streamable HTTP, on loopback unless told otherwise, in both protocol eras.
 
-The SDK's session manager speaks the protocol; here are the listener, the token, the Host and Origin checks, and the
-way it starts and stops.  No signal handler is touched.
+The SDK's session manager speaks the protocol; `listener` accepts connections, `guard` admits requests; here is how it
+all starts and stops.  No signal handler is touched.
 """
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -22,13 +21,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.giving_up import carried_through
-from quarterdeck.host.auth import BearerGuard
+from quarterdeck.host.admission import LOOPBACK_NAMES, PATH, Admission, Authority, parse_name
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
+from quarterdeck.host.guard import Guard
+from quarterdeck.host.listener import BACKLOG, MAX_HEAD_BYTES, Listener
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-
-PATH: Final = "/mcp"
-"""Where clients connect."""
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """One request of a client: room for a file in the arguments."""
@@ -39,7 +37,6 @@ MAX_SESSIONS: Final = 256
 STOP_S: Final = 2
 """How long connections that are left may take to close once serving ends, whole seconds."""
 
-_LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _UNSPECIFIED: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
@@ -52,7 +49,7 @@ class HttpOptions:
         port: 0 lets the system choose.
         token: what clients must show; None for no check, on loopback only.
         allow_remote: whether `bind` may be reachable from other machines.
-        hosts: further values of the Host header to accept, such as the name of a remote machine.
+        hosts: further names to be called by, such as that of a remote machine; one without a port goes with each.
         max_body_bytes: of one request.
     """
 
@@ -82,12 +79,12 @@ async def serve_http(host: ProviderHostImpl, options: HttpOptions, *, started: C
         face = host.make_face()
         manager = StreamableHTTPSessionManager(
             face,
-            security_settings=_security(options),
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the guard has it
             max_request_body_size=options.max_body_bytes,
             max_sessions=MAX_SESSIONS,
         )
         requests = _Requests(StreamableHTTPASGIApp(manager))
-        server = _Listener(_configured(requests, options.token), listener, started)
+        server = Listener(_configured(requests, options), listener, started)
         told_to_end = asyncio.Event()
 
         async def own() -> None:
@@ -147,47 +144,14 @@ class _Requests:
             await self._news.wait()
 
 
-class _Listener(uvicorn.Server):
-    """Uvicorn as a part: it leaves signals alone, and stops when its owner does."""
-
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, started: Callable[[str, int], None]) -> None:
-        super().__init__(config)
-        self._listener = listener
-        self._on_started = started
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None: they belong to the process."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Uvicorn's, and then the owner is told."""
-        await super().startup(sockets)
-        address, port = self._listener.getsockname()[:2]
-        self._on_started(address, port)
-
-    @contextlib.asynccontextmanager
-    async def running(self, stopped: asyncio.Event) -> AsyncIterator[None]:
-        """Listen meanwhile, in a task of its own: uvicorn cancelled is uvicorn that leaves its connections open.
-
-        Where it stops by itself, `stopped` is set.
-        """
-        task = asyncio.get_running_loop().create_task(self.serve([self._listener]))
-        task.add_done_callback(lambda _: stopped.set())
-        try:
-            yield
-        finally:
-            self.should_exit = True
-            with anyio.CancelScope(shield=True):
-                await task
-
-
-def _configured(endpoint: ASGIApp, token: str | None) -> uvicorn.Config:
+def _configured(endpoint: ASGIApp, options: HttpOptions) -> uvicorn.Config:
     app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
     return uvicorn.Config(
-        BearerGuard(app, token) if token is not None else app,
+        Guard(app, Admission(_names(options), options.token)),
         lifespan="off",
         ws="none",
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -195,16 +159,13 @@ def _configured(endpoint: ASGIApp, token: str | None) -> uvicorn.Config:
     )
 
 
-def _security(options: HttpOptions) -> TransportSecuritySettings:
+def _names(options: HttpOptions) -> list[Authority]:
     # The unspecified address is no name: browsers reach loopback services through it.
-    own = () if options.bind in _UNSPECIFIED else (f"[{options.bind}]" if ":" in options.bind else options.bind,)
-    names = (*_LOOPBACK_NAMES, *own, *options.hosts)
-    hosts = [form for name in names for form in (name, f"{name}:*")]
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=hosts,
-        allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
-    )
+    own = () if options.bind in _UNSPECIFIED else (options.bind,)
+    try:
+        return [parse_name(name) for name in (*LOOPBACK_NAMES, *own, *options.hosts)]
+    except ValueError as error:
+        raise ProtocolFault(FaultKind.TRANSPORT, f"a name of this server {error}", code="config_invalid") from None
 
 
 def _listen(options: HttpOptions) -> socket.socket:
@@ -218,7 +179,7 @@ def _listen(options: HttpOptions) -> socket.socket:
         found = socket.getaddrinfo(options.bind, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         _check_reach(options, str(address[0]))
-        return socket.create_server(address[:2], family=family, backlog=128)
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         raise ProtocolFault(FaultKind.TRANSPORT, f"cannot listen on {where}: {error}", error) from None
 

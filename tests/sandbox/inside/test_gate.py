@@ -76,6 +76,7 @@ def order(*argv: str, **changes: Any) -> dict[str, Any]:
         "argv": list(argv),
         "env": {},
         "cwd": "/",
+        "open_files": 0,
         "rlimits": [],
         "identity": None,
         "listen": [],
@@ -228,6 +229,20 @@ def test_a_limit_is_what_it_is_told_and_never_above_what_we_have() -> None:
     assert found["Max file size"] == ["4096", "4096"]
     # A second to hear SIGXCPU: at the hard limit the kernel kills at once, and nobody knows why.
     assert found["Max cpu time"] == ["7", "8"]
+
+
+def test_a_program_may_open_what_its_owner_was_started_with() -> None:
+    """A program that uses `select` would break when we raise our own limit; the policy's number still counts."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+    def found(**changes: Any) -> list[str]:
+        lines = seen_by_a_program("limits", **changes).splitlines()
+        return next(line[26:].split()[:2] for line in lines if line.startswith("Max open files"))
+
+    whole = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+    assert found(open_files=99) == ["99", whole]
+    assert found(open_files=99, rlimits=[(resource.RLIMIT_NOFILE, 77)]) == ["77", "77"]
+    assert found(open_files=99, rlimits=[(resource.RLIMIT_NOFILE, 120)]) == ["120", "120"]
 
 
 def test_the_core_limit_is_the_programs_alone() -> None:

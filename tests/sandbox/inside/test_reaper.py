@@ -64,7 +64,14 @@ def reaper(script: str, *, boot: str = BOOT.format("reaper"), wants_apart: bool 
             try:
                 probes = {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []}
                 order = {"program": "/bin/sh", "argv": ["sh", "-c", script], "env": {}, "cwd": "/", "rlimits": []}
-                order |= {"identity": None, "listen": [], "confine": None, "set_apart": False, "probes": probes}
+                order |= {
+                    "identity": None,
+                    "listen": [],
+                    "confine": None,
+                    "open_files": 0,
+                    "set_apart": False,
+                    "probes": probes,
+                }
                 data = marshal.dumps(order)
                 ours.sendall(len(data).to_bytes(8, "big") + data)
                 while not ours.recv(65536).endswith(b"\n\n"):

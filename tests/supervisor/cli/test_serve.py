@@ -3,7 +3,7 @@
 import pytest
 
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.serve import parse_address
+from quarterdeck.cli.serve import check_names, parse_address
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,12 @@ def test_anything_else_is_a_usage_error(text: str) -> None:
     """It would listen somewhere else than meant, or end in a traceback."""
     with pytest.raises(CommandError, match=r"is no HOST:PORT") as refused:
         parse_address(text)
+    assert refused.value.code == ExitCode.USAGE
+
+
+def test_a_name_that_no_request_could_have_is_a_usage_error() -> None:
+    """The clients that it was meant for would be locked out."""
+    check_names(["deck.example", "deck.example:443", "::1", "[fd00::1]:80"])
+    with pytest.raises(CommandError, match=r"--allow-host 'https://deck.example' is no host name") as refused:
+        check_names(["deck.example", "https://deck.example"])
     assert refused.value.code == ExitCode.USAGE

@@ -477,8 +477,9 @@ def test_an_isolated_interpreter_gets_nothing_of_ours_but_what_is_listed(monkeyp
     assert argv[:2] == [sys.executable, "-I"]
     assert argv[2].endswith("boot.py")
     assert argv[3] == str(os.getpid())
-    assert argv[5:] == ["some.module", "7"]
-    assert all(os.path.isabs(folder) for folder in argv[4].split(os.pathsep))
+    assert argv[4] == "0"
+    assert argv[6:] == ["some.module", "7"]
+    assert all(os.path.isabs(folder) for folder in argv[5].split(os.pathsep))
     assert set(options["env"]) <= set(INHERITED)
     assert options["env"]["LC_CTYPE"] == "C.UTF-8"
     assert options["pass_fds"] == [7]

@@ -19,8 +19,9 @@ from support.leftovers import eventually_async
 from support.native_decks import DeckMaker
 
 from quarterdeck.host import http
+from quarterdeck.host.admission import PATH
 from quarterdeck.host.decks import Decks
-from quarterdeck.host.http import PATH, HttpOptions, serve_http
+from quarterdeck.host.http import HttpOptions, serve_http
 from quarterdeck.host.names import NameBudget, public_names
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -234,18 +235,58 @@ async def test_the_token_opens_the_door():
         assert (await post(url, {"Authorization": f"bearer {TOKEN}"})).status_code == 400
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil:1"])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1@evil.example", "localhost.evil:1"])
 async def test_a_foreign_host_is_refused(host):
     """A web page could reach loopback under its own name (DNS rebinding)."""
     async with listening(LiveBox()) as url:
         assert (await post(url, {"Host": host})).status_code == 421
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1.evil.example", "file://"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1@evil.example", "file://"])
 async def test_a_foreign_origin_is_refused(origin):
     """A web page could post blindly."""
     async with listening(LiveBox()) as url:
         assert (await post(url, {"Origin": origin})).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([("Origin", "http://localhost"), ("Origin", "http://evil.example")], 403),
+        ([("Origin", "http://localhost"), ("Origin", "http://127.0.0.1")], 400),
+        ([("Mcp-Session-Id", "a"), ("Mcp-Session-Id", "b")], 400),
+        ([("Mcp-Protocol-Version", "2025-06-18"), ("Mcp-Protocol-Version", "2026-07-28")], 400),
+        ([("Authorization", f"Bearer {TOKEN}")], 401),
+    ],
+)
+async def test_of_a_header_that_is_sent_twice_every_value_is_looked_at(headers, status):
+    """What stands behind a harmless value would pass with it."""
+    async with listening(LiveBox(), token=TOKEN) as url, httpx2.AsyncClient() as http:
+        given = [*ACCEPT.items(), ("Content-Type", "application/json"), ("Authorization", f"Bearer {TOKEN}"), *headers]
+        reply = await http.post(url, headers=given, json=PING)
+    assert reply.status_code == status
+    if status == 400 and "Mcp" in headers[0][0]:
+        assert "more than once" in reply.json()["error"]
+
+
+async def test_there_is_no_oauth_server_and_a_browser_may_ask_first():
+    """A client would try to register, in vain; one in a browser could never send its token."""
+    async with listening(LiveBox(), token=TOKEN) as url, httpx2.AsyncClient() as http:
+        assert (await http.get(url.replace(PATH, "/.well-known/oauth-protected-resource"))).status_code == 404
+        assert (await http.post(url.replace(PATH, "/register"), json={})).status_code == 404
+        origin = {"Origin": "http://localhost:6274"}
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        preflight = await http.options(url, headers={**origin, **asked})
+        assert preflight.status_code == 204
+        assert preflight.headers["access-control-allow-headers"] == "authorization"
+        reply = await post(url, {**origin, "Authorization": f"Bearer {TOKEN}"})
+    assert reply.headers["access-control-allow-origin"] == "http://localhost:6274"
+
+
+async def test_a_name_that_cannot_be_one_is_refused():
+    """A typo in it would be found out by the clients that it locks out."""
+    with pytest.raises(ProtocolFault, match="is no host name"):
+        await serve_http(create_provider_host(LiveBox()), HttpOptions(hosts=("http://a",)), started=lambda *_: None)
 
 
 async def test_a_body_that_is_too_large_is_refused():

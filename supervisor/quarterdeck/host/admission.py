@@ -1,0 +1,176 @@
+"""Whether an HTTP request may reach the protocol, from its head alone: path, Host, Origin, token.  Pure.
+
+A page of any web site can send requests to loopback, under a name of its own (DNS rebinding) or across origins, and
+every program of the machine can connect.  So every value is read whole and compared whole, never by its beginning, and
+a header that is given twice never counts by its first.
+"""
+
+import hmac
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+PATH: Final = "/mcp"
+"""Where clients connect."""
+
+Header = tuple[bytes, bytes]
+"""A name in lower case, and a value as it was sent."""
+
+LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
+
+_NAME: Final = re.compile(r"[a-z0-9_.-]{1,253}")
+_PORT: Final = re.compile(r"[0-9]{1,5}")
+_ORIGIN: Final = re.compile(r"https?://([^/?#@\\]+)")
+
+_ONCE: Final = frozenset(
+    {b"content-type", b"mcp-session-id", b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"last-event-id"}
+)
+_ONCE_PREFIX: Final = b"mcp-param-"
+"""Headers that say who asks for what: of two, an intermediary could believe the one and we the other."""
+
+_CHALLENGE: Final = 'Bearer realm="quarterdeck"'
+
+_EXPOSED: Final = b"Mcp-Session-Id, WWW-Authenticate"
+_PREFLIGHT_S: Final = b"600"
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A host in lower case, IPv6 without brackets and in its shortest spelling, and a port or None for none."""
+
+    host: str
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request gets in place of the protocol's answer; without an error the body is empty."""
+
+    status: int
+    error: str = ""
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The request may go on; `headers` are for its response."""
+
+    headers: tuple[Header, ...] = ()
+
+
+def parse_authority(text: str) -> Authority | None:
+    """`HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`, and nothing else; None for all else."""
+    head, bracket, rest = text.partition("]")
+    if bracket:
+        try:
+            host = str(IPv6Address(head.removeprefix("["))) if head.startswith("[") and "%" not in head else ""
+        except ValueError:
+            return None
+        colon, port = rest[:1], rest[1:]
+    else:
+        host, colon, port = text.lower().partition(":")
+        host = host if _NAME.fullmatch(host) else ""
+    if not host or colon not in {"", ":"} or bool(colon) != bool(port):
+        return None
+    if not colon:
+        return Authority(host)
+    return Authority(host, int(port)) if _PORT.fullmatch(port) and 1 <= int(port) <= 65_535 else None
+
+
+def parse_name(text: str) -> Authority:
+    """A name that a user accepts: as `parse_authority`, an IPv6 address without brackets too.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return Authority(str(ip_address(text)))
+    except ValueError:
+        pass
+    if (found := parse_authority(text)) is None:
+        raise ValueError("is no host name: write NAME, NAME:PORT or [IPV6]:PORT")
+    return found
+
+
+class Admission:
+    """The rules of one HTTP face."""
+
+    def __init__(self, names: Iterable[Authority], token: str | None) -> None:
+        """Rules.
+
+        Args:
+            names: what it may be called; one without a port goes with each.
+            token: what clients must show; None for no check.
+        """
+        self._names = frozenset(names)
+        self._token = token.encode() if token is not None else None
+
+    def judge(self, method: str, path: str, headers: Sequence[Header]) -> Answer | Passed:
+        """What becomes of a request with this head."""
+        if path.removesuffix("/") != PATH:
+            return Answer(404, f"there is nothing here: the server is at {PATH}")
+        hosts = _values(headers, b"host")
+        if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
+            return Answer(421, "this is no name of this server: `quarterdeck serve --allow-host NAME` accepts it")
+        origins = _values(headers, b"origin")
+        if not all(map(self._may_ask, origins)):
+            return Answer(403, "pages of this origin may not use this server")
+        # Without a token, only programs may ask and no page, of whatever origin.
+        shared = _shared_with(origins[0]) if self._token is not None and len(origins) == 1 else ()
+        if shared and method == "OPTIONS" and (asked := _preflight(headers)):
+            return Answer(204, headers=(*shared, *asked))
+        given = _values(headers, b"authorization")
+        if self._token is not None and not (len(given) == 1 and _shows(given[0], self._token)):
+            challenge = f'{_CHALLENGE}, error="invalid_token"' if given else _CHALLENGE
+            why = "this server needs its bearer token: see `quarterdeck token show`"
+            return Answer(401, why, (*shared, (b"www-authenticate", challenge.encode())))
+        if twice := _given_twice([name for name, _ in headers]):
+            return Answer(400, f"the header {twice} is given more than once", shared)
+        return Passed(shared)
+
+    def _is_ours(self, given: Authority | None) -> bool:
+        return given is not None and (given in self._names or Authority(given.host) in self._names)
+
+    def _may_ask(self, origin: str) -> bool:
+        found = _ORIGIN.fullmatch(origin.lower())
+        return found is not None and self._is_ours(parse_authority(found[1]))
+
+
+def _values(headers: Iterable[Header], name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in headers if key == name]
+
+
+def _shows(header: str, token: bytes) -> bool:
+    scheme, _, credentials = header.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(credentials.strip().encode("latin-1"), token)
+
+
+def _given_twice(names: Collection[bytes]) -> str:
+    for name in names:
+        if (name in _ONCE or name.startswith(_ONCE_PREFIX)) and sum(name == other for other in names) > 1:
+            return name.decode("latin-1")
+    return ""
+
+
+def _shared_with(origin: str) -> tuple[Header, ...]:
+    """What lets a page of `origin` read the response."""
+    return (
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"Origin"),
+    )
+
+
+def _preflight(headers: Sequence[Header]) -> tuple[Header, ...]:
+    """What a browser is told that asks before it sends a request; empty when it does not ask."""
+    if len(_values(headers, b"access-control-request-method")) != 1:
+        return ()
+    wanted = ",".join(_values(headers, b"access-control-request-headers"))
+    allowed = ", ".join(name for one in wanted.split(",") if _NAME.fullmatch(name := one.strip().lower()))
+    return (
+        (b"access-control-allow-methods", b"GET, POST, DELETE"),
+        (b"access-control-allow-headers", allowed.encode()),
+        (b"access-control-max-age", _PREFLIGHT_S),
+    )

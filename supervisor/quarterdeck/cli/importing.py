@@ -60,7 +60,7 @@ def import_config(
     try:
         file = read_user_file(target)
         text, added, kept = put(file.text, taken.found)
-        diff = show_change(str(target), file.text, text, has_comments=False)
+        diff = show_change(str(target), file.text, text, has_comments=True)
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
     except (DocumentError, EditError) as error:

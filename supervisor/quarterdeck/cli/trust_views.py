@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 
 HEADERS: Final = ("SERVER", "WHAT", "STATE", "BY", "SINCE", "FOUND")
 
-STATE_STYLES: Final = {"approved": "green", "new": "yellow", "changed": "yellow", "blocked": "red"}
-STATE_STYLES |= {"not started yet": "dim", "gone": "dim"}
+STATE_STYLES: Final = {
+    "approved": "green",
+    "new": "yellow",
+    "changed": "yellow",
+    "blocked": "red",
+    "not started yet": "dim",
+    "gone": "dim",
+}
 
 MAX_ROWS: Final = 20
 """Of one server, unless all are asked for: a screen shows several servers; what was found comes first."""

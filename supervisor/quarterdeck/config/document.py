@@ -76,7 +76,11 @@ def _explain(error: json.JSONDecodeError) -> str:
     rest = error.doc[error.pos :].lstrip()
     if not rest:
         return "the text ends before the JSON does"
-    if rest.startswith(("//", "/*", "#")):
+    if rest.startswith("#"):
+        return "a comment does not begin with #"
+    if rest.startswith("/*") and "*/" not in rest:
+        return "the comment has no end"
+    if rest.startswith(("//", "/*")):
         return "comments are not JSON: remove them"
     if rest.startswith("'"):
         return "JSON strings take double quotes"

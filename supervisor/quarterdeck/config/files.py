@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.candidates import home_of
+from quarterdeck.config.clients.jsonc import to_plain
 from quarterdeck.config.document import DocumentError, JsonObject, parse_document
 from quarterdeck.config.loaded import BrokenRow, ConfigFileError, LoadedConfig
 from quarterdeck.config.native import NATIVE_KEY, examine_native
@@ -66,7 +67,8 @@ def load_config_file(
         base = path.absolute().parent
         within = bounds.holds if bounds is not None and bounds.root is not None else None
         is_own_word = standing is not Standing.PROJECT
-        document = parse_document(read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within))
+        text = read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within)
+        document = parse_document(to_plain(text))
         if not isinstance(document, JsonObject):
             raise DocumentError('expected an object, as in {"mcpServers": {…}}')
         variables = Variables(

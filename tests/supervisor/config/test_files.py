@@ -76,8 +76,9 @@ def test_every_shape_gives_the_same_servers_in_its_order(folder: Path, document:
     [
         (b"", "the file is empty"),
         (b"\xef\xbb\xbf", "the file is empty"),
-        (b'{"mcpServers": {\n  "a": {"command": "c",}\n}}', "line 2, column"),
-        (b'{"mcpServers": {\n  // mine\n}}', "line 2, column 3: comments are not JSON: remove them"),
+        (b'{"mcpServers": {\n  "a": {"command": "c",,}\n}}', "line 2, column"),
+        (b'{"mcpServers": {\n  # mine\n}}', "line 2, column 3: a comment does not begin with #"),
+        (b'{"mcpServers": {\n  /* mine\n}}', "line 2, column 3: the comment has no end"),
         (b'{"mcpServers": {"\xe9": {}}}', "line 1, column 18: not UTF-8 text"),
         ('{"mcpServers": {}}'.encode("utf-16"), "line 1, column 1: not UTF-8 text"),
         (b'{"mcpServers": ' + b"[" * 100_000, "nested deeper than 64 levels"),
@@ -100,6 +101,23 @@ def test_a_file_of_which_nothing_can_be_used_is_one_error(folder: Path, content:
     assert caught.value.path == folder / "mcp.json"
     assert str(caught.value) == f"{folder / 'mcp.json'}: {caught.value.message}"
     assert "\n" not in caught.value.message
+
+
+def test_comments_and_trailing_commas_are_read_as_editors_write_them(folder: Path) -> None:
+    """A file that VS Code is happy with would be refused, and its errors point to other lines."""
+    text = b"""{
+      // what I use
+      "mcpServers": {
+        "a": {"command": "c", "args": ["// no comment", "/* nor this */",],}, /* the
+        second */
+        "b": {"comand": "c"},
+      },
+    }"""
+    loaded = load(folder, text)
+    [config] = loaded.servers
+    assert getattr(config, "args", ()) == ("// no comment", "/* nor this */")
+    [row] = loaded.broken
+    assert "did you mean 'command'?" in row.message
 
 
 def test_a_file_that_cannot_be_read_is_an_error(folder: Path) -> None:

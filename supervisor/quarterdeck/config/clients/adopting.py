@@ -3,6 +3,7 @@
 Pure.  Whether the row can be started is judged by whoever loads our file, not here.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Final
 
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.policy import SandboxPolicy
 
 PROGRAM: Final = "quarterdeck"
 
@@ -83,12 +85,17 @@ def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, 
     known = _LOCAL if "command" in renamed else _REMOTE
     kept = {key: value for key, value in renamed.items() if key in known and value is not None}
     _take_tool_lists(row, kept)
+    is_theirs = "sandbox" in kept and not _is_policy(kept["sandbox"])
+    if is_theirs:
+        del kept["sandbox"]
     left = [str(key) for key, value in renamed.items() if key not in {*known, *_TOOL_LISTS, *_WORDLESS} and value]
     taken = _Taking(folder, expands=expands)
     adopted = {key: taken.take(value) for key, value in kept.items()}
     if folder is not None:
         _locate(adopted, folder)
     notes = [f"left out, as it means nothing here: {', '.join(left)}"] if left else []
+    if is_theirs:
+        notes.append("its sandbox is left out, for it is another program's: say here what it may reach")
     notes += [f"{reference} is not known here: replace it" for reference in taken.unknown]
     if taken.names_workspace:
         notes.append("${workspaceFolder} is the folder of our file here: replace it")
@@ -107,6 +114,19 @@ def is_own(row: Mapping[str, object]) -> bool:
 
 def _is_program(text: str) -> bool:
     return PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem}
+
+
+def _is_policy(value: object) -> bool:
+    """Whether a row's `sandbox` is one of ours; other programs give the key other meanings."""
+    if not isinstance(value, Mapping) or not set(value) <= set(SandboxPolicy.model_fields):
+        return False
+    if "${" in json.dumps(value, default=str):
+        return True  # what a variable stands for is judged when it is read
+    try:
+        SandboxPolicy.model_validate(dict(value))
+    except ValueError:
+        return False
+    return True
 
 
 def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None:

@@ -109,7 +109,7 @@ def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[LeftO
         DocumentError: the text is no JSON object.
         EditError: it cannot be changed.
     """
-    document = parse(text, has_comments=False)
+    document = parse(text, has_comments=True)
     section = SECTIONS[0] if SECTIONS[0] in document or not isinstance(document.get(SECTIONS[1]), dict) else SECTIONS[1]
     used = set(_ids(document))
     added, left_out = [], []
@@ -117,7 +117,7 @@ def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[LeftO
         if server.id in used:
             left_out.append(LeftOut(server.name, server.path, f"our file has a server {server.id!r} already"))
             continue
-        text = set_member(text, (section, server.id), server.row, has_comments=False)
+        text = set_member(text, (section, server.id), server.row, has_comments=True)
         used.add(server.id)
         added.append(server)
     return text, added, left_out

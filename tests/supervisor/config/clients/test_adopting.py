@@ -123,3 +123,21 @@ def test_what_is_no_server_is_left_with_its_reason(row: object) -> None:
     """One odd row would end the import of all the others."""
     with pytest.raises(NotOursToTakeError, match=r"no object|neither"):
         adopt(row)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "is_ours"),
+    [
+        ({"preset": "strict", "write": ["/notes"]}, True),
+        ({"write": ["${userHome}/notes"]}, True),
+        (True, False),
+        ("docker", False),
+        ({"enabled": True, "image": "node:20"}, False),
+        ({"network": True}, False),
+    ],
+)
+def test_a_sandbox_of_another_program_is_left_out_with_a_note(sandbox: object, is_ours: bool) -> None:
+    """An imported row would be broken by a key that means something else, or its sandbox be lost without a word."""
+    adopted = adopt({"command": "npx", "sandbox": sandbox})
+    assert ("sandbox" in adopted.row) is is_ours
+    assert any("another program's" in note for note in adopted.notes) is not is_ours

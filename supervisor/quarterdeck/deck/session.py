@@ -34,6 +34,7 @@ from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ToolBox
 from quarterdeck_sandbox.own_code import own_code
+from quarterdeck_sandbox.paths import is_within_any
 
 from .builtin import builtin_bridge
 from .checkpoint_files import FileCheckpointStore
@@ -109,6 +110,8 @@ def _make_directory(wish: NativeWish) -> SessionDirectory:
     for path in (wish.workspace, *wish.allow_dirs):
         if not os.path.isdir(path) and (path == wish.workspace or not os.path.isfile(path)):
             raise DeckFault(DeckFaultKind.BACKEND, f"{path} is no directory any more")
+        if is_within_any(os.path.realpath(path), map(os.path.realpath, _private())):
+            raise DeckFault(DeckFaultKind.BACKEND, f"{path} is quarterdeck's own, for nobody else: name another folder")
     try:
         return SessionDirectory.create(workspace_paths(wish.workspace))
     except (OSError, UnsafePathError) as error:

@@ -10,7 +10,7 @@ from support.identities import Identity
 from support.leftovers import eventually_async, no_leftovers, running_with
 
 from quarterdeck.config.native import NativeSettings, NativeWish
-from quarterdeck.config.paths import workspace_paths
+from quarterdeck.config.paths import state_dir, workspace_paths
 from quarterdeck.deck.contract import DeckFault, DeckFaultKind, Profile
 from quarterdeck.deck.session import DeckSession, open_deck_session
 from quarterdeck.kernel.commands.workbench import Workbench
@@ -230,6 +230,17 @@ async def test_a_workspace_that_is_gone_is_a_fault(workspace: Path, tmp_path: Pa
                 pass
         assert refused.value.kind == DeckFaultKind.BACKEND
     assert not gone.exists()
+
+
+async def test_our_own_directories_are_no_place_to_work_in(workspace: Path) -> None:
+    """A tool would write the ledger, or read the token of `serve --http`."""
+    inner = state_dir() / "ledger"
+    inner.mkdir(parents=True)
+    for fields in ({"workspace": state_dir()}, {"allow_dirs": (inner,)}):
+        with pytest.raises(DeckFault, match="is quarterdeck's own") as refused:
+            async with session_in(**{"workspace": workspace, **fields}):
+                pass
+        assert refused.value.kind == DeckFaultKind.BACKEND
 
 
 async def test_a_state_directory_that_others_may_use_is_a_fault(workspace: Path) -> None:

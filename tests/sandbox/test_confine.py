@@ -18,6 +18,7 @@ from quarterdeck_sandbox.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import MountKind, Places
 from quarterdeck_sandbox.start import start
+from quarterdeck_sandbox.trials.closing import try_closing
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +78,28 @@ async def test_what_is_confined_can_be_started_and_use_its_places(yard: Yard) ->
     assert made.tier is yard.berth.tier
     assert await ends(made) == 0
     assert (yard.berth.home / "file").read_text() == "hello\n"
+
+
+@pytest.mark.skipif(not try_closing(os.geteuid()), reason="no mount namespace can be made here")
+async def test_what_is_protected_is_closed_in_what_may_be_written(yard: Yard) -> None:
+    """A server would write the configuration by which it is started."""
+    work = yard.places.user_home / "work"
+    (work / "sub").mkdir(parents=True)
+    config, other = work / "sub/mcp.json", work / "sub/other"
+    for path in (config, other):
+        path.write_text("as it was")
+    if os.geteuid() == 0:
+        for path in (work, work / "sub", config, other):
+            os.chown(path, 12_345, 12_345)
+    script = f"echo x >{other}; echo x >{config}; mv {work}/sub {work}/aside; true"
+    places = replace(yard.places, protected=(str(config),))
+    machine = replace(yard.machine, closes=True)
+    made = replace(yard, places=places, machine=machine).confine("sh", "-c", script, write=[str(work)])
+    confines = yard.berth.tier is not Tier.LIMITS
+    assert made.view.closed == ((str(config),) if confines else ())
+    if confines:
+        assert await ends(made) == 0
+        assert (config.read_text(), other.read_text()) == ("as it was", "x\n")
 
 
 async def test_a_trusted_program_runs_as_us_under_limits(yard: Yard) -> None:

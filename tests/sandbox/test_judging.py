@@ -70,6 +70,15 @@ def report(**facts: str | None) -> Report:
     )
 
 
+def test_what_was_closed_and_is_open_starts_nothing() -> None:
+    """A server would write itself a configuration where a kernel does not do as it says."""
+    made = confinement(view=View(closed=("/w/mcp.json",)))
+    assert judge(made, report(), OURS, {}).findings == made.promised
+    with pytest.raises(LaunchError, match=r"/w/mcp.json can be written from inside") as caught:
+        judge(made, report(writable="/w/mcp.json"), OURS, {})
+    assert caught.value.code == "sandbox_refused"
+
+
 def test_a_promise_that_was_observed_is_in_the_receipt() -> None:
     """`inspect` would show nothing, or something else than what is in force."""
     made = confinement(identity=Identity(61200, 61200, dedicated=True))

@@ -207,6 +207,19 @@ def test_on_a_safe_bubblewrap_it_is(home: Home) -> None:
     assert at(view, main).kind is MountKind.READ
 
 
+def test_what_may_be_read_within_what_may_be_written_is_closed_by_other_means(home: Home) -> None:
+    """A folder could not be written to but for its settings, where bubblewrap is old."""
+    proj, main = str(home.user / "proj"), str(home.user / "proj/main.py")
+    policy, plan = SandboxPolicy(write=(proj,), read=(main,)), home.plan("/bin/sh")
+    view = build_view(policy, plan, home.resolve(plan), home.places, {}, can_close=True)
+    assert view.closed == (main,)
+    assert at(view, main) is None
+    assert view.shows(main)
+    hidden = SandboxPolicy(write=(proj,), hidden=(main,))
+    with pytest.raises(LaunchError, match="CVE-2026-87766"):
+        build_view(hidden, plan, home.resolve(plan), home.places, {}, can_close=True)
+
+
 @pytest.mark.parametrize("form", ["{0}", "--root={0}", "file://{0}", "ROOT={0}", "--allow=/usr,{0}", "/usr:{0}"])
 def test_an_argument_that_exists_and_is_hidden_is_an_error(home: Home, form: str) -> None:
     """The server would start, and say that nothing is there."""

@@ -99,6 +99,7 @@ class EndpointStatus:
         isolated: False when its session runs inside the supervisor (`session_factory`).
         era: the protocol revision spoken.
         sandbox: what confines its process, None while there is none of ours.
+        installing: whether it connects, and its command has to fetch the program first.
     """
 
     server: str
@@ -112,6 +113,7 @@ class EndpointStatus:
     isolated: bool = True
     era: str | None = None
     sandbox: SandboxStatus | None = None
+    installing: bool = False
 
 
 FleetStatus = Mapping[str, EndpointStatus]

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -42,10 +43,11 @@ from quarterdeck.trust.decisions import Decision
 from quarterdeck.trust.exposure import record_exposure
 from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
 from quarterdeck.trust.notice import notice
+from quarterdeck.trust.package import has_to_install
 from quarterdeck.trust.registrar import Registrar
 from quarterdeck.trust.rows import Locks
 from quarterdeck.trust.scopes import covered_scopes
-from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
@@ -130,11 +132,13 @@ class Quarterdeck:
 
         await carried_through(record_and_apply)
 
-    async def settled(self) -> bool:
-        """Wait until every server has something to show or has failed, for `settle_s` at most; whether they have."""
-        return await self.until(
-            lambda: all(self.is_presentable(row.id) for row in self.registrar.rows), self._settings.settle_s
-        )
+    async def settled(self, since: float | None = None) -> bool:
+        """Wait until every server has something to show or has failed; whether they have.
+
+        For `settle_s` at most, from now or from `since` on, monotonic seconds.
+        """
+        waited_s = 0.0 if since is None else monotonic() - since
+        return await self.until(lambda: not self._starting(), max(0.0, self._settings.settle_s - waited_s))
 
     async def finished(self) -> None:
         """Wait until every server has been asked and judged, or has failed: each has deadlines of its own."""
@@ -171,23 +175,32 @@ class Quarterdeck:
         """Tell who wants to serve the same where this does."""
         self._announce(url)
 
-    def create_host(self, *, portable_schemas: bool = False) -> "ProviderHostImpl":
-        """The product as an MCP server; its first list of tools waits for `settled`."""
+    def create_host(self, *, portable_schemas: bool = False, greeted_at: float | None = None) -> "ProviderHostImpl":
+        """The product as an MCP server; its first list of tools waits for `settled`.
+
+        Args:
+            portable_schemas: publish the portable input schemas instead of the servers' own.
+            greeted_at: when the one client was greeted, monotonic: it may wait for its list since then.
+        """
         from quarterdeck.host.provider import ProviderHostInfo, create_provider_host  # the SDK: a second of imports
 
         host = create_provider_host(
             self.box,
             ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
             portable_schemas=portable_schemas,
-            settled=self.settled,
+            settled=partial(self.settled, greeted_at),
             instructions=self.instructions,
             decks=self.decks,
         )
         return host.within(self._settings.names) if self._settings.names is not None else host
 
     def instructions(self) -> str:
-        """What clients are told at their start: what is held; empty when nothing is."""
-        return notice(self.registrar.held_counts, self.registrar.held_launches)
+        """What clients are told at their start: what is held, and who still starts; empty when there is nothing."""
+        return notice(self.registrar.held_counts, self.registrar.held_launches, self._starting())
+
+    def _starting(self) -> list[str]:
+        """The servers of which nothing can be shown yet, and that have not failed."""
+        return [row.id for row in self.registrar.rows if not self.is_presentable(row.id)]
 
     async def _apply(self) -> None:
         """Have the registrar judge the present settings, and the fleet run what it lets start."""
@@ -259,6 +272,10 @@ async def open_quarterdeck(
     """
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(settings.digest)
+
+        def home_of(server: str) -> Path:
+            return server_paths(runtime.directory.digest, server).home
+
         stack.push_async_callback(carried_through, runtime.release)
         if settings.servers:
             runtime.warm_up()  # the zygote imports while the ledger is read
@@ -274,13 +291,17 @@ async def open_quarterdeck(
                 allow_unsandboxed=settings.allow_unsandboxed,
                 trusted=lambda: deck.settings.trusted,
                 secrets_of=lambda server: deck.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
-            )
+            ),
+            installs=lambda config: (
+                isinstance(config, StdioServerConfig)
+                and has_to_install(config.command, config.args, home_of(config.id))
+            ),
         )
         stack.push_async_callback(carried_through, fleet.tear_down)
         registrar = Registrar(
             recorder,
             fleet,
-            home_of=lambda server: server_paths(runtime.directory.digest, server).home,
+            home_of=home_of,
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
             redact=lambda text: deck.redact(text),  # noqa: PLW0108 - it is made below
         )

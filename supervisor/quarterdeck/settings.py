@@ -20,8 +20,8 @@ from quarterdeck.config.trusted_files import trusted_files
 from quarterdeck.host.names import NameBudget
 from quarterdeck_protocol.configs import ServerConfig
 
-SETTLE_S: Final = 5.0
-"""How long the first list of tools waits for servers that still connect; clients give up on a list after ten or so."""
+SETTLE_S: Final = 4.0
+"""How long the first list of tools waits for servers that still connect; some clients give up after 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

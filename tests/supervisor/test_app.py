@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 import anyio
@@ -139,6 +140,15 @@ async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings
     async with open_quarterdeck(settings) as deck:
         assert not await deck.settled()
         assert deck.status()["never-answers"].phase == "connecting"
+
+
+@pytest.mark.anyio
+async def test_the_wait_for_a_first_list_counts_from_when_its_client_was_greeted(folder: Path) -> None:
+    """Our own imports would come on top, and clients that give up after five seconds would have no tools."""
+    async with open_quarterdeck(Settings(servers=(hostile("never_answers"),), settle_s=3600.0)) as deck:
+        with anyio.fail_after(60):
+            assert not await deck.settled(monotonic() - 3600.0)
+        assert "Still starting: never-answers; its tools" in deck.instructions()
 
 
 @pytest.mark.anyio

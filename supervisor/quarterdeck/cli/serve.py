@@ -29,6 +29,7 @@ from quarterdeck_sandbox.open_files import raise_limit
 
 if TYPE_CHECKING:
     from quarterdeck.app import Quarterdeck
+    from quarterdeck.host.greeter import Head
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.settings import Settings
     from quarterdeck.trust.lockfile import DeckLock
@@ -92,6 +93,12 @@ def serve(
     portable_schemas: Annotated[
         bool, typer.Option("--portable-schemas", help="Publish plain input schemas in place of the servers' own.")
     ] = False,
+    settle: Annotated[
+        float | None,
+        typer.Option(
+            "--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for servers, 4 by default."
+        ),
+    ] = None,
     name_budget: names.Budget = None,
     client_prefix: names.Prefix = None,
     locked: Annotated[
@@ -132,6 +139,8 @@ def serve(
     budget = names.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
     settings = replace(load(whom), names=budget)
+    if settle is not None:
+        settings = replace(settings, settle_s=settle)
     if locked:
         locks = (str(lock_file.absolute()), str(lock_file.absolute().with_name("lock.ignore")))
         settings = replace(settings, trusted=(*settings.trusted, *locks))
@@ -190,7 +199,7 @@ async def _serve(plan: Plan) -> None:
     from quarterdeck.cli.following import following
     from quarterdeck.cli.watching import changes_logged
     from quarterdeck.control.server import open_control
-    from quarterdeck.host.greeter import admit_early
+    from quarterdeck.host.greeter import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
 
     try:
@@ -210,8 +219,9 @@ async def _serve(plan: Plan) -> None:
                 # Beside the zygote, which imports the same: the first list of tools needs both.
                 face = "stdio" if plan.http is None else "http"
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}")
-                host = deck.create_host(portable_schemas=plan.portable_schemas)
-                serving = _serve_stdio(host) if plan.http is None else _serve_http(deck, host, plan.http)
+                head = await asyncio.to_thread(finish_early)
+                host = deck.create_host(portable_schemas=plan.portable_schemas, greeted_at=head.greeted_at)
+                serving = _serve_stdio(host, head) if plan.http is None else _serve_http(deck, host, plan.http)
                 if plan.lock is None:
                     await serving
                 else:
@@ -225,11 +235,10 @@ async def _serve(plan: Plan) -> None:
         raise CommandError(ExitCode.NO_ANSWER, fault.message, fault.remedy) from None
 
 
-async def _serve_stdio(host: "ProviderHostImpl") -> None:
-    from quarterdeck.host.greeter import finish_early
+async def _serve_stdio(host: "ProviderHostImpl", head: "Head") -> None:
     from quarterdeck.host.stdio import serve_stdio
 
-    await serve_stdio(host, head=await asyncio.to_thread(finish_early))
+    await serve_stdio(host, head=head)
     _log.info("the client has left")
 
 

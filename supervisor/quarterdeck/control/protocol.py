@@ -118,6 +118,7 @@ class ServerView(msgspec.Struct, frozen=True):
     """One server at one moment; see `EndpointStatus`.
 
     Attributes:
+        phase: as of an endpoint, or `installing`.
         transport: None for a row that cannot be used.
         memory_bytes: resident memory of the server's whole process tree, None when it has none here.
         sandbox: None when it has or had no process here.

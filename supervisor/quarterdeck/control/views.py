@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Final
 
 from quarterdeck.app import Quarterdeck
 from quarterdeck.control.memory import tree_memory
@@ -9,6 +10,9 @@ from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, Se
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
 from quarterdeck_protocol.phases import is_usable_phase
+
+INSTALLING: Final = "installing"
+"""How a server is shown that connects, and whose command has to fetch the program first."""
 
 
 async def view_servers(deck: Quarterdeck, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
@@ -49,7 +53,7 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
     is_usable = is_usable_phase(status.phase)
     return ServerView(
         id=status.server,
-        phase=status.phase,
+        phase=INSTALLING if status.installing else status.phase,
         transport=config.transport if config is not None else None,
         tools=max(0, status.tool_count - offer.held_tools - offer.blocked_tools),
         pid=status.pid,

@@ -134,8 +134,8 @@ class FleetCore:
                 self._adjust(config, now)
             case Connected(server):
                 self._put(self._members[server].admitted(now))
-            case ConnectFailed(server, _, fault):
-                self._bury(server, fault, now)
+            case ConnectFailed(server, _, fault, was_installing):
+                self._bury(server, fault, now, was_installing=was_installing)
             case Lost(server, _, fault):
                 self._bury(server, fault, now, was_ready=True)
             case ZygoteLost(fault):
@@ -202,10 +202,19 @@ class FleetCore:
             self._unsettled.discard(server)
 
     def _bury(
-        self, server: str, fault: ProtocolFault, now: float, *, was_ready: bool = False, is_ours: bool = False
+        self,
+        server: str,
+        fault: ProtocolFault,
+        now: float,
+        *,
+        was_ready: bool = False,
+        is_ours: bool = False,
+        was_installing: bool = False,
     ) -> None:
         member = self._members[server]
-        self._put(member.buried(fault, now, self._draw(), was_ready=was_ready, is_ours=is_ours))
+        self._put(
+            member.buried(fault, now, self._draw(), was_ready=was_ready, is_ours=is_ours, was_installing=was_installing)
+        )
         self._close(server)
 
     def _close(self, server: str) -> None:
@@ -233,7 +242,7 @@ class FleetCore:
             self._generations[server] = self._live[server] = generation
             self._slots[server] = now + self._slot_hold_s
             self._put(member.minted(generation, now))
-            self._said.append(Mint(server, generation, member.config))
+            self._said.append(Mint(server, generation, member.config, member.patience))
 
     def _startable(self) -> list[Member]:
         """Who could start if it were due and a slot were free, in the order of their turns."""

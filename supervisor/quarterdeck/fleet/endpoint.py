@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,7 +49,12 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 
 class ServerEndpointImpl:
-    """The one implementation of `ServerEndpoint`; made by `create_server_endpoint`."""
+    """The one implementation of `ServerEndpoint`; made by `create_server_endpoint`.
+
+    Attributes:
+        patience: how many times its usual deadline connecting may take; set before `open`.
+        is_installing: whether its command has to fetch the program first, as far as whoever made it knows.
+    """
 
     def __init__(self, config: ServerConfig, seat: Seat) -> None:
         self._config = config
@@ -64,8 +70,10 @@ class ServerEndpointImpl:
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._refresh_timer: asyncio.TimerHandle | None = None
-        self._refreshed_at = 0.0
+        self._refreshed_at = -inf
         self._watchers: list[Callable[[], None]] = []
+        self.patience = 1
+        self.is_installing = False
 
     @property
     def config(self) -> ServerConfig:
@@ -145,7 +153,7 @@ class ServerEndpointImpl:
     async def _attempt(self) -> ProtocolFault | None:
         try:
             handle = self._handle = await self._seat.take(self)
-            frame = Open(handle.next_id(), self._config.connect_timeout_s)
+            frame = Open(handle.next_id(), self._config.connect_timeout_s * self.patience)
             _, body = await ask(handle, frame, msgspec.json.encode(self._seat.order()))
             card = msgspec.json.decode(body, type=ServerCard)
         except ProtocolFault as fault:
@@ -191,7 +199,6 @@ class ServerEndpointImpl:
         return self._tools
 
     async def _list(self, handle: WorkerHandle) -> None:
-        self._refreshed_at = time.monotonic()
         try:
             _, body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
             if len(body) > DECODE_IN_THREAD_BYTES:
@@ -219,6 +226,7 @@ class ServerEndpointImpl:
             self._tell()
 
     async def _refresh(self) -> None:
+        self._refreshed_at = time.monotonic()
         try:
             await self._list(self._ready_handle())
         except ProtocolFault as fault:
@@ -372,6 +380,7 @@ class ServerEndpointImpl:
             isolated=self._seat.isolated,
             era=self._card.era if self._card else None,
             sandbox=self._custody.status if self._custody else None,
+            installing=self.is_installing and self._phase is EndpointPhase.CONNECTING,
         )
 
     def _ready_handle(self) -> WorkerHandle:

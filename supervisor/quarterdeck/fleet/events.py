@@ -38,9 +38,14 @@ class Connected(Report):
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailed(Report):
-    """It faulted before it was ready."""
+    """It faulted before it was ready.
+
+    Attributes:
+        was_installing: whether its command had to fetch the program first.
+    """
 
     fault: ProtocolFault
+    was_installing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +112,16 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Mint:
-    """Make a new endpoint from `config` and open it."""
+    """Make a new endpoint from `config` and open it.
+
+    Attributes:
+        patience: how many times its usual deadline its connect may take.
+    """
 
     server: str
     generation: int
     config: ServerConfig
+    patience: int = 1
 
 
 @dataclass(frozen=True, slots=True)

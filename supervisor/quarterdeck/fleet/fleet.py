@@ -33,7 +33,7 @@ from quarterdeck.fleet.events import (
     ToolsChanged,
     WakeAt,
 )
-from quarterdeck.fleet.member import Member
+from quarterdeck.fleet.member import SLOW_START, Member
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.giving_up import carried_through
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
@@ -50,8 +50,21 @@ LOSS_S: Final = 2.0
 class ServerFleetImpl:
     """The one implementation of `ServerFleet`."""
 
-    def __init__(self, make_endpoint: Callable[[ServerConfig], ServerEndpointImpl] = create_server_endpoint) -> None:
+    def __init__(
+        self,
+        make_endpoint: Callable[[ServerConfig], ServerEndpointImpl] = create_server_endpoint,
+        *,
+        installs: Callable[[ServerConfig], bool] | None = None,
+    ) -> None:
+        """Run nothing yet.
+
+        Args:
+            make_endpoint: makes an idle endpoint.
+            installs: whether this server's command has to fetch its program before it can start; asked in a thread.
+                None where that is not to be told.
+        """
         self._make_endpoint = make_endpoint
+        self._installs = installs
         self._core = FleetCore(random.random)
         self._config: BridgeConfig | None = None
         self._runtime: Runtime | None = None
@@ -220,8 +233,10 @@ class ServerFleetImpl:
 
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
-            case Mint(server, generation, config):
+            case Mint(server, generation, config, patience):
                 endpoint = self._endpoints[server] = self._make_endpoint(config)
+                endpoint.patience = patience
+                endpoint.is_installing = patience > 1
                 self._start(self._live(endpoint, generation))
             case Close(server, generation):
                 self._start(self._close(self._endpoints[server], generation))
@@ -241,7 +256,11 @@ class ServerFleetImpl:
         """One generation from its first attempt to its tools; what happens later arrives by `watch`."""
         server = endpoint.config.id
         try:
-            await endpoint.open()
+            opening = asyncio.ensure_future(endpoint.open())
+            if self._installs is not None and not endpoint.is_installing and not self._has_served(server):
+                # Beside the start, which it does not hold up.
+                endpoint.is_installing = await asyncio.to_thread(self._installs, endpoint.config)
+            await opening
             try:
                 await endpoint.list_tools()
             except ProtocolFault as fault:
@@ -249,7 +268,9 @@ class ServerFleetImpl:
                 if fault.code == "server_lost":
                     await _until_lost(endpoint)
         except ProtocolFault as fault:
-            self._handle(ConnectFailed(server, generation, fault))
+            if endpoint.is_installing and fault.code == SLOW_START:
+                _log.warning("%s was still being installed when its time was up", server)
+            self._handle(ConnectFailed(server, generation, fault, endpoint.is_installing))
             return
         if (lost := endpoint.fault) is not None:
             self._handle(Lost(server, generation, lost))
@@ -269,6 +290,10 @@ class ServerFleetImpl:
 
         endpoint.watch(on_change)
         on_change()
+
+    def _has_served(self, server: str) -> bool:
+        member = self._core.member(server)
+        return member is not None and member.ready_at is not None
 
     async def _close(self, endpoint: ServerEndpointImpl, generation: int) -> None:
         await endpoint.close()

@@ -4,7 +4,8 @@ Pure: a member is a value, a move gives the next one.  What concerns several ser
 core's.
 
 A death after ready is judged by `restart.decide`.  So is a failure to connect of a server that has served before, or
-that lost its worker to us; any other leaves the server faulted at once, for trying again would not mend it.
+that lost its worker to us; any other leaves the server faulted at once, for trying again would not mend it.  But one
+that was still being installed when its time was up is tried once more, with more time.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,14 @@ from .restart import CrashLoop, Restart, decide, is_forgotten, remember
 
 OUR_LOSSES: Final = frozenset({"worker_lost"})
 """Codes of failed connects that say nothing against the server."""
+
+
+INSTALL_PATIENCE: Final = 5
+"""How many times its usual deadline a server has whose first connect ended while it was being installed: 300 s by
+default, where people's first starts took up to 66 s."""
+
+SLOW_START: Final = "handshake_timeout"
+"""The code of a connect whose time was up."""
 
 
 class MemberPhase(StrEnum):
@@ -81,6 +90,7 @@ class Member:
         start_at: when it is to be started; infinite when no start is planned.
         ready_at: when it last became ready; None when it never did since it was last started by hand.
         history: times of the restarts that count against it.
+        patience: how many times its usual deadline its next connect may take.
     """
 
     config: ServerConfig
@@ -91,6 +101,7 @@ class Member:
     start_at: float = inf
     ready_at: float | None = None
     history: tuple[float, ...] = ()
+    patience: int = 1
 
     def minted(self, generation: int, now: float) -> Self:
         """It has a new endpoint.  One that was waiting with a fault is a restart that its policy remembers."""
@@ -108,7 +119,14 @@ class Member:
         return replace(self, phase=TRANSITIONS[self.phase, Move.ADMIT], ready_at=now)
 
     def buried(
-        self, fault: ProtocolFault, now: float, fraction: float, *, was_ready: bool = False, is_ours: bool = False
+        self,
+        fault: ProtocolFault,
+        now: float,
+        fraction: float,
+        *,
+        was_ready: bool = False,
+        is_ours: bool = False,
+        was_installing: bool = False,
     ) -> Self:
         """It died: to be started again, or left alone.
 
@@ -118,11 +136,15 @@ class Member:
             fraction: chance in [0, 1), for the delay.
             was_ready: it had connected, even if that was not told before its death was.
             is_ours: its death says nothing against it.
+            was_installing: its command had to fetch the program first.
         """
         policy = self.config.restart
         ready_at = now if was_ready and self.ready_at is None else self.ready_at
         is_stable = self.phase is MemberPhase.READY and ready_at is not None and is_forgotten(policy, now - ready_at)
         dead = replace(self, fault=fault, ready_at=ready_at, history=() if is_stable else self.history)
+        if ready_at is None and was_installing and fault.code == SLOW_START and self.patience == 1:
+            phase = TRANSITIONS[self.phase, Move.RETRY]
+            return replace(dead, phase=phase, start_at=now, patience=INSTALL_PATIENCE)
         if ready_at is None and not is_ours and fault.code not in OUR_LOSSES:
             return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
         match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
@@ -135,7 +157,7 @@ class Member:
     def renewed(self, now: float) -> Self:
         """It is to be started by hand: at once, and with a clean past."""
         phase = TRANSITIONS[self.phase, Move.RENEW]
-        return replace(self, phase=phase, fault=None, start_at=now, ready_at=None, history=())
+        return replace(self, phase=phase, fault=None, start_at=now, ready_at=None, history=(), patience=1)
 
     def closed(self) -> Self:
         """It is wanted no more."""

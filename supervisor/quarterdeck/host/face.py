@@ -151,6 +151,7 @@ class Face(Server[Answer]):
                 finally:
                     forget()
         self._shown.has_settled = True
+        self.sessions.listed(self._shown.box.descriptors())
         async with self._lent(context) as box:
             shown = self._catalog.publish(box.descriptors(), context.protocol_version)
         context.lifespan_context.whole = {"tools": shown}

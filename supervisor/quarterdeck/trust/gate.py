@@ -261,7 +261,8 @@ class GatedEndpoint(LiveEndpoint):
         status = self.status()
         if status.fault is None and status.phase is EndpointPhase.IDLE and self._config.id not in self._fleet.status():
             return no_such_server(self._config.id)
-        message = f"{self._config.id} is {status.phase}" + (f": {status.fault}" if status.fault else ", not ready")
+        phase = "still being installed" if status.installing else status.phase
+        message = f"{self._config.id} is {phase}" + (f": {status.fault}" if status.fault else ", not ready")
         return ProtocolFault(
             FaultKind.NOT_CONNECTED, message, status.fault, code="not_connected", delivery=Delivery.NOT_SENT
         )

@@ -1,4 +1,4 @@
-"""What clients are told of what is held.  Pure."""
+"""What clients are told of what is held, and of what is still to come.  Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,12 +6,13 @@ MAX_SERVERS = 8
 """Named one by one; a model's context is dear."""
 
 
-def notice(held: Mapping[str, int], launches: Sequence[str]) -> str:
-    """How many tools are held, of which servers, and which servers are not started; empty when all is well.
+def notice(held: Mapping[str, int], launches: Sequence[str], starting: Sequence[str] = ()) -> str:
+    """How many tools are held, of which servers, which servers are not started, and which are; empty when all is well.
 
     Args:
         held: how many tools of each server are held.
         launches: the servers whose launch is.
+        starting: the servers whose tools are not known yet.
     """
     held = {server: count for server, count in held.items() if count}
     parts = []
@@ -25,7 +26,11 @@ def notice(held: Mapping[str, int], launches: Sequence[str]) -> str:
             f"{count} {'server is' if count == 1 else 'servers are'} not started until a person approves how "
             f"({_listed(launches)})"
         )
-    return f"{'; '.join(parts)}. The user can look with `quarterdeck trust list`." if parts else ""
+    told = [f"{'; '.join(parts)}. The user can look with `quarterdeck trust list`."] if parts else []
+    if starting:
+        whose = "its tools are" if len(starting) == 1 else "their tools are"
+        told.append(f"Still starting: {_listed(starting)}; {whose} announced when they can be called.")
+    return " ".join(told)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from .package_request import Ecosystem, Request, request_of
+from .package_request import Ecosystem, Request, request_of, runner_of
 from .tree import Tree
 
 MAX_CANDIDATES: Final = 200
@@ -43,6 +43,38 @@ def resolved_package(command: str, args: Sequence[str], home: Path) -> str | Non
     except (OSError, ValueError):
         return None
 
+
+def has_to_install(command: str, args: Sequence[str], home: Path) -> bool:
+    """Whether this command line fetches a package that is not in the server's home yet.  Never raises.
+
+    Args:
+        command: what the server is started by.
+        args: its arguments.
+        home: the home that the server sees.
+    """
+    runner = runner_of(command, args)
+    if runner is None:
+        return False
+    request = request_of(command, args)
+    if request is not None and request.ecosystem in (Ecosystem.NPM, Ecosystem.UV):
+        return resolved_package(command, args, home) is None
+    try:
+        with Tree(home) as tree:
+            return not any(tree.names(*place) for place in _CACHES[runner])
+    except (OSError, ValueError):
+        return True
+
+
+_CACHES: Final = {
+    "npm": ((".npm", "_npx"),),
+    "bun": ((".bun", "install", "cache"),),
+    "pnpm": ((".cache", "pnpm"), (".local", "share", "pnpm")),
+    "yarn": ((".yarn", "berry", "cache"), (".cache", "yarn")),
+    "uv": ((".cache", "uv"),),
+    "pipx": ((".cache", "pipx"), (".local", "pipx", ".cache"), (".local", "share", "pipx")),
+    "deno": ((".cache", "deno"),),
+}
+"""Where each keeps what it fetched, below the home."""
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 

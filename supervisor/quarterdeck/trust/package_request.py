@@ -51,6 +51,32 @@ def request_of(command: str, args: Sequence[str]) -> Request | None:
     return Request(Ecosystem.VENV, program, program) if PurePath(command).is_absolute() else None
 
 
+def runner_of(command: str, args: Sequence[str]) -> str | None:
+    """The package runner that this command line starts, which fetches what it runs; None when it is none."""
+    program = re.sub(r"\.(?:exe|cmd)$", "", PurePath(command).name)
+    for words in ((program,), (program, *args[:1]), (program, *args[:2])):
+        if words in _RUNNERS:
+            return _RUNNERS[words]
+    return None
+
+
+_RUNNERS: Final = {
+    ("npx",): "npm",
+    ("npm", "exec"): "npm",
+    ("npm", "x"): "npm",
+    ("bunx",): "bun",
+    ("bun", "x"): "bun",
+    ("pnpx",): "pnpm",
+    ("pnpm", "dlx"): "pnpm",
+    ("yarn", "dlx"): "yarn",
+    ("uvx",): "uv",
+    ("uv", "run"): "uv",
+    ("uv", "tool", "run"): "uv",
+    ("pipx", "run"): "pipx",
+    ("deno", "run"): "deno",
+}
+"""By how each is called: the tool that fetches and keeps the packages."""
+
 _PYTHON: Final = re.compile(r"python[\d.]{0,6}")
 _NPM_NAME: Final = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]{0,127}/)?[A-Za-z0-9~-][A-Za-z0-9._~-]{0,127}")
 _PYPI_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")

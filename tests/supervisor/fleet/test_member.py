@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from quarterdeck.fleet.member import TRANSITIONS, Member, MemberPhase, Move
+from quarterdeck.fleet.member import INSTALL_PATIENCE, SLOW_START, TRANSITIONS, Member, MemberPhase, Move
 from quarterdeck_protocol.configs import RestartPolicy, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
 
@@ -13,6 +13,7 @@ CONFIG = StdioServerConfig(id="fs", command="fs")
 EXITED = ProtocolFault(FaultKind.TRANSPORT, "it exited with status 3", code="exited", dossier=Dossier(exit_status=3))
 NO_HANDSHAKE = ProtocolFault(FaultKind.SPAWN_FAILED, "no answer", code="exited_at_handshake")
 WORKER_LOST = ProtocolFault(FaultKind.SPAWN_FAILED, "its worker died", code="worker_lost")
+TOO_SLOW = ProtocolFault(FaultKind.TIMEOUT, "no answer within 60 s", code=SLOW_START)
 
 WAITING, STARTING, READY, FAULTED, CLOSED = MemberPhase
 NEW = Member(CONFIG, start_at=0.0)
@@ -57,6 +58,22 @@ def test_a_server_that_never_was_ready_is_not_tried_again() -> None:
     """A wrong command would be started again and again."""
     dead = YOUNG.buried(NO_HANDSHAKE, 10.0, 0.5)
     assert (dead.phase, dead.start_at, dead.fault) == (FAULTED, inf, NO_HANDSHAKE)
+
+
+def test_a_first_connect_that_ran_out_of_time_while_it_installed_is_tried_once_more_with_more_time() -> None:
+    """People's first start of a package that is large, or far away, would end in an error, and so would each next."""
+    dead = YOUNG.buried(TOO_SLOW, 60.0, 0.5, was_installing=True)
+    assert (dead.phase, dead.start_at, dead.patience) == (WAITING, 60.0, INSTALL_PATIENCE)
+    again = dead.minted(2, 60.0).buried(TOO_SLOW, 400.0, 0.5, was_installing=True)
+    assert (again.phase, again.fault) == (FAULTED, TOO_SLOW)
+    assert again.renewed(500.0).patience == 1
+
+
+@pytest.mark.parametrize(("fault", "was_installing"), [(TOO_SLOW, False), (NO_HANDSHAKE, True)])
+def test_no_other_first_connect_gets_more_time(fault: ProtocolFault, was_installing: bool) -> None:
+    """A server that hangs would keep everybody waiting for minutes, and one that fails be installed again and again."""
+    dead = YOUNG.buried(fault, 60.0, 0.5, was_installing=was_installing)
+    assert (dead.phase, dead.patience) == (FAULTED, 1)
 
 
 @pytest.mark.parametrize(("fault", "is_ours"), [(WORKER_LOST, False), (NO_HANDSHAKE, True)])

@@ -255,6 +255,7 @@ async def test_a_legacy_client_hears_of_changes_once():
     news = anyio.Event()
     async with in_memory(create_provider_host(box), "legacy", message_handler=listen) as (client, _):
         assert client.server_capabilities.tools.list_changed
+        assert (await list_raw(client))["tools"] == []
         for server in "abc":
             box.graft(f"{server}__t")
         await news.wait()

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 import pytest
-from support.boxes import LiveBox
+from support.boxes import LiveBox, answer
 
 from quarterdeck.host import sessions
 from quarterdeck.host.sessions import Sessions
@@ -54,7 +54,7 @@ async def test_one_client_that_hangs_keeps_no_other_waiting(quick):
             tasks.start_soon(live.tell_changes, box)
             await anyio.wait_all_tasks_blocked()
             for expected in (1, 2):
-                box.tell()
+                box.graft(f"s__{expected}")
                 await good.was_told.wait()
                 good.was_told = anyio.Event()
                 assert good.told == expected
@@ -73,12 +73,65 @@ async def test_a_connection_is_told_once_however_often_it_was_admitted_and_never
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(live.tell_changes, box)
             await anyio.wait_all_tasks_blocked()
-            box.tell()
+            box.graft("s__a")
             await second.was_told.wait()
             await connection.exit_stack.aclose()
             await other.was_told.wait()
             other.was_told = anyio.Event()
-            box.tell()
+            box.graft("s__b")
             await other.was_told.wait()
             tasks.cancel_scope.cancel()
     assert (first.told, second.told, other.told) == (0, 1, 2)
+
+
+async def test_the_first_change_is_told_at_once_and_those_that_follow_together(monkeypatch):
+    """Whoever waits for the first tools of a start would wait longer, and a starting fleet would flood its clients."""
+    monkeypatch.setattr(sessions, "DEBOUNCE_S", 3600)
+    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    live.admit(client)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            box.graft("a__t")
+            await client.was_told.wait()
+            for server in "bcd":
+                box.graft(f"{server}__t")
+                await anyio.wait_all_tasks_blocked()
+            assert client.told == 1
+            tasks.cancel_scope.cancel()
+
+
+async def test_tools_that_are_the_same_again_are_no_news(quick):
+    """Each restart of a server would have every client ask for the list, and reload what it made of it."""
+    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    box.graft("a__t")
+    live.admit(client)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            box.graft("a__t")  # another object of the same definition
+            box.tell()
+            await anyio.wait_all_tasks_blocked()
+            assert client.told == 0
+            box.graft("a__t", answer({}), name="t", inputSchema={"type": "object", "title": "other"})
+            await client.was_told.wait()
+            tasks.cancel_scope.cancel()
+    assert client.told == 1
+
+
+async def test_a_client_that_listed_in_between_hears_that_the_tools_are_as_before(monkeypatch):
+    """It would keep a tool that was there for a moment."""
+    monkeypatch.setattr(sessions, "DEBOUNCE_S", 0.01)
+    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    box.graft("a__t")
+    live.admit(client)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            live.listed((*box.descriptors(), *box.descriptors()))
+            box.tell()
+            await client.was_told.wait()
+            tasks.cancel_scope.cancel()

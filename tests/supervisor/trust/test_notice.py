@@ -33,3 +33,12 @@ def test_of_many_servers_the_first_are_named_and_the_others_counted() -> None:
     assert said.count(f"{names[MAX_SERVERS - 1]}: 1 and 3 more") == 1
     assert said.count(f"{names[MAX_SERVERS - 1]} and 3 more") == 1
     assert names[MAX_SERVERS] not in said
+
+
+def test_servers_that_are_still_starting_are_named_after_what_is_held() -> None:
+    """A model that lists once would take their tools for ones that never were."""
+    assert notice({}, (), ["fs"]) == "Still starting: fs; its tools are announced when they can be called."
+    said = notice({"fs": 1}, (), ["a", "b"])
+    assert said.endswith(
+        "`quarterdeck trust list`. Still starting: a, b; their tools are announced when they can be called."
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.trust.package import resolved_package
+from quarterdeck.trust.package import has_to_install, resolved_package
 
 
 def write(path: Path, text: str = "", at: float = 0) -> Path:
@@ -40,6 +40,22 @@ def test_npx_tells_the_package_that_this_very_request_made(tmp_path: Path) -> No
     npx(tmp_path, "aa", "@scope/server", "1.2.3", "@scope/server@1.2", at=100)
     npx(tmp_path, "bb", "@scope/server", "2.0.0", "@scope/server@2", at=200)
     assert resolved_package("npx", ["-y", "@scope/server@1.2"], tmp_path) == "@scope/server 1.2.3 (npm)"
+
+
+def test_what_a_runner_has_not_fetched_yet_has_to_be_installed(tmp_path: Path) -> None:
+    """A first start would be taken for a server that hangs, or each start of a hanging one for an installation."""
+    for command, *args in (["npx", "-y", "server"], ["uvx", "server"], ["bunx", "server"], ["pipx", "run", "s"]):
+        assert has_to_install(command, args, tmp_path)
+        assert has_to_install(command, args, tmp_path / "no-home-yet")
+    assert not has_to_install("node", ["server.js"], tmp_path)
+    assert not has_to_install("docker", ["run", "server"], tmp_path)
+    npx(tmp_path, "aa", "server", "1.0.0", "server", at=100)
+    assert not has_to_install("npx", ["-y", "server"], tmp_path)
+    assert has_to_install("npx", ["-y", "other"], tmp_path)
+    uv(tmp_path, "one", "server-1.0", at=100)
+    assert not has_to_install("uvx", ["server"], tmp_path)
+    write(tmp_path / ".bun" / "install" / "cache" / "server@1.0.0" / "package.json")
+    assert not has_to_install("bunx", ["server"], tmp_path)
 
 
 def test_npx_tells_the_newest_of_several(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck.trust.package_request import Ecosystem, Request, request_of
+from quarterdeck.trust.package_request import Ecosystem, Request, request_of, runner_of
 
 NPM, UV, VENV = Ecosystem.NPM, Ecosystem.UV, Ecosystem.VENV
 
@@ -59,3 +59,28 @@ def test_what_names_no_package_asks_for_none(line: str) -> None:
     """Nothing is guessed, and no place in a home is made of it."""
     command, *args = line.split()
     assert request_of(command, args) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "runner"),
+    [
+        ("npx -y server", "npm"),
+        ("/usr/bin/npx.cmd server", "npm"),
+        ("npm exec server", "npm"),
+        ("uvx server", "uv"),
+        ("uv tool run server", "uv"),
+        ("uv run server.py", "uv"),
+        ("pipx run server", "pipx"),
+        ("bunx server", "bun"),
+        ("bun x server", "bun"),
+        ("pnpm dlx server", "pnpm"),
+        ("npm install server", None),
+        ("uv", None),
+        ("node server.js", None),
+        ("python -m server", None),
+    ],
+)
+def test_who_fetches_what_it_runs_is_known(line: str, runner: str | None) -> None:
+    """A first start by the others would have no more time than a server that hangs."""
+    command, *args = line.split()
+    assert runner_of(command, args) == runner

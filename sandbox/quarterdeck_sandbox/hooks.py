@@ -2,8 +2,9 @@
 
 Whoever may change a project's folder may not change these, unless they are named themselves.  `is_hook` judges a name,
 for tools that change one file at a time; `find_hooks` looks at what is there, for sandboxes, of which a part can be
-closed only if it exists.  The table is short on purpose: what is made to be changed (sources, Makefiles, hooks that a
-project keeps among its files) is run by people too, after they have read it.
+closed only if it exists; `missing_hooks` says what a command could make, for a look at what it has made.  The table is
+short on purpose: what is made to be changed (sources, Makefiles, hooks that a project keeps among its files) is run by
+people too, after they have read it.
 """
 
 import os
@@ -16,8 +17,11 @@ GIT: Final = ".git"
 OF_EDITORS: Final = (".vscode", ".idea", ".envrc", ".mcp.json", ".cursor/mcp.json")
 """Tasks and settings that name programs, environments that are entered with a folder, other MCP clients' servers."""
 
-_OF_GIT: Final = ("hooks", "config", "config.worktree")
-"""`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters."""
+_OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
+"""`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters.  `commondir` says where git
+looks for hooks and settings; worktrees have one, and a repository's own would count too."""
+
+_MAKEABLE: Final = (f"{GIT}/commondir", f"{GIT}/hooks")
 
 _MAX_MODULES: Final = 64
 _MAX_MODULE_DEPTH: Final = 4
@@ -68,8 +72,17 @@ def find_hooks(folder: str) -> Iterator[Hook]:
         for module in _modules(f"{git}/modules"):
             yield from _of_git(module)
         for worktree in _folders(f"{git}/worktrees")[:_MAX_MODULES]:
-            if os.path.isfile(path := f"{worktree}/config.worktree"):
-                yield Hook(path)
+            for name in _OF_GIT[2:]:
+                if os.path.isfile(path := f"{worktree}/{name}"):
+                    yield Hook(path, not os.path.islink(path))
+
+
+def missing_hooks(folder: str) -> Iterator[str]:
+    """Those that could appear in `folder`, and in its repository if it has one."""
+    makeable = _MAKEABLE if os.path.isdir(f"{folder}/{GIT}") else ()
+    for name in (*OF_EDITORS, *makeable):
+        if not os.path.lexists(path := f"{folder}/{name}"):
+            yield path
 
 
 def _of_git(git: str) -> Iterator[Hook]:

@@ -170,6 +170,14 @@ async def test_git_commits_where_its_hooks_are_closed(project: Project, berth: B
     assert "one" in said
 
 
+async def test_a_hook_that_was_not_there_to_be_closed_is_told(
+    project: Project, berth: Berth, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Git would be led to hooks of the command's own with the user's next look at the repository."""
+    await run(project, berth, "echo ../evil > .git/commondir; mkdir .vscode")
+    assert f"a command made {project.folder}/.vscode, {project.folder}/.git/commondir, which" in caplog.text
+
+
 @pytest.fixture
 async def session(project: Project) -> AsyncIterator[DeckSession]:
     """The native tools of a client that works in the project."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck_sandbox.hooks import Hook, find_hooks, is_hook
+from quarterdeck_sandbox.hooks import Hook, find_hooks, is_hook, missing_hooks
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,13 @@ def test_hooks_and_settings_of_a_repository_its_submodules_and_worktrees_are_fou
     make_git(tmp_path / ".git/modules/libs/one")
     make_git(tmp_path / ".git/modules/libs/one/modules/inner")
     (tmp_path / ".git/worktrees/w").mkdir(parents=True)
-    (tmp_path / ".git/worktrees/w/config.worktree").write_text("x")
+    for name in ("config.worktree", "commondir", "HEAD"):
+        (tmp_path / ".git/worktrees/w" / name).write_text("x")
     (tmp_path / ".envrc").write_text("x")
     one = ".git/modules/libs/one"
     expected = [".envrc", ".git/hooks", ".git/config", f"{one}/hooks", f"{one}/config"]
     expected += [f"{one}/modules/inner/hooks", f"{one}/modules/inner/config", ".git/worktrees/w/config.worktree"]
+    expected += [".git/worktrees/w/commondir"]
     assert found(tmp_path) == dict.fromkeys(expected, True)
 
 
@@ -75,6 +77,17 @@ def test_what_is_missing_or_a_link_can_only_be_told_of(tmp_path: Path) -> None:
     other.mkdir()
     (other / ".git").symlink_to("../.git")
     assert found(other) == {".git": False}
+
+
+def test_what_could_be_made_is_known_before(tmp_path: Path) -> None:
+    """Git would be led to hooks of a command's own, and nobody would hear of it."""
+    assert f"{tmp_path}/.envrc" in missing_hooks(str(tmp_path))
+    assert f"{tmp_path}/.git/commondir" not in missing_hooks(str(tmp_path))
+    make_git(tmp_path / ".git")
+    (tmp_path / ".envrc").write_text("x")
+    found = list(missing_hooks(str(tmp_path)))
+    assert f"{tmp_path}/.git/commondir" in found
+    assert not {f"{tmp_path}/.envrc", f"{tmp_path}/.git/hooks"} & set(found)
 
 
 def test_a_repository_of_a_thousand_submodules_is_not_looked_at_whole(tmp_path: Path) -> None:

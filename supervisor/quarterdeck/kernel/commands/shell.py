@@ -22,6 +22,7 @@ from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.confine import Asker, confine
 from quarterdeck_sandbox.confinement import Confinement
+from quarterdeck_sandbox.hooks import missing_hooks
 from quarterdeck_sandbox.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.monitor import TreeMonitor, Watch
 from quarterdeck_sandbox.start import start
@@ -175,6 +176,7 @@ class SandboxedShell:
             outfit = await self._known_outfit()
             # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
             confinement = await anyio.to_thread.run_sync(_confine, outfit, command, place, env or {})
+            missing = tuple(path for folder in outfit.policy.write for path in missing_hooks(folder))
             process = await start(confinement)
         except LaunchError as error:
             raise CommandError(str(error)) from error
@@ -188,7 +190,7 @@ class SandboxedShell:
         self._running.add(running)
         tree = process.tree((str(outfit.asker.places.tmp),))
         watch = self._monitor.watch(tree, outfit.policy.limits, running.condemn)
-        self._tasks.start_soon(self._accompany, running, watch)
+        self._tasks.start_soon(self._accompany, running, watch, missing)
         return running
 
     def _tell_once(self, gaps: Sequence[str]) -> None:
@@ -197,7 +199,7 @@ class SandboxedShell:
             self._has_told = True
             tell_once(gaps)
 
-    async def _accompany(self, running: SandboxedCommand, watch: Watch) -> None:
+    async def _accompany(self, running: SandboxedCommand, watch: Watch, missing: Sequence[str]) -> None:
         running.on_exit(lambda _status, _signal: watch())
         try:
             await running.live()
@@ -205,6 +207,12 @@ class SandboxedShell:
             _log.exception("a command could not be ended in order")
         finally:
             self._running.discard(running)
+        if made := await anyio.to_thread.run_sync(lambda: tuple(filter(os.path.lexists, missing))):
+            _log.warning(
+                "a command made %s, which was not there to be closed, and which other programs run or believe: look at "
+                "it before you use git or an editor there",
+                ", ".join(made),
+            )
 
     async def _known_outfit(self) -> Outfit:
         async with self._finding:

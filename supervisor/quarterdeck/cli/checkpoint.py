@@ -121,11 +121,10 @@ async def _restore(
     node: str, workspace: Path, session: str | None, allow_dirs: list[Path]
 ) -> "tuple[str, list[RestoredPath]]":
     from quarterdeck.config.paths import UnsafePathError, runtime_dir, state_dir
-    from quarterdeck.config.trusted_files import trusted_files, with_announced
+    from quarterdeck.config.trusted_files import never_written
     from quarterdeck.deck.checkpoint_index import UnknownNodeError
     from quarterdeck.kernel.files.fs import LocalFs
     from quarterdeck.kernel.files.roots import Roots
-    from quarterdeck_sandbox.own_code import own_code
 
     found = await _sessions(workspace, session)
     if not found:
@@ -136,10 +135,7 @@ async def _restore(
     if len(owners) > 1:
         names = ", ".join(each.name for each in owners[-MAX_NAMED:])
         raise CommandError(ExitCode.USAGE, f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
-    private = (state_dir(), runtime_dir())
-    roots = Roots(
-        workspace, allow_dirs, closed=private, protected=lambda: (*own_code(), *with_announced(trusted_files()))
-    )
+    roots = Roots(workspace, allow_dirs, closed=(state_dir(), runtime_dir()), protected=never_written)
     fs = LocalFs(roots, str(workspace))
     try:
         return owners[0].name, await owners[0].store.restore(node, fs)

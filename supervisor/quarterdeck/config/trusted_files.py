@@ -7,7 +7,7 @@ them: it is a stranger's word, and held until it is approved.  Our code is for `
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from quarterdeck.config.clients.table import CLIENTS
 from quarterdeck.config.origin import Standing
 from quarterdeck.config.runtime_directory import announced_files
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_sandbox.own_code import own_code
 
 CONFIG_VARIABLE: Final = "QUARTERDECK_CONFIG"
 """Names configuration where the command line does not."""
@@ -61,6 +62,11 @@ def _here() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         return Path("/")  # removed under us: there is nothing to be found in it
+
+
+def never_written(trusted: Callable[[], Iterable[str]] = trusted_files) -> tuple[str, ...]:
+    """What no tool of ours writes at this moment: the user's word, everybody's who serves, and our code."""
+    return (*own_code(), *with_announced(trusted()))
 
 
 def _programs(config: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from quarterdeck.config.native import NativeWish
 from quarterdeck.config.paths import SessionPaths, UnsafePathError, runtime_dir, state_dir, workspace_paths
-from quarterdeck.config.trusted_files import trusted_files, with_announced
+from quarterdeck.config.trusted_files import never_written, trusted_files, with_announced
 from quarterdeck.deck.cards.memory import FileMemoryStore
 from quarterdeck.giving_up import carried_through, made_in_thread
 from quarterdeck.kernel.backends import Shell
@@ -33,7 +33,6 @@ from quarterdeck.kernel.tools.webfetch import web_fetch_tool
 from quarterdeck.kernel.web.fetch_policy import FetchPolicy
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ToolBox
-from quarterdeck_sandbox.own_code import own_code
 from quarterdeck_sandbox.paths import is_within_any
 
 from .builtin import builtin_bridge
@@ -156,7 +155,7 @@ def _roots(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable
         wish.allow_dirs,
         (paths.outputs, paths.captures),
         _private(),
-        protected=lambda: (*own_code(), *with_announced(trusted())),
+        protected=lambda: never_written(trusted),
     )
     for path in (wish.workspace, *wish.allow_dirs):
         # An earlier session's commands can change a directory of its own for a link, where another holds it.

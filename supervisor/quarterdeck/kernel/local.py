@@ -2,6 +2,7 @@
 
 import os
 
+from quarterdeck.config.trusted_files import never_written
 from quarterdeck.kernel.files.fs import LocalFs
 from quarterdeck.kernel.files.roots import Roots, absolute
 from quarterdeck_protocol.tools import CancelToken
@@ -29,7 +30,7 @@ def make_local_context(
         cancel: what stops its calls; a token of its own by default.
         budget: how much text a result may hold; the standard one by default.
         framework: handles for tools; none by default.
-        roots: what may be touched; by default what is in `cwd`.
+        roots: what may be touched; by default what is in `cwd`, but for what no tool writes.
         shell: where commands run; by default nowhere.  Whoever opened it closes it.
         overflow: keeps what the budget cuts; by default nothing does.
 
@@ -39,7 +40,7 @@ def make_local_context(
     place = absolute(cwd)
     return ToolContext(
         place,
-        LocalFs(Roots(place) if roots is None else roots, place),
+        LocalFs(Roots(place, protected=never_written) if roots is None else roots, place),
         UnavailableShell() if shell is None else shell,
         CancelToken() if cancel is None else cancel,
         STANDARD_BUDGET if budget is None else budget,

@@ -79,3 +79,15 @@ async def test_a_relative_directory_is_taken_from_here_once(tmp_path: Path, monk
     monkeypatch.chdir("/")
     await context.fs.write_file("f", b"here")
     assert (tmp_path / "work" / "f").read_bytes() == b"here"
+
+
+@pytest.mark.anyio
+async def test_a_context_of_its_own_writes_no_configuration_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An embedding program's agent would write what every `quarterdeck` of the user believes."""
+    monkeypatch.setenv("QUARTERDECK_CONFIG", str(tmp_path / "mcp.json"))
+    context = make_local_context(tmp_path)
+    await context.fs.write_file("other.json", "x")
+    with pytest.raises(OutsideRootsError, match="user's own word"):
+        await context.fs.write_file("mcp.json", "x")

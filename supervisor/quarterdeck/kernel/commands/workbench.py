@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.environment import server_environment
+from quarterdeck.config.trusted_files import trusted_files
 from quarterdeck.kernel.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -57,7 +58,7 @@ class Workbench:
     tmp: Path
     allowed: Sequence[str] = ()
     private: tuple[str, ...] = ()
-    protected: Callable[[], Iterable[str]] = tuple
+    protected: Callable[[], Iterable[str]] = trusted_files
     policy: SandboxPolicy = field(default_factory=SandboxPolicy)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))

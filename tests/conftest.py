@@ -36,16 +36,20 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See `support.better_machine`."""
+    from support.better_machine import OPTION
+
+    parser.addoption(OPTION, action="store_true", help="only what was skipped, and what depends on the sandbox's tier")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """See `support.collecting`, whose hook would not be asked in here for the directories below, and `open_folders`."""
+    """See `support.collecting` and `support.better_machine`; hooks in here would not be asked for all directories."""
+    from support.better_machine import BetterMachine
     from support.collecting import Turns
-    from support.open_folders import OpenFolders
 
     config.pluginmanager.register(Turns())
-    folders = OpenFolders()
-    folders.configure(config)
-    config.pluginmanager.register(folders)
+    config.pluginmanager.register(BetterMachine(config))
 
 
 def pytest_collection_finish() -> None:

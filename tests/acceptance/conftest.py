@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support.forks import Forks
 from support.leftovers import descendants, eventually_async, running_with
-from support.open_folders import PASSABLE
 from support.real import BACKSTOP_S, pretend
 from support.terminals import forks as our_forks
 
@@ -32,7 +31,6 @@ def own_directories() -> Iterator[Path]:
     """State and runtime directories that nobody else has; short, because a socket's path is."""
     with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as name, pytest.MonkeyPatch.context() as patch:
         root = Path(name)
-        root.chmod(PASSABLE)
         patch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
         patch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
         yield root

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,7 +20,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.commands import command, quarterdeck_json
-from support.identities import PACKAGES, SOURCES, USER_UID
+from support.identities import PACKAGES, SOURCES, give_to_commands
 from support.leftovers import no_leftovers
 from support.native_serves import ALL
 
@@ -55,8 +54,7 @@ def repository(tmp_path: Path) -> Iterator[Path]:
         shutil.copytree(SOURCES / name, place / name, ignore=litter)
     for name in ("README.md", "pyproject.toml"):
         shutil.copy(SOURCES / name, place / name)
-    if os.geteuid() == 0:
-        subprocess.run(["chown", "-R", f"{USER_UID}:{USER_UID}", place], check=True)
+    give_to_commands(place, *place.rglob("*"))
     with no_leftovers():
         yield place
 

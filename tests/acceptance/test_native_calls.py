@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 from support.commands import DEADLINE_S, row, serving, write_config
-from support.identities import Identity
+from support.identities import give_to_commands
 from support.leftovers import eventually, no_leftovers, running_with
 from support.native_serves import ALL, AUTHORING, make_project, native, text_of
 from support.raw_client import JsonObject, RawStdioClient
@@ -106,7 +106,7 @@ def test_a_directory_that_was_allowed_can_be_changed_and_no_other(
     (shared / "new").unlink(missing_ok=True)
     for folder in (shared, private):
         (folder / "file").write_text("hello")
-        Identity.USER.own(folder / "file")
+        give_to_commands(folder / "file")
     assert "hello" in text_of(client.call("read", path=str(shared / "file")))
     assert not client.call("write", path=str(shared / "new"), content="x").get("isError")
     assert (shared / "new").read_text() == "x"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from support.identities import Identity
+from support.identities import give_to_commands
 from support.leftovers import eventually_async, no_leftovers, running_with
 from support.swapping import alternating
 from support.web_servers import redirect, response, serving, zeros_gzipped
@@ -67,7 +67,7 @@ class Scene:
         """A file of the workspace's owner."""
         path = self.workspace / name
         path.write_bytes(data.encode() if isinstance(data, str) else data)
-        Identity.USER.own(path)
+        give_to_commands(path)
         return path
 
 
@@ -76,7 +76,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory of an ordinary user's; no process is left when all is over."""
     folder = tmp_path_factory.mktemp("hostile") / "workspace"
     folder.mkdir()
-    Identity.USER.own(folder)
+    give_to_commands(folder)
     with no_leftovers():
         yield folder
 

@@ -1,6 +1,5 @@
 """A session's commands on this machine: a workbench in a directory of the test, and the context that tools get."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from quarterdeck.kernel.files.fs import LocalFs
 from quarterdeck.kernel.files.roots import Roots
 from quarterdeck_protocol.policy import SandboxPolicy
 
-from .identities import USER_UID
+from .identities import give_to_commands
 from .leftovers import no_leftovers, running_with
 
 PATIENCE_S: Final = 60.0
@@ -37,11 +36,11 @@ class Session:
 
 
 def lay_out(folder: Path, environ: dict[str, str] | None = None, **policy: Any) -> Workbench:
-    """A workbench in `folder`: its workspace belongs to an ordinary user, as nothing is run as root."""
+    """A workbench in `folder`: its workspace belongs to an ordinary user where commands can run as one."""
     folder.chmod(0o755)
     for name in ("workspace", "state", "user"):
         (folder / name).mkdir(exist_ok=True)
-    give(folder / "workspace")
+    give_to_commands(folder / "workspace")
     return Workbench(
         workspace=str(folder / "workspace"),
         home=folder / "state" / "home",
@@ -52,13 +51,6 @@ def lay_out(folder: Path, environ: dict[str, str] | None = None, **policy: Any) 
         user_home=folder / "user",
         allow_unsandboxed=True,
     )
-
-
-def give(*paths: Path) -> None:
-    """As root, make an ordinary user the owner."""
-    if os.geteuid() == 0:
-        for path in paths:
-            os.chown(path, USER_UID, USER_UID)
 
 
 def is_run(line: str) -> bool:

@@ -79,7 +79,7 @@ class Scene:
     def _lay_out(self) -> None:
         shutil.copytree(_compiled(), self.root / "attacks")
         credentials = [self.home / name for name in (".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml")]
-        state_files = [self.state / "servers/other/one/home/token", self.state / "ledger"]
+        state_files = [self.state / "servers/other/one/home/token", self.state / "ledger/head"]
         texts = [self.outside / name for name in ("secret", "owned", "writable", "doomed", "movable")]
         for path in (*credentials, *state_files, *texts):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -110,6 +110,17 @@ def quarterdeck_for_others() -> Command:
     return Command((python, "-m", "quarterdeck.cli"), {"PYTHONPATH": os.pathsep.join(paths)})
 
 
+def give_to_commands(*paths: Path) -> None:
+    """As root, make an ordinary user the owner of what native commands work in, so that they run as that user.
+
+    Their private places are root's and closed: only mounts can show them to somebody else.  Without bubblewrap it
+    stays root's, and commands run as root without capabilities.
+    """
+    if os.geteuid() == 0 and not bubblewrap_missing():
+        for path in paths:
+            os.chown(path, USER_UID, USER_UID)
+
+
 def bubblewrap_missing() -> str:
     """Why there is no bubblewrap tier here; empty when there is."""
     return "" if shutil.which("bwrap") else "bubblewrap is not installed"

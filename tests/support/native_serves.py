@@ -8,7 +8,7 @@ import mcp_types as types
 from quarterdeck.config.paths import SessionPaths, WorkspacePaths
 
 from .commands import DEADLINE_S, command
-from .identities import Identity
+from .identities import give_to_commands
 from .raw_client import RawStdioClient
 from .terminals import popen_forked
 
@@ -21,7 +21,7 @@ def make_project(folder: Path) -> Path:
     """A new directory of an ordinary user's, whose commands may run."""
     folder.mkdir()
     (folder / "README.md").write_text("# A project\n")
-    Identity.USER.own(folder, folder / "README.md")
+    give_to_commands(folder, folder / "README.md")
     return folder
 
 

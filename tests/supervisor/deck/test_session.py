@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.identities import Identity
+from support.identities import give_to_commands
 from support.leftovers import eventually_async, no_leftovers, running_with
 
 from quarterdeck.config.native import NativeSettings, NativeWish
@@ -31,7 +31,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder = tmp_path / "workspace"
     folder.mkdir()
     (folder / "file.txt").write_text("hello\n")
-    Identity.USER.own(folder, folder / "file.txt")
+    give_to_commands(folder, folder / "file.txt")
     with no_leftovers():
         yield folder
 
@@ -267,7 +267,7 @@ async def test_a_directory_that_became_a_link_is_a_fault(workspace: Path, tmp_pa
     parent = tmp_path / "parent"
     inner = parent / "inner"
     inner.mkdir(parents=True)
-    Identity.USER.own(parent, inner)
+    give_to_commands(parent, inner)
     fields = {"workspace": inner, "allow_dirs": (parent,)}
     if which == "allow_dirs":
         fields = {"workspace": workspace, "allow_dirs": (parent, inner)}

@@ -16,10 +16,10 @@ from quarterdeck.config.environment import server_environment
 from quarterdeck.config.trusted_files import trusted_files
 from quarterdeck.kernel.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_sandbox.border import Border
 from quarterdeck_sandbox.confine import Asker
-from quarterdeck_sandbox.identity import Identity, choose_identity, closed_to
+from quarterdeck_sandbox.identity import Identity, choose_identity, closed_to, out_of_reach
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.monitor import TreeMonitor
 from quarterdeck_sandbox.mounts import Places
@@ -135,6 +135,7 @@ def _showable(paths: Iterable[str], policy: SandboxPolicy, asker: Asker) -> tupl
         policy, os.path.realpath(places.user_home), tuple(os.path.realpath(path) for path in places.private), writable
     )
     identity = _identity(policy, asker)
+    is_walked = asker.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
     found: list[str] = []
     for path in dict.fromkeys(paths):
         real = os.path.realpath(path)
@@ -142,7 +143,9 @@ def _showable(paths: Iterable[str], policy: SandboxPolicy, asker: Asker) -> tupl
             continue
         try:
             border.admit(path, "read")
-            if identity is not None and closed_to(identity, (real,)):
+            if identity is not None and (
+                closed_to(identity, (real,)) or (is_walked and out_of_reach(identity, (real,)))
+            ):
                 continue
         except (LaunchError, OSError):
             continue

@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from support.benches import Session, give, session
+from support.benches import Session, session
+from support.identities import give_to_commands
 from support.leftovers import eventually_async, running_with
 
 from quarterdeck.deck.cards.bg_process import MAX_BUFFERED_LINES, STOP_GRACE_MS, DaemonCard, daemon_card
@@ -71,7 +72,7 @@ async def test_only_new_lines_are_shown_to_whoever_asks_for_them(tmp_path: Path)
     """A line that came in two pieces would be two, or a log be shown again at every poll."""
     async with session(tmp_path) as s:
         os.mkfifo(s.workspace / "go")
-        give(s.workspace / "go")
+        give_to_commands(s.workspace / "go")
         card = build(s)
         await said(card, s, action="start", command="echo one; printf par; read _ <go; printf 'tial\\n'; exit 2")
         ring = card.table.jobs[0].lines[Stream.STDOUT]

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.benches import give, is_run, lay_out, session
+from support.benches import is_run, lay_out, session
 from support.file_tools import Answer, call, outcome_of
+from support.identities import give_to_commands
 from support.leftovers import eventually_async, running_with
 
 from quarterdeck.kernel.commands.excerpt import Excerpt
@@ -135,7 +136,7 @@ async def test_a_directory_can_be_named_and_not_left(tmp_path: Path) -> None:
     async with session(tmp_path) as s:
         (s.workspace / "sub").mkdir()
         (s.workspace / "out").symlink_to("/etc")
-        give(s.workspace / "sub")
+        give_to_commands(s.workspace / "sub")
         assert f"{s.workspace}/sub\n" in (await bash(s.ctx, "pwd -P", cwd="sub")).text
         assert f"{s.workspace}/sub\n" in (await bash(s.ctx, "pwd -P", cwd=f"{s.workspace}/sub")).text
         for path in ("..", "/etc", "out", "sub/../../state"):
@@ -196,7 +197,7 @@ async def test_progress_tells_the_last_line_as_it_comes(tmp_path: Path) -> None:
     notes: list[ProgressNote] = []
     async with session(tmp_path) as s:
         os.mkfifo(s.workspace / "go")
-        give(s.workspace / "go")
+        give_to_commands(s.workspace / "go")
         call_ = ToolCall("1", "bash", {"command": "echo one; echo two; read _ <go; printf %0300d 7"}, notes.append)
         calling = asyncio.ensure_future(BASH.invoke(call_, s.ctx.for_call(call_, CancelToken())))
         await eventually_async(lambda: notes and notes[-1].message == "two")

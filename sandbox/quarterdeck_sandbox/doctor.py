@@ -14,7 +14,7 @@ from quarterdeck_sandbox.choosing import choose
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.promises import CONTROLLERS, SCOPES_ABI, Situation, promise
-from quarterdeck_sandbox.receipt import Finding, Strength
+from quarterdeck_sandbox.receipt import Finding, Receipt, Strength
 
 
 class Outcome(StrEnum):
@@ -38,10 +38,17 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """All attacks; `why` says why there was no sandbox to attack, and is empty otherwise."""
+    """What came of attacking a sandbox.
+
+    Attributes:
+        attacks: all of them.
+        why: why there was no sandbox to attack; empty otherwise.
+        receipt: what was in force in the one that was attacked.
+    """
 
     attacks: tuple[Attack, ...] = ()
     why: str = ""
+    receipt: Receipt | None = None
 
 
 class State(StrEnum):
@@ -79,7 +86,7 @@ class Diagnosis:
         tier: how servers are confined here.
         runs: whether servers of the preset `standard` start, in a sandbox that keeps what it promises.
         mechanisms: what the machine has.
-        properties: what `standard` guarantees with it.
+        properties: what `standard` guarantees with it, as it was observed where that was possible.
         attacks: what the self-test saw.
     """
 
@@ -99,41 +106,47 @@ class Diagnosis:
 
 
 STANDARD: Final = SandboxPolicy()
-
-ATTACKED: Final = SandboxPolicy.model_validate({"network": "none"})
-"""What the self-test starts its attacks under: all that can be closed is."""
-
-_STATES: Final = {Strength.FULL: State.OK, Strength.PARTIAL: State.WEAKER, Strength.NONE: State.MISSING}
+"""What servers get that ask for nothing else; the self-test starts its attacks under it."""
 
 
 def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
     """Judge the facts of `machine` and what became of the attacks on a sandbox of it."""
+    refusal, findings = "", _promised(machine)
     try:
-        choice = choose(STANDARD, machine)
-        network, refusal = choice.network, ""
+        choose(STANDARD, machine)
     except LaunchError as error:
-        network, refusal = NetworkMode.FULL, str(error)
-    findings = promise(Situation(STANDARD, machine, machine.tier, network))
-    attacks = tuple(_attacks(test, promise(Situation(ATTACKED, machine, machine.tier, NetworkMode.NONE))))
+        refusal = str(error)
+    if test.receipt is not None and not refusal:
+        findings = test.receipt.findings
+    broken = test.why or any(
+        attack.outcome is Outcome.ESCAPED and findings[attack.against].strength is Strength.FULL
+        for attack in test.attacks
+    )
     return Diagnosis(
         tier=machine.tier,
-        runs=not refusal and not any(line.state is State.MISSING for line in attacks),
+        runs=not refusal and not broken,
         mechanisms=tuple(_mechanisms(machine)),
         properties=tuple(
-            Line(name.value, _state(name, finding), finding.mechanism)
+            Line(name.value, _state(name, finding, machine.tier), finding.mechanism)
             for name, finding in findings.items()
             # A limit that `standard` does not set is no gap of the machine.
             if STANDARD.limits_set(name)
         ),
-        attacks=attacks,
+        attacks=tuple(_attacks(test, findings, machine.tier)),
     )
 
 
-def _state(name: Property, finding: Finding) -> State:
+def _promised(machine: Machine) -> Mapping[Property, Finding]:
+    network = NetworkMode.INTERNET if machine.gives_internet else NetworkMode.FULL
+    return promise(Situation(STANDARD, machine, machine.tier, network))
+
+
+def _state(name: Property, finding: Finding, tier: Tier) -> State:
     # No machine keeps temporary files in full: that it is looked at is as good as it gets.
-    if name is Property.SCRATCH and finding.strength is Strength.PARTIAL:
+    if finding.strength is Strength.FULL or (name is Property.SCRATCH and finding.strength is Strength.PARTIAL):
         return State.OK
-    return _STATES[finding.strength]
+    # Where servers start confined, what one property lacks makes them weaker.
+    return State.MISSING if finding.strength is Strength.NONE and tier is Tier.LIMITS else State.WEAKER
 
 
 def _mechanisms(machine: Machine) -> Iterator[Line]:
@@ -206,7 +219,7 @@ def _internet(machine: Machine) -> Line:
     return Line(subject, State.WEAKER, what, remedies.internet(machine))
 
 
-def _attacks(test: SelfTest, findings: Mapping[Property, Finding]) -> Iterator[Line]:
+def _attacks(test: SelfTest, findings: Mapping[Property, Finding], tier: Tier) -> Iterator[Line]:
     if test.why:
         yield Line("self-test", State.MISSING, test.why, remedies.REPORT)
     for attack in test.attacks:
@@ -220,4 +233,4 @@ def _attacks(test: SelfTest, findings: Mapping[Property, Finding]) -> Iterator[L
             case Outcome.ESCAPED if finding.strength is Strength.FULL:
                 yield Line(subject, State.MISSING, f"{attack.detail}, against {finding.mechanism}", remedies.REPORT)
             case Outcome.ESCAPED:
-                yield Line(subject, State.WEAKER, attack.detail)
+                yield Line(subject, _state(attack.against, finding, tier), attack.detail)

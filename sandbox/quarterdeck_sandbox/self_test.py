@@ -22,11 +22,12 @@ from quarterdeck_protocol.policy import Property
 from quarterdeck_sandbox import attacks
 from quarterdeck_sandbox.confine import Asker, confine
 from quarterdeck_sandbox.confinement import Confinement
-from quarterdeck_sandbox.doctor import ATTACKED, Attack, Outcome, SelfTest
+from quarterdeck_sandbox.doctor import STANDARD, Attack, Outcome, SelfTest
 from quarterdeck_sandbox.launch import DEFAULT_PATH, LaunchError, plan_launch
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.process import ConfinedProcess
+from quarterdeck_sandbox.receipt import Receipt
 from quarterdeck_sandbox.spawning import INTERPRETER
 from quarterdeck_sandbox.start import start
 from quarterdeck_sandbox.temporary import temporary_folder
@@ -60,10 +61,16 @@ _TEXT: Final = Path(attacks.__file__).read_text()
 Starter = Callable[[Confinement], Awaitable[ConfinedProcess]]
 
 
-async def self_test(machine: Machine, starter: Starter = start) -> SelfTest:
-    """What the strongest sandbox of this machine holds; a sandbox that cannot be started is an answer too."""
+async def self_test(machine: Machine, starter: Starter = start, place: str | None = None) -> SelfTest:
+    """What the sandbox that servers get by default holds here; one that cannot be started is an answer too.
+
+    Args:
+        machine: what there is.
+        starter: starts it.
+        place: a folder beside which servers have their private homes; the system's for temporary files when None.
+    """
     try:
-        with anyio.fail_after(DEADLINE_S), _scene() as scene:
+        with anyio.fail_after(DEADLINE_S), _scene(place) as scene:
             return await _attack(machine, scene, starter)
     except LaunchError as error:
         return SelfTest(why=str(error))
@@ -78,6 +85,7 @@ class _Scene:
     """Something to steal, and servers to reach."""
 
     folder: Path
+    private: Path
     token: str
     loopback: socket.socket
     abstract: socket.socket | None
@@ -97,20 +105,22 @@ class _Scene:
                 "owner_started": _started_at(),
                 "port": self.loopback.getsockname()[1],
                 "abstract": self.abstract.getsockname()[1:].decode() if self.abstract else "",
-                "home": str(self.folder / "home"),
+                "home": str(self.private / "home"),
             }
         )
 
 
 @contextmanager
-def _scene() -> Iterator[_Scene]:
-    with temporary_folder("quarterdeck-doctor-") as name:
+def _scene(place: str | None) -> Iterator[_Scene]:
+    with temporary_folder("quarterdeck-doctor-") as name, temporary_folder("quarterdeck-doctor-", place) as own:
         # What is open to everybody is closed by the sandbox alone.
-        folder = Path(name)
-        folder.chmod(0o711)
-        for part, mode in (("outside", 0o777), ("home", 0o700), ("tmp", 0o700)):
-            (folder / part).mkdir()
-            (folder / part).chmod(mode)
+        folder, private = Path(name), Path(own)
+        for base in (folder, private):
+            base.chmod(0o711)
+        (folder / "outside").mkdir()
+        (folder / "outside").chmod(0o777)
+        for part in ("home", "tmp"):
+            (private / part).mkdir(mode=0o700)
         token = secrets.token_hex(16)
         (folder / "outside" / "secret").write_text(token)
         (folder / "outside" / "secret").chmod(0o644)
@@ -118,14 +128,14 @@ def _scene() -> Iterator[_Scene]:
             if sys.platform == "linux":
                 abstract.bind(f"\0quarterdeck-doctor-{secrets.token_hex(8)}")
                 abstract.listen()
-            yield _Scene(folder, token, loopback, abstract if sys.platform == "linux" else None)
+            yield _Scene(folder, private, token, loopback, abstract if sys.platform == "linux" else None)
 
 
 async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest:
-    home, tmp = scene.folder / "home", scene.folder / "tmp"
+    home, tmp = scene.private / "home", scene.private / "tmp"
     plan = plan_launch(_python(), ["-I", "-S", "-c", _TEXT, scene.task], {"PATH": DEFAULT_PATH}, str(home))
     places = Places(home, tmp, Path(os.environ.get("HOME") or "/"))
-    confinement = confine(plan, ATTACKED, Asker(places, {}, machine, allow_unsandboxed=True))
+    confinement = confine(plan, STANDARD, Asker(places, {}, machine, allow_unsandboxed=True))
     process = await starter(confinement)
     try:
         async with anyio.create_task_group() as tasks:
@@ -137,14 +147,14 @@ async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest
         await process.stop(STOP_GRACE_S)
         with anyio.move_on_after(END_S):
             await _read_until(process.stdout_fd, None)
-            return _judge(said, complaint, scene, is_gone=True)
-        return _judge(said, complaint, scene, is_gone=False)
+            return _judge(said, complaint, scene, process.receipt, is_gone=True)
+        return _judge(said, complaint, scene, process.receipt, is_gone=False)
     finally:
         await process.stop(STOP_GRACE_S)
         process.close_fds()
 
 
-def _judge(said: bytes, complaint: str, scene: _Scene, *, is_gone: bool) -> SelfTest:
+def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_gone: bool) -> SelfTest:
     lines = said.decode(errors="replace").splitlines()
     if not lines:
         return SelfTest(why=f"the attacks did not start: {complaint or 'they said nothing'}")
@@ -157,7 +167,8 @@ def _judge(said: bytes, complaint: str, scene: _Scene, *, is_gone: bool) -> Self
         tuple(
             Attack(name.replace("_", " "), against, Outcome(told.get(name, unknown)[0]), told.get(name, unknown)[1])
             for name, against in AGAINST.items()
-        )
+        ),
+        receipt=receipt,
     )
 
 

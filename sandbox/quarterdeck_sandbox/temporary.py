@@ -13,9 +13,12 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def temporary_folder(prefix: str) -> Iterator[str]:
-    """Its path, without symbolic links; it and all that is in it are removed in the end, when nothing writes there."""
-    folder = os.path.realpath(tempfile.mkdtemp(prefix=prefix))
+def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
+    """Its path, without symbolic links; it and all that is in it are removed in the end, when nothing writes there.
+
+    It is made in `place`, or where the system keeps temporary files.
+    """
+    folder = os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=place))
     try:
         yield folder
     finally:

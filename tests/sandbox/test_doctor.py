@@ -8,6 +8,7 @@ from quarterdeck_protocol.policy import Property, Tier
 from quarterdeck_sandbox import remedies
 from quarterdeck_sandbox.doctor import Attack, Diagnosis, Outcome, SelfTest, State, diagnose
 from quarterdeck_sandbox.machine import Bubblewrap, Cgroups, Machine
+from quarterdeck_sandbox.receipt import Finding, Receipt, Strength
 
 BEST = Machine(
     system="linux",
@@ -175,3 +176,25 @@ def test_limits_without_control_groups_are_weaker() -> None:
     assert states(diagnosis)["control group: memory"] is states(diagnosis)["memory"] is State.WEAKER
     assert "systemd-run" in remedies.cgroups(BEST)
     assert "podman" in remedies.cgroups(replace(BEST, container="podman"))
+
+
+def test_the_properties_are_those_of_the_sandbox_that_was_attacked() -> None:
+    """A table would promise what the attacks below it disprove."""
+    findings = {name: Finding("seen", Strength.FULL) for name in Property}
+    findings[Property.NETWORK] = Finding("open", Strength.NONE)
+    test = SelfTest(
+        (Attack("connect to the host", Property.NETWORK, Outcome.ESCAPED, "reached a server"),),
+        receipt=Receipt(Tier.LANDLOCK, findings),
+    )
+    diagnosis = diagnose(NO_BUBBLEWRAP, test)
+    properties = {line.subject: (line.state, line.what) for line in diagnosis.properties}
+    assert properties["filesystem"] == (State.OK, "seen")
+    assert properties["network"] == (State.WEAKER, "open")
+    assert [line.state for line in diagnosis.attacks] == [State.WEAKER]
+    assert diagnosis.runs
+
+
+def test_what_nothing_keeps_is_missing_where_servers_do_not_start_confined() -> None:
+    """A machine that confines nothing would be called weaker."""
+    lines = diagnose(replace(NO_BUBBLEWRAP, landlock_abi=0), HELD).properties
+    assert next(line.state for line in lines if line.subject == "filesystem") is State.MISSING

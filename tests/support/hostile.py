@@ -85,6 +85,7 @@ class Scene:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(self.secret)
             path.chmod(0o666 if path.name in ("writable", "doomed", "movable") else 0o644)
+        (self.state / "ledger").chmod(0o700)  # as it is, or no command would write down what it may write
         for name in ("run", "tmp"):
             (self.root / name).mkdir(mode=0o700)
         for path in (self.root, *self.root.rglob("*")):

@@ -33,7 +33,7 @@ def _group() -> None:
 @group.command("path")
 def path(config: options.Config = None, json: options.Json = False) -> None:
     """Show every file that is looked for, in order: the earlier one wins for the same server."""
-    files = _files(config)
+    files = files_of(config)
     if json:
         print_json(_plain([_place(found) for found in files]))
         return
@@ -53,7 +53,7 @@ def show(
     from quarterdeck.config.gathering import gather
     from quarterdeck.config.tour import tour
 
-    files = _files(config)
+    files = files_of(config)
     gathered = gather(files)
     whole = tour(files, gathered)
     if json:
@@ -81,7 +81,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
     """Find everything that is wrong.  Exit codes: 0 all can be used, 2 something cannot."""
     from quarterdeck.config.checking import check_files
 
-    files = _files(config)
+    files = files_of(config)
     findings = check_files(files)
     is_broken = any(finding.is_error for finding in findings)
     if json:
@@ -110,7 +110,7 @@ def schema() -> None:
 group.command("import")(import_config)
 
 
-def _files(config: list[Path] | None) -> "tuple[FileFound, ...]":
+def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
     """The files that are named, or else every place where some are looked for."""
     from quarterdeck.config.gathering import load_found, load_named
 

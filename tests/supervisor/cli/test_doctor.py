@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,9 @@ HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.HELD, "Per
 
 def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = HELD) -> None:
     monkeypatch.setattr(doctor, "examine", lambda: (machine, test))
+    # The configuration of whoever runs the tests is not looked for.
+    look = doctor.foresee
+    monkeypatch.setattr(doctor, "foresee", lambda config, machine: look(config, machine) if config else [])
 
 
 @pytest.mark.parametrize(
@@ -95,3 +99,31 @@ def test_what_a_machine_says_cannot_write_to_the_terminal(
     finding(monkeypatch, replace(BEST, bubblewrap=Bubblewrap("/x/bwrap", why="\x1b]0;owned\x07")))
     run(["doctor"])
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_it_ends_with_what_would_become_of_the_configured_servers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It would call a machine fine on which none of the user's servers starts."""
+    finding(monkeypatch, BEST)
+    rows = {
+        "good": {"command": "/bin/sh"},
+        "gone": {"command": "no-such-command"},
+        "far": {"type": "http", "url": "https://example.com/mcp"},
+        "broken": {"command": 3},
+    }
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": rows}))
+    assert run(["doctor", "-c", str(config)]) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].endswith("Of the configured servers 2 would start, 2 would be refused.")
+    assert "gone: no-such-command is not on the server's PATH" in out
+    assert "far: it is remote" in out
+    assert run(["doctor", "--json", "-c", str(config)]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert {each["server"]: each["outlook"] for each in told["servers"]} == {
+        "good": "starts",
+        "gone": "refused",
+        "far": "starts",
+        "broken": "refused",
+    }

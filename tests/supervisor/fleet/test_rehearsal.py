@@ -1,0 +1,69 @@
+"""What would become of a server's start, without one."""
+
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.fleet.rehearsal import Outlook, private_place, rehearse
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_sandbox.machine import Bubblewrap, Machine
+
+WEAK = Machine(system="linux", architecture="x86_64", kernel="6.12.0", landlock_abi=6, seccomp=True)
+STRONG = Machine(
+    **{
+        **{name: getattr(WEAK, name) for name in ("system", "architecture", "kernel", "landlock_abi", "seccomp")},
+        "bubblewrap": Bubblewrap("/b", works=True, makes_network=True, nests_safely=True),
+        "closes": True,
+    },
+    pasta="/p",
+    nsenter="/n",
+    ip="/i",
+)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory that does not exist yet."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state" / "quarterdeck"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    return tmp_path
+
+
+def server(**fields: object) -> StdioServerConfig:
+    """One that runs a shell."""
+    return StdioServerConfig.model_validate({"id": "one", "command": "/bin/sh", **fields})
+
+
+def test_a_server_that_starts_and_one_that_starts_weaker_are_told_apart() -> None:
+    """A user would not know which of the servers a machine's gaps concern."""
+    assert rehearse(server(), STRONG).outlook is Outlook.STARTS
+    weaker = rehearse(server(), WEAK)
+    assert weaker.outlook is Outlook.WEAKER
+    assert any(line.startswith("network: ") and "install" in line for line in weaker.why)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"command": "no-such-command"}, "no-such-command is not on the server's PATH"),
+        ({"sandbox": {"preset": "strict"}}, "the policy needs bubblewrap and this machine gives landlock"),
+        ({"args": ["DOCUMENTS"]}, '"read": ["DOCUMENTS"]'),
+        ({"cwd": "/no/such/place"}, "/no/such/place does not exist"),
+    ],
+)
+def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str, state: Path) -> None:
+    """It would be found out by a start that fails."""
+    (state / "documents").mkdir()
+    here = str(state / "documents")
+    if "args" in fields:
+        fields = {"args": [here]}
+    found = rehearse(server(**fields), WEAK)
+    assert found.outlook is Outlook.REFUSED
+    assert said.replace("DOCUMENTS", here) in found.why[0]
+
+
+def test_nothing_is_left_behind(state: Path) -> None:
+    """Every look would leave a folder."""
+    assert private_place() == str(state)
+    rehearse(server(), WEAK)
+    assert list(state.iterdir()) == []

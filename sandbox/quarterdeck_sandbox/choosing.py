@@ -53,7 +53,12 @@ class Choice:
 
 
 def choose(
-    policy: SandboxPolicy, machine: Machine, *, allow_unsandboxed: bool = False, stays_root: bool = False
+    policy: SandboxPolicy,
+    machine: Machine,
+    *,
+    allow_unsandboxed: bool = False,
+    stays_root: bool = False,
+    open_port: int | None = None,
 ) -> Choice:
     """The strongest that the machine gives; a trusted process gets limits and a reaper, and runs as us.
 
@@ -62,6 +67,8 @@ def choose(
         machine: what there is.
         allow_unsandboxed: a minimum of `landlock`, which is the default one, is none; `bubblewrap` still is.
         stays_root: it cannot run as another user, and stays root without capabilities.
+        open_port: where a deck of ours on this machine's loopback asks for no token, so that it must not be reached; 0
+            for one that is not known yet, None for no such.
 
     Raises:
         LaunchError: `sandbox_refused`: a requirement, the minimum or an explicit wish cannot be met; with the remedy.
@@ -70,6 +77,11 @@ def choose(
     if policy.hidden and tier is not Tier.BUBBLEWRAP:
         _refuse(f'"hidden" needs bubblewrap, as nothing else can take back a part: {_get_bubblewrap(machine)}')
     situation = Situation(policy, machine, tier, _choose_network(policy, machine, tier), stays_root)
+    if open_port is not None and reaches(situation.network, open_port):
+        _refuse(
+            "its network leads to this deck, which asks for no token, so that it could call every tool: "
+            f"start `serve` without --no-token, or {_keep_from_host(policy, machine)}"
+        )
     if situation.sockets_lead_out:
         named = " and ".join(f'"{grant}"' for grant in policy.grants if grant in SOCKET_GRANTS)
         _refuse(
@@ -136,6 +148,23 @@ def _choose_network(policy: SandboxPolicy, machine: Machine, tier: Tier) -> Netw
     if literal and not (machine.nsenter and machine.ip):
         _refuse(f"{literal[0]}: an address needs nsenter and ip (apt install util-linux iproute2), a name does not")
     return wanted
+
+
+def reaches(network: Network, port: int) -> bool:
+    """Whether what has this network can connect to a port of this machine's loopback."""
+    if isinstance(network, NetworkMode):
+        return network is NetworkMode.FULL
+    return any(route.port == port and route.is_loopback for route in routes_of(network))
+
+
+def _keep_from_host(policy: SandboxPolicy, machine: Machine) -> str:
+    if not policy.confines_files:
+        return 'use "preset": "standard"'
+    if isinstance(policy.network, tuple):
+        return 'take it out of "network"'
+    if machine.gives_internet:
+        return 'say "network": "internet"'
+    return f'say "network": "none" (for the internet, {_get_internet(machine)})'
 
 
 def _gaps(situation: Situation, findings: Mapping[Property, Finding]) -> Iterator[str]:

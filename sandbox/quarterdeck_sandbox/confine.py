@@ -9,6 +9,7 @@ import resource
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import psutil
@@ -59,12 +60,14 @@ class Asker:
         environ: our own environment, for grants.
         machine: what this machine gives.
         allow_unsandboxed: accept limits alone where nothing better works.
+        open_port: see `choosing.choose`.
     """
 
     places: Places
     environ: Mapping[str, str]
     machine: Machine
     allow_unsandboxed: bool = False
+    open_port: int | None = None
 
 
 def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinement:
@@ -74,7 +77,8 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
         LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
     """
     machine, places = asker.machine, asker.places
-    choice = choose(policy, machine, allow_unsandboxed=asker.allow_unsandboxed)
+    chosen = partial(choose, policy, machine, allow_unsandboxed=asker.allow_unsandboxed, open_port=asker.open_port)
+    choice = chosen()
     program = resolve_program(plan, places.user_home, asker.environ)
     routes = routes_of(choice.network)
     # Landlock cannot take back below a directory what it gives above it, and limits alone give everything.
@@ -90,7 +94,7 @@ def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinemen
     if machine.euid == 0 and policy.confines_files:
         identity, why_root = _identity(policy, plan, program, view, places, choice, machine)
         if identity.is_root:
-            choice = choose(policy, machine, allow_unsandboxed=asker.allow_unsandboxed, stays_root=True)
+            choice = chosen(stays_root=True)
         hand_over(identity, (places.home, places.tmp))
     if policy.confines_files:
         view = _complete(view, choice, routes, identity, places)

@@ -43,12 +43,24 @@ class Route:
         return self.host == self.address
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether the list says outright that it leads to this machine's loopback."""
+        if self.is_literal:
+            return place_of(parse_address(self.address)) is Place.LOOPBACK
+        return is_localhost(self.host)
+
+    @property
     def needs_address(self) -> bool:
         """Whether the loopback interface inside has to be given the address."""
-        return self.is_literal and place_of(parse_address(self.address)) is not Place.LOOPBACK
+        return self.is_literal and not self.is_loopback
 
     def __str__(self) -> str:
         return str(Destination(self.host, self.port))
+
+
+def is_localhost(host: str) -> bool:
+    """Whether a name stands for the loopback, whoever is asked (RFC 6761 §6.3)."""
+    return host == LOCALHOST or host.endswith(f".{LOCALHOST}")
 
 
 def routes_of(network: Network | None) -> tuple[Route, ...]:

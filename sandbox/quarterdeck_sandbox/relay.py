@@ -23,7 +23,7 @@ from anyio.abc import TaskGroup
 from quarterdeck_protocol.addresses import NEVER_BY_NAME, OPEN, Address, Place, parse_address, place_of, plain
 from quarterdeck_protocol.destinations import Destination
 from quarterdeck_sandbox.interfaces import own_addresses
-from quarterdeck_sandbox.names import LOCALHOST, Route
+from quarterdeck_sandbox.names import Route, is_localhost
 from quarterdeck_sandbox.reading import read_text
 
 DIAL_S: Final = 10.0
@@ -207,8 +207,7 @@ def refusal(host: str, address: str, own: Collection[Address], local: Collection
         return None
     if place in NEVER_BY_NAME:
         return place
-    is_local = host == LOCALHOST or host.endswith(f".{LOCALHOST}")
-    return None if given in local or (is_local and place is Place.LOOPBACK) else place
+    return None if given in local or (is_localhost(host) and place is Place.LOOPBACK) else place
 
 
 def local_addresses(host: str, hostname: str, hosts: str, own: Collection[Address]) -> frozenset[Address]:

@@ -245,7 +245,10 @@ class Quarterdeck:
             assert self._settings.native is not None
             wish = replace(self._settings.native, settings=self._native_settings)
             async with open_deck_session(
-                wish, allow_unsandboxed=self._settings.allow_unsandboxed, trusted=lambda: self._settings.trusted
+                wish,
+                allow_unsandboxed=self._settings.allow_unsandboxed,
+                open_port=self._settings.open_port,
+                trusted=lambda: self._settings.trusted,
             ) as session:
                 yield session
 
@@ -289,6 +292,7 @@ async def open_quarterdeck(
             partial(
                 create_server_endpoint,
                 allow_unsandboxed=settings.allow_unsandboxed,
+                open_port=settings.open_port,
                 trusted=lambda: deck.settings.trusted,
                 secrets_of=lambda server: deck.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
             ),

@@ -47,6 +47,8 @@ class Settings:
         names: what tools' names keep to before clients; None for leaving them as they are.
         allow_unsandboxed: start servers, and commands of native tools, even where nothing but limits can be enforced
             on them.
+        open_port: where the deck serves HTTP without a token, on this machine's loopback; 0 for one that is not known,
+            None for not at all.  Nothing that could reach it is started.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -65,6 +67,7 @@ class Settings:
     settle_s: float = SETTLE_S
     names: NameBudget | None = field(default_factory=NameBudget)
     allow_unsandboxed: bool = False
+    open_port: int | None = None
 
     @classmethod
     def load(

@@ -9,11 +9,14 @@ import anyio
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from support.commands import DEADLINE_S, row, serving, write_config
 from support.leftovers import POLL_S, eventually, no_leftovers
 from support.line_child import LineChild
 from support.raw_client import RawStdioClient
 from support.terminals import popen_forked, quarterdeck_forked
+
+from quarterdeck.cli.token import read_token, token_path
 
 PREFIX: Final = "mcp__quarterdeck__"
 """What Claude Code puts before our names."""
@@ -54,7 +57,7 @@ def listed(client: RawStdioClient) -> list[str]:
 @pytest.mark.parametrize("native", [(), ("--profile", "authoring")], ids=["alone", "beside native tools"])
 async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: Path, native: tuple[str, ...]) -> None:
     """One long name breaks the whole session of some clients; a wrong one would call another tool."""
-    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-token", "--json", *native)
+    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json", *native)
     with (
         no_leftovers(DEADLINE_S),
         LineChild(words, cwd=config.parent, deadline_s=DEADLINE_S, popen=popen_forked) as child,
@@ -63,7 +66,10 @@ async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: 
         wrong = {}
         for mode in ("legacy", "auto"):
             with anyio.fail_after(DEADLINE_S):
-                async with Client(streamable_http_client(url), mode=mode, cache=None) as client:
+                async with (
+                    create_mcp_http_client(headers={"Authorization": f"Bearer {read_token(token_path())}"}) as http,
+                    Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
+                ):
                     wrong |= {(mode, what): how for what, how in (await wrong_names(client)).items() if how}
         assert wrong == {}
 

@@ -207,3 +207,46 @@ def test_a_stronger_tier_gives_no_property_less(wanted: SandboxPolicy, machine: 
     assert stronger is not None
     for name, finding in weaker.findings.items():
         assert RANK.index(stronger.findings[name].strength) >= RANK.index(finding.strength), name
+
+
+OPEN = "leads to this deck, which asks for no token"
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine", "words"),
+    [
+        ({"network": "full"}, WHOLE, (OPEN, "without --no-token", 'say "network": "internet"')),
+        ({"preset": "trusted"}, WHOLE, (OPEN, 'use "preset": "standard"')),
+        ({}, LANDLOCK, (OPEN, 'say "network": "none"', INSTALL)),
+        ({"network": ["a:1", "localhost:8808"]}, WHOLE, (OPEN, 'take it out of "network"')),
+        ({"network": ["127.0.0.1:8808"]}, WHOLE, (OPEN,)),
+        ({"network": ["[::1]:8808"]}, WHOLE, (OPEN,)),
+        ({"network": ["deck.localhost:8808"]}, WHOLE, (OPEN,)),
+    ],
+)
+def test_what_could_call_a_deck_without_a_token_is_not_started(
+    fields: dict[str, object], machine: Machine, words: tuple[str, ...]
+) -> None:
+    """A confined program would call every tool of every other server, unseen by its own sandbox."""
+    choose(policy(**fields), machine)
+    with pytest.raises(LaunchError) as caught:
+        choose(policy(**fields), machine, open_port=8808)
+    assert caught.value.code == "sandbox_refused"
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine"),
+    [
+        ({}, WHOLE),
+        ({"network": "none"}, LANDLOCK),
+        ({"network": "loopback"}, WHOLE),
+        ({"network": ["localhost:8809", "a:8808"]}, WHOLE),
+    ],
+)
+@pytest.mark.parametrize("open_port", [0, 8808])
+def test_what_cannot_reach_this_machine_is_started_beside_a_deck_without_a_token(
+    fields: dict[str, object], machine: Machine, open_port: int
+) -> None:
+    """`--no-token` would be of no use at all."""
+    assert choose(policy(**fields), machine, open_port=open_port) == choose(policy(**fields), machine)

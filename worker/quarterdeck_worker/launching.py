@@ -29,7 +29,9 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
         _empty_if_over(Path(order.tmp), config.sandbox.limits)
         places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
         environ = {**os.environ, **order.user_env}
-        asker = Asker(places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed)
+        asker = Asker(
+            places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
+        )
         return await start(confine(plan, config.sandbox, asker))
 
     return launch

@@ -68,7 +68,7 @@ async def reload(deck: Quarterdeck, whom: Source) -> None:
     _log.info("the configuration changed: %s", _summary(old, new))
     # What was the user's word when something was started is kept from it for as long as it runs.
     trusted = tuple(dict.fromkeys((*new.trusted, *old.trusted)))
-    await deck.reload(replace(new, settle_s=old.settle_s, names=old.names, trusted=trusted))
+    await deck.reload(replace(new, settle_s=old.settle_s, names=old.names, open_port=old.open_port, trusted=trusted))
 
 
 def _new_problems(old: "Settings", new: "Settings") -> list[str]:

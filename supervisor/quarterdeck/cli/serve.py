@@ -79,7 +79,11 @@ def serve(
         str | None, typer.Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="With --http: ask for no bearer token; on loopback only.")
+        bool,
+        typer.Option(
+            "--no-token",
+            help="With --http: ask for no bearer token; on loopback only, and where nothing confined can reach it.",
+        ),
     ] = False,
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
@@ -151,6 +155,9 @@ def serve(
         token = None if no_token else read_token(token_path())
         if token is not None:
             set_up_logging(log_level, log_format, (*settings.secrets, token))
+        if token is None:
+            settings = replace(settings, open_port=port)
+            check_networks(settings, port)
         wish = HttpWish(bind, port, token, allow_remote, tuple(allow_host or ()), json)
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: an MCP client is meant to start this, not a person")
@@ -172,6 +179,40 @@ def check_names(names: Iterable[str]) -> None:
             parse_name(name)
         except ValueError as error:
             raise CommandError(ExitCode.USAGE, f"--allow-host {name!r} {error}") from None
+
+
+def check_networks(settings: "Settings", port: int) -> None:
+    """Check that nothing that will be started could call this deck, which asks for no token.
+
+    What a change of the files brings later is judged at its start, by `Settings.open_port`.
+
+    Raises:
+        CommandError: something could.
+    """
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.policy import SandboxPolicy
+    from quarterdeck_sandbox.choosing import choose, reaches
+    from quarterdeck_sandbox.launch import LaunchError
+    from quarterdeck_sandbox.probing import known_machine
+
+    policies = {config.id: config.sandbox for config in settings.servers if isinstance(config, StdioServerConfig)}
+    if settings.native is not None:
+        policies["commands of native tools"] = settings.native.settings.sandbox or SandboxPolicy()
+    found = []
+    for name, policy in policies.items():
+        try:
+            choice = choose(policy, known_machine(), allow_unsandboxed=settings.allow_unsandboxed)
+        except LaunchError:
+            continue  # it will not be started
+        if reaches(choice.network, port):
+            found.append(name)
+    if found:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"--no-token would let {', '.join(found)} call every tool: their network leads to this machine's loopback",
+            'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that takes) or '
+            '"none" in its "sandbox"',
+        )
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -60,7 +60,11 @@ class DeckSession:
 
 @asynccontextmanager
 async def open_deck_session(
-    wish: NativeWish, *, allow_unsandboxed: bool = False, trusted: Callable[[], Iterable[str]] = trusted_files
+    wish: NativeWish,
+    *,
+    allow_unsandboxed: bool = False,
+    open_port: int | None = None,
+    trusted: Callable[[], Iterable[str]] = trusted_files,
 ) -> AsyncIterator[DeckSession]:
     """A session for as long as the block lasts, entered and left in one task.
 
@@ -71,6 +75,7 @@ async def open_deck_session(
     Args:
         wish: which tools, and where.
         allow_unsandboxed: run commands even where nothing but limits confines them.
+        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
         trusted: the files that are the user's word now: no tool may write them; see `config.trusted_files`.
 
     Raises:
@@ -82,7 +87,8 @@ async def open_deck_session(
     failure: Exception | None = None
     try:
         roots = _roots(wish, directory.paths, trusted)
-        bench = _bench(wish, directory.paths, trusted, allow_unsandboxed=allow_unsandboxed)
+        bench = _bench(wish, directory.paths, trusted)
+        bench = replace(bench, allow_unsandboxed=allow_unsandboxed, open_port=open_port)
         async with open_shell(bench) as shell:
             base = _context(wish, directory.paths, roots, shell)
             try:
@@ -128,9 +134,7 @@ def _web_tool(policy: FetchPolicy) -> DefinedTool:
     return web_fetch_tool(policy)
 
 
-def _bench(
-    wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable[str]], *, allow_unsandboxed: bool
-) -> Workbench:
+def _bench(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable[str]]) -> Workbench:
     return Workbench(
         workspace=str(wish.workspace),
         home=workspace_paths(wish.workspace).home,
@@ -139,7 +143,6 @@ def _bench(
         private=_private(),
         protected=lambda: with_announced(trusted()),
         policy=wish.settings.sandbox or SandboxPolicy(),
-        allow_unsandboxed=allow_unsandboxed,
     )
 
 

@@ -432,6 +432,7 @@ def create_server_endpoint(
     session_factory: "SessionFactory | None" = None,
     *,
     allow_unsandboxed: bool = False,
+    open_port: int | None = None,
     trusted: Callable[[], Iterable[str]] = trusted_files,
     secrets_of: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> ServerEndpointImpl:
@@ -441,6 +442,7 @@ def create_server_endpoint(
         config: which server.
         session_factory: makes a connected SDK session instead; it runs in this process, without isolation.
         allow_unsandboxed: start it even where nothing but limits can be enforced.
+        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
         trusted: the files that are the user's word now, which it may not write; see `config.trusted_files`.
         secrets_of: by a server's id, values that were put into its configuration and that no message may repeat.
 
@@ -449,7 +451,9 @@ def create_server_endpoint(
     """
     if session_factory is None:
         secrets = secrets_of(config.id)
-        seat = WorkerSeat(config, allow_unsandboxed=allow_unsandboxed, trusted=trusted, secrets=secrets)
+        seat = WorkerSeat(
+            config, allow_unsandboxed=allow_unsandboxed, open_port=open_port, trusted=trusted, secrets=secrets
+        )
         return ServerEndpointImpl(config, seat)
     from quarterdeck.fleet.embedded import EmbeddedSeat
 

@@ -58,6 +58,7 @@ class WorkerSeat:
         config: ServerConfig,
         *,
         allow_unsandboxed: bool = False,
+        open_port: int | None = None,
         trusted: Callable[[], Iterable[str]] = trusted_files,
         secrets: Iterable[str] = (),
     ) -> None:
@@ -66,6 +67,7 @@ class WorkerSeat:
         Args:
             config: the server.
             allow_unsandboxed: start it even where nothing but limits can be enforced.
+            open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
             trusted: the files that are the user's word now, which it may not write.
             secrets: values that no message of it may repeat, beside those that its configuration shows.
         """
@@ -73,6 +75,7 @@ class WorkerSeat:
         self._trusted = trusted
         self._secrets = frozenset(secrets)
         self._allow_unsandboxed = allow_unsandboxed
+        self._open_port = open_port
         self._runtime: Runtime | None = None
         self._handle: WorkerHandle | None = None
         self._watch: Watch | None = None
@@ -104,6 +107,7 @@ class WorkerSeat:
             user_home=_user_home(),
             user_env=user_environment(os.environ),
             allow_unsandboxed=self._allow_unsandboxed,
+            open_port=self._open_port,
             secrets=self._withheld(env),
         )
 

@@ -51,6 +51,7 @@ class Workbench:
         environ: our own environment, of which they get the listed part.
         user_home: the user's own home.
         allow_unsandboxed: accept limits alone where nothing better works.
+        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
     """
 
     workspace: str
@@ -63,6 +64,7 @@ class Workbench:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))
     allow_unsandboxed: bool = False
+    open_port: int | None = None
 
     def outfit(self) -> Outfit:
         """What its commands run under.  Looks at many files: call it in a thread.
@@ -80,6 +82,7 @@ class Workbench:
             self.environ,
             known_machine(),
             allow_unsandboxed=self.allow_unsandboxed,
+            open_port=self.open_port,
         )
         config = StdioServerConfig(id="commands", command="sh", sandbox=self.policy)
         env = server_environment(config, self.environ, self.home, self.tmp)

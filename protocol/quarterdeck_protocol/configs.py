@@ -53,6 +53,16 @@ class TrustMode(StrEnum):
     """Always."""
 
 
+class Revision(StrEnum):
+    """A revision of MCP; a test holds them against the SDK's."""
+
+    R2024_11_05 = "2024-11-05"
+    R2025_03_26 = "2025-03-26"
+    R2025_06_18 = "2025-06-18"
+    R2025_11_25 = "2025-11-25"
+    R2026_07_28 = "2026-07-28"
+
+
 def _header_name(text: str) -> str:
     if not _TOKEN.fullmatch(text):
         raise ValueError("no HTTP header has such a name")
@@ -108,10 +118,15 @@ class ToolFilter(FrozenModel):
 
 
 class _ServerConfig(FrozenModel):
-    """What every kind of server has."""
+    """What every kind of server has.
+
+    Attributes:
+        protocol: the one revision that is spoken with it; what both know best when absent.
+    """
 
     id: str
     trust: TrustMode = TrustMode.BASELINE
+    protocol: Revision | None = None
     restart: RestartPolicy = RestartPolicy()
     tools: ToolFilter = ToolFilter()
     connect_timeout_s: float = Field(default=CONNECT_TIMEOUT_S, gt=0, le=3600)

@@ -182,6 +182,7 @@ class PlayedSeat:
         self.worker = PlayedWorker()
         self.worker.rules = {Open: opens, List: lists(), Close: closes}
         self.eras: list[str] = []
+        self.doubts = 0
         self.guarded: list[ServerStart] = []
         self.left = 0
         self.may_leave = asyncio.Event()
@@ -203,6 +204,11 @@ class PlayedSeat:
     def remember(self, era: str) -> None:
         """See `Seat`."""
         self.eras.append(era)
+
+    def doubt(self) -> bool:
+        """See `Seat`."""
+        self.doubts += 1
+        return self.doubts == 1
 
     def guard(self, start: ServerStart) -> None:
         """See `Seat`: nobody looks."""

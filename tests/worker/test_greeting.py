@@ -4,8 +4,10 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from support.scripted import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, scripted_session
 
+from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.frames import ServerCard
 from quarterdeck_worker import greeting
 from quarterdeck_worker.greeting import MAX_TEXT_CHARS, greet, is_modern, request_envelope
@@ -146,3 +148,37 @@ async def test_the_envelope_is_the_eras() -> None:
     }
     assert is_modern(MODERN)
     assert not is_modern(LEGACY)
+
+
+@pytest.mark.parametrize("forced", ["2025-03-26", LEGACY, MODERN])
+@pytest.mark.parametrize("era", ["", LEGACY, MODERN])
+async def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str, era: str) -> None:
+    """A server that breaks the newer revision could not be used, whatever its user wrote."""
+    agreed = {"result": {**INITIALIZED["result"], "protocolVersion": forced}}
+    async with scripted_session({"server/discover": DISCOVERED, "initialize": agreed}) as (session, server):
+        card = await greet(session, era, forced)
+        assert card.era == forced
+        assert server.methods[0] == ("server/discover" if forced == MODERN else "initialize")
+        if forced != MODERN:
+            await server.until("notifications/initialized")
+            assert server.asked[0]["params"]["protocolVersion"] == forced
+
+
+async def test_a_server_that_insists_on_another_revision_is_an_error_that_names_the_key() -> None:
+    """It would be spoken to in a revision that its user has ruled out."""
+    async with scripted_session({"initialize": INITIALIZED}) as (session, _):
+        with pytest.raises(RuntimeError, match=f"speaks {LEGACY}, and not 2024-11-05, which the key protocol"):
+            await greet(session, "", "2024-11-05")
+
+
+async def test_a_server_that_knows_no_forced_revision_is_not_greeted_in_another_way() -> None:
+    """What was forced would be a wish."""
+    async with scripted_session({"initialize": INITIALIZED}) as (session, server):
+        with pytest.raises(RuntimeError, match=f"does not speak {MODERN}, which the key protocol"):
+            await greet(session, LEGACY, MODERN)
+        assert "initialize" not in server.methods
+
+
+def test_the_revisions_that_can_be_forced_are_the_sdks() -> None:
+    """One that the SDK speaks could not be forced, or one be promised that it does not know."""
+    assert {revision.value for revision in Revision} == {*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS}

@@ -22,18 +22,21 @@ MAX_TEXT_CHARS: Final = 64 * 1024
 """A server's instructions beyond it are cut."""
 
 
-async def greet(session: ClientSession, era: str) -> ServerCard:
+async def greet(session: ClientSession, era: str, forced: str | None = None) -> ServerCard:
     """Agree on an era and say who is there.
 
     Args:
         session: entered, not yet greeted.
         era: the revision that this server spoke last time, empty when unknown.
+        forced: the one revision that may be spoken; None for any.
 
     Raises:
-        MCPError: it refused both ways.
-        RuntimeError: it speaks a revision that nobody knows.
+        MCPError: it refused both ways, or the one that may be.
+        RuntimeError: it speaks a revision that nobody knows, or another one than it must.
     """
-    if era in HANDSHAKE_PROTOCOL_VERSIONS:
+    if forced is not None:
+        await _insist(session, forced)
+    elif era in HANDSHAKE_PROTOCOL_VERSIONS:
         await _shake_hands(session)
     else:
         await _probe(session)
@@ -51,6 +54,33 @@ async def _probe(session: ClientSession) -> None:
         except (ValidationError, RuntimeError):
             pass  # it answers the question, but shares no modern revision: an older one it may share
     await _shake_hands(session)
+
+
+async def _insist(session: ClientSession, revision: str) -> None:
+    """Agree on this revision or on none."""
+    try:
+        if revision in HANDSHAKE_PROTOCOL_VERSIONS:
+            await _initialize_as(session, revision)
+        else:
+            await session.discover()
+    except MCPError as error:
+        if error.error.code not in (types.UNSUPPORTED_PROTOCOL_VERSION, types.METHOD_NOT_FOUND):
+            raise
+        raise RuntimeError(f"it does not speak {revision}, which the key protocol of its row forces") from error
+    if session.protocol_version != revision:
+        spoken = session.protocol_version
+        raise RuntimeError(f"it speaks {spoken}, and not {revision}, which the key protocol of its row forces")
+
+
+async def _initialize_as(session: ClientSession, revision: str) -> None:
+    """As the SDK's own `initialize`, which asks for the newest revision."""
+    params = types.InitializeRequestParams(
+        protocol_version=revision,
+        capabilities=types.ClientCapabilities(),
+        client_info=session._client_info,  # noqa: SLF001 - it has no other way to say it (mcp 2.3)
+    )
+    session.adopt(await session.send_request(types.InitializeRequest(params=params), types.InitializeResult))
+    await session.send_notification(types.InitializedNotification())
 
 
 async def _shake_hands(session: ClientSession) -> None:

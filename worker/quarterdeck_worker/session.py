@@ -128,7 +128,7 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
     greeted = False
     try:
         async with server.lines.streams() as (read, write), _sdk_session(read, write, life.newsroom) as session:
-            card = msgspec.structs.replace(await greet(session, order.era), pid=server.pid)
+            card = msgspec.structs.replace(await greet(session, order.era, config.protocol), pid=server.pid)
             greeted = True
             calls = server.lines.short = ShortCalls(
                 server.lines.pipe.write,
@@ -161,7 +161,7 @@ async def _run_remote(config: RemoteConfig, order: OpenOrder, life: Life) -> Non
             async with dial(config, telltale, legacy=legacy) as (read, write):
                 watched = EndNotice(read)
                 async with _sdk_session(watched, write, life.newsroom) as session:
-                    card = await greet(session, order.era)
+                    card = await greet(session, order.era, config.protocol)
                     greeted = True
                     telltale.expect(card.era, legacy=legacy)
                     gone = partial(refused_or_closed, config.url, telltale)

@@ -92,6 +92,10 @@ class EmbeddedSeat:
     def remember(self, era: str) -> None:
         """See `Seat`: the session was greeted by its maker."""
 
+    def doubt(self) -> bool:
+        """See `Seat`: whoever made the session chose its era."""
+        return False
+
     def guard(self, start: ServerStart) -> None:
         """See `Seat`: a session of this process starts nothing."""
 

@@ -18,11 +18,11 @@ from quarterdeck.config.trusted_files import trusted_files
 from quarterdeck.fleet.custody import Custody
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck.fleet.requests import ask
-from quarterdeck.fleet.seats import Seat, WorkerSeat
+from quarterdeck.fleet.seats import OLDER_ERA, Seat, WorkerSeat
 from quarterdeck.fleet.short_call import begin_call, settled
 from quarterdeck.fleet.toolset import ToolsetError, parse_tools
 from quarterdeck.sandbox_notice import names_of, tell_once
-from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Close, List, Log, Open, ServerCard, ServerStart
@@ -41,6 +41,9 @@ REFRESH_S = 1.0
 
 DECODE_IN_THREAD_BYTES = 256 * 1024
 """Larger results are decoded beside the loop."""
+
+_ERA_MARK = "resultType"
+"""In the message of a server that refuses its own results: they lack what the newer era asks for."""
 
 SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
 """Log levels of MCP that our own log shows by default."""
@@ -232,6 +235,26 @@ class ServerEndpointImpl:
         except ProtocolFault as fault:
             _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
 
+    @property
+    def _is_newer(self) -> bool:
+        """Whether it speaks the newer era, by its own choice."""
+        return self._card is not None and self._card.era >= Revision.R2026_07_28 and self._config.protocol is None
+
+    def try_older_era(self) -> bool:
+        """It breaks the newer era, as it seems: whether its next start is to try the older one.
+
+        Once, and never where its configuration forces a revision.
+        """
+        return self._is_newer and self._seat.doubt()
+
+    def _judge_era(self, deliver: Callable[[Settled], None], settled: Settled) -> None:
+        is_refused = isinstance(settled, ProtocolFault) and settled.code == "reply_error"
+        if is_refused and _ERA_MARK in str(settled) and self.try_older_era():
+            server, era = self._config.id, self._card.era if self._card is not None else ""
+            now = f"`quarterdeck restart {server}` does now"
+            _log.warning("%s breaks %s, which it chose: its next start tries %s; %s", server, era, OLDER_ERA, now)
+        deliver(settled)
+
     # Calls
 
     def begin(
@@ -256,7 +279,7 @@ class ServerEndpointImpl:
             self._config,
             tool,
             arguments,
-            deliver,
+            partial(self._judge_era, deliver) if self._is_newer else deliver,
             meta=meta,
             timeout_s=timeout_s,
             on_progress=on_progress,

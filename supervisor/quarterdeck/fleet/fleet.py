@@ -43,6 +43,9 @@ from quarterdeck_protocol.phases import EndpointPhase
 
 _log = logging.getLogger("quarterdeck.fleet")
 
+ERA_FAULTS: Final = frozenset({"bad_output", "reply_error"})
+"""How a list fails that a server cannot say in the era that it chose."""
+
 LOSS_S: Final = 2.0
 """How long after a server broke off its worker may take to learn how it ended."""
 
@@ -267,6 +270,10 @@ class ServerFleetImpl:
                 _log.warning("%s does not list its tools: %s", server, fault)
                 if fault.code == "server_lost":
                     await _until_lost(endpoint)
+                elif fault.code in ERA_FAULTS and endpoint.try_older_era():
+                    _log.warning("%s is started again, in the protocol's older era", server)
+                    self._handle(Lost(server, generation, fault))
+                    return
         except ProtocolFault as fault:
             if endpoint.is_installing and fault.code == SLOW_START:
                 _log.warning("%s was still being installed when its time was up", server)

@@ -5,7 +5,7 @@ A seat is taken once, for one endpoint; leaving it releases everything.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from quarterdeck.config.environment import server_environment
 from quarterdeck.config.paths import runtime_dir, server_paths, state_dir
@@ -14,9 +14,12 @@ from quarterdeck.config.trusted_files import trusted_files, with_announced
 from quarterdeck.config.user_environment import user_environment
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.runtime import Runtime
-from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.frames import OpenOrder, ServerStart
 from quarterdeck_sandbox.monitor import Tree, Watch
+
+OLDER_ERA: Final = Revision.R2025_11_25.value
+"""What a server is greeted in that breaks the newer one."""
 
 LEAVE_S = CLOSE_GRACE_S + 1.0
 """How long a worker may take to exit once its server is gone."""
@@ -37,6 +40,10 @@ class Seat(Protocol):
 
     def remember(self, era: str) -> None:
         """The era that the server agreed to."""
+        ...
+
+    def doubt(self) -> bool:
+        """What the server said in the newer era was broken; whether its next start tries the older one, once."""
         ...
 
     def guard(self, start: ServerStart) -> Watch | None:
@@ -115,6 +122,16 @@ class WorkerSeat:
         """See `Seat`: the next start of the same program need not probe."""
         assert self._runtime is not None
         self._runtime.eras[self._key()] = era
+
+    def doubt(self) -> bool:
+        """See `Seat`."""
+        assert self._runtime is not None
+        key = self._key()
+        is_new = key not in self._runtime.doubted
+        self._runtime.doubted.add(key)
+        if is_new:
+            self._runtime.eras[key] = OLDER_ERA
+        return is_new
 
     def guard(self, start: ServerStart) -> Watch | None:
         """See `Seat`."""

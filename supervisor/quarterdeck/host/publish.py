@@ -1,7 +1,7 @@
 """How tools are shown to MCP clients: the server's whole definition under its qualified name.  No I/O.
 
-Nothing of a definition is interpreted but its name and the member that promises tasks, which are not bridged.  What
-a client's protocol revision forbids is shown in a plainer form: a client refuses a whole list for one bad tool.
+Nothing of a definition is interpreted but its name.  What a client's protocol revision forbids is shown in a plainer
+form: a client refuses a whole list for one bad tool.
 """
 
 import logging
@@ -110,10 +110,4 @@ def _whole(definition: bytes) -> Shown:
         tool = msgspec.json.decode(definition, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BodyError(f"not one JSON object: {error}") from None
-    execution = tool.get("execution")
-    # `forbidden` says what holds here, and stays.
-    if isinstance(execution, dict) and execution.get("taskSupport", "forbidden") != "forbidden":
-        del execution["taskSupport"]
-        if not execution:
-            del tool["execution"]
     return tool

@@ -131,7 +131,9 @@ def revealed(stored: object, clear: object, shown: object, key: bytes) -> object
 
 _PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
 
-_SHOWN_KEYS: Final = frozenset({"id", "kind", "command", "args", "env", "url", "headers", "trust", *_PROCESS_KEYS})
+_SHOWN_KEYS: Final = frozenset(
+    {"id", "kind", "command", "args", "env", "url", "headers", "trust", "protocol", *_PROCESS_KEYS}
+)
 """What a launch shows of any row, or its key names."""
 
 _LONE_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_:][A-Za-z0-9_:]*\}")
@@ -160,6 +162,8 @@ def _launch(
         )
     # The effective one, wherever the file says it: else a row could open itself from the top of its file.
     launch["trust"] = config.trust.value
+    if config.protocol is not None:
+        launch["protocol"] = config.protocol.value
     return launch
 
 

@@ -63,6 +63,7 @@ URL = "https://h/x"
             "sandbox": {"read": ["sub", "~/x"], "grants": ["aws"], "require": ["memory"], "minimum": "limits"},
         },
         {"command": "c", "alwaysAllow": ["x"], "description": 5, "timeout": 5, "disabled": False},
+        {"command": "c", "protocol": "2025-11-25"},
         {"url": URL},
         {"url": "${X:-http}://h/${TOKEN}", "headers": {"Authorization": "Bearer ${TOKEN}"}},
         {"type": "sse", "url": URL, "legacy_only": False},
@@ -88,6 +89,7 @@ def test_what_reading_takes_the_schema_takes(tmp_path: Path, row: dict[str, obje
     "row",
     [
         {"comand": "c"},
+        {"command": "c", "protocol": "1999-01-01"},
         {},
         {"command": "c", "network": "none"},
         {"command": ""},

@@ -1,7 +1,9 @@
 """Calls of an endpoint: every one ends once, and costs no other."""
 
 import asyncio
+from dataclasses import replace
 
+import msgspec
 import pytest
 from support.endpoints import (
     CLOSED,
@@ -13,10 +15,10 @@ from support.endpoints import (
     assert_not_connected,
     stage,
 )
-from support.workers import turns
+from support.workers import CARD, PlayedWorker, turns
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Call, Progress
+from quarterdeck_protocol.frames import Call, Open, Progress
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import ProgressNote, Settled, WireResult
 
@@ -281,3 +283,35 @@ async def test_only_true_is_an_error(body: bytes, verdict: bool) -> None:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, body, era="e")
         assert (await task).is_error is verdict
+
+
+REFUSED = FaultRecord(
+    FaultKind.TOOL_ERROR, "bad result: resultType: Required (JSON-RPC error -32603)", "reply_error", Delivery.ANSWERED
+)
+
+
+@pytest.mark.parametrize(
+    ("era", "message", "doubts"),
+    [
+        ("2026-07-28", REFUSED.message, 1),
+        ("2026-07-28", "no such file (JSON-RPC error -32602)", 0),
+        ("2025-11-25", REFUSED.message, 0),
+    ],
+)
+async def test_a_server_that_refuses_its_own_results_for_their_era_is_known(
+    era: str, message: str, doubts: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some of its tools would fail for ever, where an older revision has them work."""
+
+    def newer(worker: PlayedWorker, request: Open, _: bytes) -> None:
+        worker.answer(request, msgspec.json.encode(msgspec.structs.replace(CARD, era=era)), era=era)
+
+    async with stage(IDLE) as played:
+        played.worker.rules[Open] = newer
+        await played.endpoint.open()
+        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
+        played.worker.fail(frame, replace(REFUSED, message=message))
+        with pytest.raises(ProtocolFault, match="JSON-RPC"):
+            await task
+        assert played.seat.doubts == doubts
+    assert ("its next start tries 2025-11-25" in caplog.text) is bool(doubts)

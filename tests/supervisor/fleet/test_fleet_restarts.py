@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from support.harbours import (
     CLOSED,
@@ -16,12 +17,13 @@ from support.harbours import (
     harbour,
     refuses,
 )
-from support.workers import PATIENCE_S, PlayedSeat, lists, turns
+from support.workers import CARD, PATIENCE_S, PlayedSeat, lists, turns
 
 from quarterdeck.fleet import fleet as fleet_module
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import List, ListChanged, Open
 from quarterdeck_protocol.phases import EndpointPhase
 
@@ -197,3 +199,42 @@ async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
     assert seats[0].left == 1
     assert runtime.users == 0
     seats[0].worker.leaves()
+
+
+async def test_a_server_that_cannot_list_in_the_newer_era_is_started_again_in_the_older_one(
+    runtime: PretendRuntime,
+) -> None:
+    """It would be ready and have no tools, although it has them for older clients."""
+
+    def newer(worker: Any, request: Open, _: bytes) -> None:
+        worker.answer(request, msgspec.json.encode(msgspec.structs.replace(CARD, era="2026-07-28")), era="2026-07-28")
+
+    def refuses_to_list(seat: PlayedSeat) -> None:
+        seat.worker.rules[Open] = newer
+        seat.worker.rules[List] = lambda worker, request, _: worker.fail(request, BAD_LIST)
+
+    async with harbour(runtime) as made:
+        made.prepare["a"] = refuses_to_list
+        starting = asyncio.create_task(made.fleet.start(config("a")))
+        await made.until(lambda: "a" in made.seats)
+        made.prepare.clear()
+        await starting
+        await made.until(lambda: made.phases()["a"] is READY and len(made.seats["a"]) == 2)
+        endpoint = made.fleet.endpoint("a")
+        assert endpoint is not None
+        await made.until(lambda: bool(endpoint.tools()))
+        assert made.seats["a"][0].doubts == 1
+
+
+async def test_a_list_that_fails_for_another_reason_starts_nothing_again(runtime: PretendRuntime) -> None:
+    """Every server whose list is too long would be started twice."""
+    async with harbour(runtime) as made:
+        made.prepare["a"] = lambda seat: seat.worker.rules.update(
+            {List: lambda worker, request, _: worker.fail(request, BAD_LIST)}
+        )
+        await made.fleet.start(config("a"))
+        assert made.phases()["a"] is READY
+        assert len(made.seats["a"]) == 1
+
+
+BAD_LIST = FaultRecord(FaultKind.PROTOCOL, "no resultType", "bad_output", Delivery.ANSWERED)

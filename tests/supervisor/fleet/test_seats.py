@@ -31,6 +31,7 @@ class PretendRuntime:
 
     fault: ProtocolFault | None = None
     eras: dict[str, str] = field(default_factory=dict)
+    doubted: set[str] = field(default_factory=set)
     noted: list[str] = field(default_factory=list)
     workers: list[PlayedWorker] = field(default_factory=list)
     directory: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(digest="abcdefabcdef"))
@@ -216,3 +217,17 @@ async def test_a_seat_that_was_never_taken_is_left_without_a_word(runtime: Prete
     """Closing an endpoint early would fail."""
     await WorkerSeat(STDIO).leave()
     assert runtime.noted == []
+
+
+async def test_a_server_that_breaks_its_era_is_greeted_in_the_older_one_and_that_is_tried_once(
+    runtime: PretendRuntime,
+) -> None:
+    """It could not be used at all, or would be started in one era and the other for ever."""
+    seat = await taken(STDIO)
+    seat.remember("2026-07-28")
+    assert seat.doubt()
+    assert seat.order().era == "2025-11-25"
+    seat.remember("2026-07-28")
+    assert not seat.doubt()
+    assert seat.order().era == "2026-07-28"
+    await seat.leave()

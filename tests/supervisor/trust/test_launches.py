@@ -60,6 +60,16 @@ def test_every_way_to_reach_something_else_is_another_launch(changed: dict[str, 
     assert launch_of(config, row).document.hash != launch_of(config, row | changed).document.hash
 
 
+def test_a_forced_revision_is_part_of_a_launch_and_its_absence_is_as_it_was() -> None:
+    """What a server is spoken to in would change unseen, or every launch that was approved before be held."""
+    row = {"command": "npx"}
+    forced = StdioServerConfig(id="s", command="npx", protocol="2025-11-25")
+    free = StdioServerConfig(id="s", command="npx")
+    assert value_of(launch_of(forced, row).document.body) == {**written(row), "protocol": "2025-11-25"}
+    assert "protocol" not in written(row)
+    assert launch_of(forced, row).document.hash != launch_of(free, row).document.hash
+
+
 def test_another_transport_is_another_launch() -> None:
     """The same URL, spoken to in another way, would pass unseen."""
     kinds = (SseServerConfig, StreamableHttpServerConfig)

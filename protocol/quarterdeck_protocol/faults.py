@@ -53,7 +53,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "connect_failed": "check that the URL is right and that the server runs",
         "crash_loop": "see quarterdeck logs SERVER, then quarterdeck restart SERVER",
         "exited": "quarterdeck logs SERVER shows its last words; it is started again unless it keeps dying",
-        "exited_at_handshake": "run its command by hand, and see quarterdeck logs SERVER",
+        "exited_at_handshake": "see quarterdeck logs SERVER; if it lacks a file: quarterdeck allow SERVER; else run "
+        "its command by hand",
         "handshake_failed": "see quarterdeck logs SERVER, and check the server's version",
         "handshake_timeout": "see its logs: is it an MCP server? One that is slow needs a larger connect_timeout_s",
         "input_required": "give what the server asks for as an argument: nobody here can be asked",
@@ -68,7 +69,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "protocol_violation": "report this to us with the log",
         "reply_error": "correct the arguments as the server's message says: quarterdeck tools --json has its schema",
         "result_too_large": "raise max_result_bytes, or ask for less",
-        "sandbox_refused": "change the row's sandbox, or what the machine gives: quarterdeck doctor says what that is",
+        "sandbox_refused": "quarterdeck allow SERVER gives it what its row names; else change the row's sandbox, or "
+        "what the machine gives: quarterdeck doctor says what that is",
         "server_lost": "wait: it is started again unless it keeps dying",
         "shutting_down": "call again once it runs",
         "spawn_failed": "run the command by hand; if it works, restart the server",

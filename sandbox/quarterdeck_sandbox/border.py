@@ -5,7 +5,6 @@ Every refusal is `LaunchError("sandbox_refused")` and says what to do.
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +12,7 @@ from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.credentials import credentials_touching, grant_for
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.links import Followed, follow
+from quarterdeck_sandbox.needs import Named, need_of
 from quarterdeck_sandbox.paths import is_within, is_within_any, overlap
 
 _NEVER: Final = {
@@ -34,9 +34,6 @@ _SHARED: Final = {
     "/var": "state of all services: name a folder in it",
 }
 """What cannot be named itself."""
-
-MAX_ARGUMENT: Final = 4096 * 8
-"""Characters of an argument that is searched for paths; a longer one is a program's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,34 +127,23 @@ def locate(path: str, key: str) -> Followed:
     return followed
 
 
-def hidden_message(what: str, path: str, user_home: str) -> str:
+def hidden_message(what: str, named: Named, user_home: str) -> str:
     """That an existing path cannot be seen, and how it could."""
+    path = named.path
     if grant := grant_for(path, user_home):
         return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"], to its sandbox'
     try:
-        is_plain = stat.S_IFMT(os.stat(path).st_mode) in {stat.S_IFDIR, stat.S_IFREG}
+        mode = stat.S_IFMT(os.stat(path).st_mode)
     except OSError:
-        is_plain = True
-    if not is_plain:
+        mode = stat.S_IFREG
+    if mode not in {stat.S_IFDIR, stat.S_IFREG}:
         return f"{what} is hidden: what is behind it acts outside of any sandbox; the preset 'trusted' has none"
-    return f'{what} is hidden: add "read": ["{path}"] or "write": ["{path}"] to its sandbox'
-
-
-def paths_in(argument: str) -> Iterator[str]:
-    """What of a command's argument may be a path: the whole, what follows `=`, a file's address, parts of a list."""
-    if len(argument) > MAX_ARGUMENT or "\0" in argument:
-        return
-    values = [argument]
-    if argument.startswith("-") or argument.split("=", 1)[0].replace("_", "").isalnum():
-        values += argument.split("=", 1)[1:]
-    for value in values:
-        text = value.removeprefix("file://")
-        if "/" not in text:
-            continue
-        yield text
-        for separator in (",", ":"):
-            if separator in text and "://" not in text:
-                yield from (part for part in text.split(separator) if "/" in part)
+    need = need_of(named, user_home)
+    if need is None:
+        return f"{what} is hidden, and its folder holds more than its files: move it into a folder of its own"
+    if not need.why:
+        return f'{what} is hidden: add "read": ["{path}"] or "write": ["{path}"] to its sandbox'
+    return f"{what} is hidden: add {need.shown} to its sandbox ({need.why})"
 
 
 def refusal(message: str) -> LaunchError:

@@ -13,6 +13,8 @@ from typing import Final
 from quarterdeck_protocol.policy import Grant, Network, NetworkMode
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.credentials import IN_A_HOME, grant_for
+from quarterdeck_sandbox.mounts import MountKind, View
+from quarterdeck_sandbox.needs import Named, is_code, named_in, need_of, project_of
 from quarterdeck_sandbox.paths import is_within, is_within_any
 
 MAX_HINTS: Final = 5
@@ -43,6 +45,18 @@ _UNREACHABLE: Final = re.compile(
     r"No route to host|[Ff]ailed to (?:connect|establish)|No address associated"
 )
 _READ_ONLY: Final = re.compile(r"EROFS|[Rr]ead-only file ?system")
+
+_NO_MODULE: Final = re.compile(
+    r"ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|Cannot find (?:module|package)|ModuleNotFoundError|ImportError|"
+    r"No module named"
+)
+"""What interpreters say that see a program and not what it imports."""
+
+_NOTHING_BESIDE: Final = re.compile(
+    r"unable to open database file|readonly database|disk I/O error|EROFS|EACCES|ENOENT|EBUSY|"
+    r"[Rr]ead-only file ?system|Permission denied|No such file"
+)
+"""What programs say that may change a file, and make none beside it."""
 
 _PHRASES: Final = (
     ("Could not open a connection to your authentication agent", Grant.SSH_AGENT, "SSH_AUTH_SOCK"),
@@ -89,6 +103,8 @@ class Outside:
         home: its private home, where it looked for what lies in the user's.
         env: its environment.
         closed: what it may not write although it may write the folder around.
+        named: the paths that its command line and its variables name.
+        lone_files: files that it may change, in folders where it may make none.
     """
 
     visible: Callable[[str], bool]
@@ -98,10 +114,13 @@ class Outside:
     home: str
     env: frozenset[str] = frozenset()
     closed: tuple[str, ...] = ()
+    named: tuple[Named, ...] = ()
+    lone_files: tuple[str, ...] = ()
 
 
 def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
     """At most `MAX_HINTS` guesses, likely ones first; looks at the filesystem for the paths in the text."""
+    plan = confinement.plan
     return hints_in(
         stderr_tail,
         Outside(
@@ -112,6 +131,8 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
             home=confinement.plan.env.get("HOME", ""),
             env=frozenset(confinement.view.env),
             closed=confinement.view.closed,
+            named=tuple(named_in(plan.argv, plan.env, plan.cwd, confinement.user_home)),
+            lone_files=tuple(_lone_files(confinement.view)),
         ),
     )
 
@@ -128,7 +149,13 @@ def hints_in(text: str, outside: Outside) -> tuple[str, ...]:
 
 
 def _all(text: str, outside: Outside) -> Iterator[str]:
+    yield from _of_programs(text, outside)
+    if _NOTHING_BESIDE.search(text):
+        for file in outside.lone_files:
+            folder = os.path.dirname(file)
+            yield f'{file} may be changed, but nothing be made beside it; add "write": ["{folder}"] in its place'
     yield from _of_paths(text, outside)
+    yield from _of_named(outside)
     yield from _of_hosts(text, outside)
     for phrase, grant, variable in _PHRASES:
         if phrase in text and variable not in outside.env:
@@ -157,6 +184,37 @@ def _of_paths(text: str, outside: Outside) -> Iterator[str]:
                     yield _hidden(path, outside.user_home)
 
 
+def _of_programs(text: str, outside: Outside) -> Iterator[str]:
+    """What a program that sees itself lacks of its project."""
+    if not _NO_MODULE.search(text):
+        return
+    for named in outside.named:
+        if is_code(named.path) and outside.visible(named.path) and outside.exists(named.path):
+            root = project_of(named.path, outside.user_home)
+            if root is not None and not outside.visible(root):
+                yield f'{named.path} is visible, but not all of its project; add "read": ["{root}"]'
+
+
+def _of_named(outside: Outside) -> Iterator[str]:
+    """What its command line and its variables name, and it cannot use."""
+    for named in outside.named:
+        if outside.visible(named.path):
+            continue
+        if outside.exists(named.path):
+            yield _hidden(named.path, outside.user_home, named.label)
+        elif outside.exists(os.path.dirname(named.path)) and (need := need_of(named, outside.user_home)):
+            of = f"{named.label} names {named.path}, which" if named.label else f"{named.path}"
+            yield f"{of} is not there, and its folder is hidden; add {need.shown}"
+
+
+def _lone_files(view: View) -> Iterator[str]:
+    for mount in view.mounts:
+        if mount.kind is MountKind.WRITE and os.path.isfile(mount.target):
+            above = view.covering(os.path.dirname(mount.target))
+            if above is None or above.kind is not MountKind.WRITE:
+                yield mount.target
+
+
 def _outside(path: str, outside: Outside) -> str:
     """Where the user has what the process looked for in its own home."""
     if path.startswith("~/"):
@@ -167,7 +225,7 @@ def _outside(path: str, outside: Outside) -> str:
     return path
 
 
-def _hidden(path: str, user_home: str) -> str:
+def _hidden(path: str, user_home: str, label: str = "") -> str:
     if grant := grant_for(path, user_home):
         return f'{path} exists but is hidden; add "grants": ["{grant}"]'
     if path.endswith(".sock") or is_within(path, "/run") or is_within(path, "/var/run"):
@@ -176,7 +234,10 @@ def _hidden(path: str, user_home: str) -> str:
         )
     what = next((what for name, what in IN_A_HOME.items() if is_within(path, f"{user_home}/{name}")), "")
     trust = f" if it may see your {what}" if what else ""
-    return f'{path} exists but is hidden; add "read": ["{path}"]{trust}'
+    need = need_of(Named(path, label), user_home)
+    if need is None or not need.why:
+        return f'{path} exists but is hidden; add "read": ["{path}"]{trust}'
+    return f"{path} exists but is hidden; add {need.shown} ({need.why}){trust}"
 
 
 def _of_hosts(text: str, outside: Outside) -> Iterator[str]:

@@ -7,11 +7,12 @@ import os
 from collections.abc import Iterable, Mapping
 
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox.border import Border, hidden_message, locate, paths_in, refusal
+from quarterdeck_sandbox.border import Border, hidden_message, locate, refusal
 from quarterdeck_sandbox.grants import give
 from quarterdeck_sandbox.launch import LaunchPlan
 from quarterdeck_sandbox.links import Followed, follow
 from quarterdeck_sandbox.mounts import Mount, MountKind, Places, View, in_order
+from quarterdeck_sandbox.needs import Named, named_in
 from quarterdeck_sandbox.paths import is_within, is_within_any
 from quarterdeck_sandbox.prefixes import Prefix
 from quarterdeck_sandbox.program import Program
@@ -47,6 +48,27 @@ def build_view(
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it.
     """
+    view = lay_out(policy, plan, program, places, environ, nests_safely=nests_safely, can_close=can_close)
+    if policy.confines_files:
+        _require_visible(view, plan, os.path.realpath(places.user_home))
+    return view
+
+
+def lay_out(
+    policy: SandboxPolicy,
+    plan: LaunchPlan,
+    program: Program,
+    places: Places,
+    environ: Mapping[str, str],
+    *,
+    nests_safely: bool = False,
+    can_close: bool = False,
+) -> View:
+    """The same, whatever of the plan's arguments is not in it.
+
+    Raises:
+        LaunchError: `sandbox_refused`: the policy names what may not be shown.
+    """
     if not policy.confines_files:
         return View()
     builder = _Builder(policy, places, nests_safely=nests_safely, can_close=can_close)
@@ -58,9 +80,7 @@ def build_view(
     builder.add_certificates(plan.env)
     builder.hide()
     builder.link_to(plan.cwd)
-    view = builder.view(program.env)
-    _require_visible(view, plan, builder.user_home)
-    return view
+    return builder.view(program.env)
 
 
 class _Builder:
@@ -207,14 +227,14 @@ class _Builder:
 
 def _require_visible(view: View, plan: LaunchPlan, user_home: str) -> None:
     """Refuse a directory or an argument that exists outside, and not inside: nothing is shown silently."""
-    if not _is_visible(view, plan.cwd):
-        raise refusal(hidden_message(f"the working directory {plan.cwd}", os.path.realpath(plan.cwd), user_home))
-    for argument in plan.argv[1:]:
-        for text in paths_in(argument):
-            path = os.path.normpath(os.path.join(plan.cwd, text))
-            if os.path.lexists(path) and not _is_visible(view, path):
-                raise refusal(hidden_message(path, path, user_home))
+    if not is_visible(view, plan.cwd):
+        folder = Named(os.path.realpath(plan.cwd))
+        raise refusal(hidden_message(f"the working directory {plan.cwd}", folder, user_home))
+    for named in named_in(plan.argv, {}, plan.cwd, user_home):
+        if os.path.lexists(named.path) and not is_visible(view, named.path):
+            raise refusal(hidden_message(named.path, named, user_home))
 
 
-def _is_visible(view: View, path: str) -> bool:
+def is_visible(view: View, path: str) -> bool:
+    """Whether a path that exists outside is there inside, itself and what it leads to."""
     return view.shows(path) and view.shows(os.path.realpath(path))

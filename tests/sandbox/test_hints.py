@@ -1,6 +1,7 @@
 """Hints from the last words of a process: true, few, and found in bounded time."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from quarterdeck_protocol.policy import NetworkMode
 from quarterdeck_sandbox.hints import MAX_HINTS, Outside, hints_in
+from quarterdeck_sandbox.needs import Named
 from quarterdeck_sandbox.paths import is_within_any
 
 THERE = {
@@ -74,6 +76,49 @@ def test_what_was_missing_is_named_with_what_to_add(text: str, hint: str) -> Non
     """A user would have to guess what the policy lacks."""
     [found] = hints_in(f"starting\n{text}\nbye\n", OUTSIDE)
     assert found.startswith(hint)
+
+
+def test_a_program_that_is_seen_without_its_project_is_said_to_be(tmp_path: Path) -> None:
+    """A user who named the script alone would look for a mistake in it."""
+    project = tmp_path / "home" / "proj"
+    script = project / "build" / "index.js"
+    script.parent.mkdir(parents=True)
+    (project / "package.json").touch()
+    outside = replace(
+        OUTSIDE,
+        visible=lambda path: path == str(script),
+        exists=lambda path: path == str(script),
+        user_home=str(tmp_path / "home"),
+        named=(Named(str(script)),),
+    )
+    hint = f'{script} is visible, but not all of its project; add "read": ["{project}"]'
+    for text in ("Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'x'", "ModuleNotFoundError: No module named 'x'"):
+        assert hints_in(text, outside) == (hint,)
+    assert hints_in("SyntaxError: no", outside) == ()
+
+
+def test_a_file_that_may_be_changed_alone_is_said_to_be() -> None:
+    """A database could be read and never be written, and nobody know why."""
+    lone = replace(OUTSIDE, lone_files=("/home/u/d/x.db",))
+    hint = '/home/u/d/x.db may be changed, but nothing be made beside it; add "write": ["/home/u/d"] in its place'
+    assert hints_in("sqlite3.OperationalError: unable to open database file", lone)[0] == hint
+    assert hints_in("EROFS: read-only file system, open '/home/u/d/x.db.tmp'", lone)[0] == hint
+    assert hints_in("all is well", lone) == ()
+
+
+def test_what_a_variable_names_is_looked_at_though_no_text_says_it(tmp_path: Path) -> None:
+    """A server that only says that it cannot start would be left to guessing."""
+    folder = tmp_path / "home" / "m"
+    folder.mkdir(parents=True)
+    outside = replace(
+        OUTSIDE,
+        exists=lambda path: path == str(folder),
+        user_home=str(tmp_path / "home"),
+        named=(Named(str(folder / "memory.json"), "MEMORY_FILE_PATH"), Named("/usr/x"), Named("/nowhere/x")),
+    )
+    [hint] = hints_in("it ended", outside)
+    assert hint.startswith(f"MEMORY_FILE_PATH names {folder}/memory.json, which is not there, and its folder is hidden")
+    assert hint.endswith(f'add "write": ["{folder}"]')
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,16 @@ ENTRIES: Final = (
         ),
     ),
     Entry(
+        "allow",
+        "allow:allow",
+        TRUST,
+        "Give a server's sandbox the files that its row names",
+        (
+            ("quarterdeck allow fs", "what its command line and variables lack, shown and asked first"),
+            ("quarterdeck allow fs --write ~/notes --dry-run", "a folder that you name; changes nothing"),
+        ),
+    ),
+    Entry(
         "sandbox",
         "sandbox:group",
         DIAGNOSE,

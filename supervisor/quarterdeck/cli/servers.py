@@ -1,5 +1,6 @@
 """`quarterdeck ps` and `quarterdeck restart`: how the servers are, and starting one anew."""
 
+import re
 import shlex
 import signal
 from dataclasses import replace
@@ -36,6 +37,16 @@ STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "fa
 
 TAIL_LINES: Final = 5
 """What is shown of a dead server's last words; `logs` shows the rest."""
+
+_NOISE: Final = re.compile(r"npm (?:notice|warn|info)\b|\s*$|Installed \d+ packages? in |Node\.js v\d", re.IGNORECASE)
+"""What npm and uv say beside the point, and node after every error."""
+
+_CAUSE: Final = re.compile(
+    r"(?:Uncaught |fatal: )?(?:[A-Za-z_][\w.]{0,99})?(?:Error|Exception)\b[^\n]{0,200}:|"
+    r"(?:error|fatal|panic|npm err!|npm error)\b ?[:!]?",
+    re.IGNORECASE,
+)
+"""How programs begin the line that says why they end."""
 
 
 def ps(
@@ -185,8 +196,18 @@ def describe_dossier(dossier: DossierView) -> list[str]:
         facts.append(f"peak memory {size(dossier.peak_rss_bytes)}")
     if dossier.cpu_s is not None:
         facts.append(f"{dossier.cpu_s:.2f} s of CPU")
-    words = [line for line in printable(dossier.stderr_tail).splitlines() if line.strip()][-TAIL_LINES:]
+    words = last_words(printable(dossier.stderr_tail))
     return [", ".join(facts), *map(printable, dossier.hints), *(f"stderr: {line}" for line in words)]
+
+
+def last_words(text: str) -> list[str]:
+    """A few lines of what a process said last, the likely cause first; what package runners add is left out."""
+    lines = [line for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
+    shown = lines[-TAIL_LINES:]
+    cause = next((line for line in reversed(lines) if _CAUSE.match(line)), None)
+    if cause is None or shown[:1] == [cause]:
+        return shown
+    return [cause, *[line for line in shown if line is not cause][-TAIL_LINES + 1 :]]
 
 
 def signal_name(number: int) -> str:

@@ -73,6 +73,8 @@ def _print_tools(answer: ToolList) -> None:
         print_line(printable(line), "yellow", stderr=True)
     for server in answer.absent:
         print_line(printable(_absence(server)), "yellow", stderr=True)
+        if server.fault is not None and server.fault.remedy is not None:
+            print_line(f"  fix: {printable(server.fault.remedy)}", stderr=True)
 
 
 def call(

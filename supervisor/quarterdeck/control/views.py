@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from quarterdeck.app import Quarterdeck
 from quarterdeck.control.memory import tree_memory
 from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, ServerView
@@ -34,6 +36,14 @@ def view_fault(deck: Quarterdeck, fault: ProtocolFault) -> FaultView:
     )
 
 
+def _for_server(deck: Quarterdeck, server: str, fault: FaultView) -> FaultView:
+    """The same, with the server and its file in the commands of the remedy."""
+    row = next((row for row in deck.registrar.rows if row.id == server), None)
+    if row is None or fault.remedy is None:
+        return fault
+    return msgspec.structs.replace(fault, remedy=row.fill(fault.remedy))
+
+
 def _view_dossier(deck: Quarterdeck, dossier: Dossier) -> DossierView:
     return DossierView(
         exit_status=dossier.exit_status,
@@ -62,7 +72,7 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
         uptime_s=status.uptime_s,
         restarts=status.restarts,
         era=status.era,
-        fault=view_fault(deck, status.fault) if status.fault is not None else None,
+        fault=_for_server(deck, status.server, view_fault(deck, status.fault)) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
         held=offer.held_tools if is_usable else 0,
         blocked=offer.blocked_tools if is_usable else 0,

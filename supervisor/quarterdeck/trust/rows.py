@@ -1,6 +1,7 @@
 """The servers of a configuration as trust sees them: whose word each is, how it is judged, how it would be launched."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,10 @@ class Locks(Protocol):
 
 NATIVE_ID: Final = "native.tools"
 """Stands for a server's id where the ledger and people name the key `native`; no server can have it."""
+
+
+_ANY_SERVER: Final = re.compile(r"(\bquarterdeck (?:[a-z]+ )+)SERVER\b(?! TOOL)")
+"""A command in a remedy that holds for every server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,19 @@ class Row:
             return approved
         return next((form.document.hash for form in forms if form.is_described_by(body)), approved)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The file that must be named for a command to find it; none where it is found by itself."""
+        return (self.scope,) if self.rules.standing is Standing.NAMED else ()
+
     def command(self, verb: str, *words: str) -> str:
         """The command that does this to it, as a person can type it anywhere but beside a project's own file."""
-        files = (self.scope,) if self.rules.standing is Standing.NAMED else ()
-        return trust_command(verb, self.id, *words, files=files)
+        return trust_command(verb, self.id, *words, files=self.files)
+
+    def fill(self, remedy: str) -> str:
+        """A remedy for any server as one for this, so that its commands work as they are printed."""
+        words = shlex.join([self.id, *(word for file in self.files for word in ("-c", file))])
+        return _ANY_SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from quarterdeck.cli import asking, servers
 from quarterdeck.cli.program import run
-from quarterdeck.cli.servers import describe_dossier, print_fault, signal_name
+from quarterdeck.cli.servers import describe_dossier, last_words, print_fault, signal_name
 from quarterdeck.config.runtime_directory import RuntimeDirectory
 from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, SandboxView, ServerList, ServerView
 from quarterdeck_sandbox.promises import REACHABLE
@@ -186,3 +186,45 @@ def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
     assert asked == [first.path]
     assert "several decks run" in err
     assert "  fix: name one by its file: -c FILE" in err
+
+
+NODE = """node:internal/modules/package_json_reader:314
+  throw new ERR_MODULE_NOT_FOUND(packageName, fileURLToPath(base), null);
+Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'sdk' imported from /p/build/index.js
+    at one
+    at two
+    at three
+    at four
+    at five
+  code: 'ERR_MODULE_NOT_FOUND'
+
+Node.js v22.20.0
+npm notice
+npm notice New major version of npm available!
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (NODE, "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'sdk' imported from /p/build/index.js"),
+        (
+            "Traceback:\n  File x\nModuleNotFoundError: No module named 'h'\n",
+            "ModuleNotFoundError: No module named 'h'",
+        ),
+        ("npm notice a\nnpm error code E404\nnpm error 404\n", "npm error 404"),
+        ("one\ntwo\n", "one"),
+    ],
+)
+def test_the_cause_comes_first_and_what_runners_add_does_not_come(text: str, first: str) -> None:
+    """The five lines that are shown would be npm's advertisement, and the cause a page above them."""
+    shown = last_words(text)
+    assert shown[0] == first
+    assert len(shown) <= 5
+    assert not any("notice" in line or line.startswith("Node.js") for line in shown)
+
+
+def test_no_words_are_no_lines() -> None:
+    """An empty end would be a line of nothing."""
+    assert last_words("\n npm \nnpm notice x") == [" npm "]
+    assert last_words("") == []

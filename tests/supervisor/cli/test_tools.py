@@ -50,7 +50,7 @@ def test_tools_are_listed_and_the_absent_are_named(
     assert run(["tools"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines() == ["TOOL      DESCRIPTION", "fs__read  Reads\\x1b[2J a file."]
-    assert err == "git is faulted and offers nothing: npx is not there\n"
+    assert err == "git is faulted and offers nothing: npx is not there\n  fix: install it\n"
     assert run(["tools", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["tools"][0]["definition"] == {"name": "read"}
@@ -181,4 +181,4 @@ def test_held_tools_are_counted_beside_the_list(
     assert run(["tools"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == ["git: 2 tools are held (2 new): see quarterdeck trust diff git", why]
+    assert err.splitlines() == ["git: 2 tools are held (2 new): see quarterdeck trust diff git", why, "  fix: r"]

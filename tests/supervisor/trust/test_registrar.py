@@ -1,6 +1,7 @@
 """Which servers may be started, what they offer before and after they were asked, and what a person decides of it."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,7 @@ def native(exposed: str = "", **settings: object) -> NativeRow:
 
 async def test_native_tools_keep_what_was_approved_while_more_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     """`bash` could write itself the network, or every run end with the default that is wider than what was chosen."""
+    caplog.set_level(logging.WARNING, "quarterdeck.trust.held")
     none, full = native(sandbox={"network": "none"}), native(sandbox={"network": "full"})
     async with bench() as at:
         assert await at.registrar.settle_native(native(), is_live=False) == native().settings

@@ -1,0 +1,92 @@
+"""`quarterdeck allow`: following a remedy ends in a server that runs, not in one that is held."""
+
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands import DEADLINE_S, serving
+from support.leftovers import eventually, no_leftovers
+from support.programs import SERVERS, server_argv
+from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+
+from quarterdeck.config.paths import state_dir
+
+
+@pytest.fixture
+def folder(own_directories: Path) -> Iterator[Path]:
+    """A place that any user may read, as a server does."""
+    with tempfile.TemporaryDirectory(prefix="qd-allow-") as name, no_leftovers(DEADLINE_S):
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def fault(config: Path) -> dict[str, object]:
+    """Why the one server is not up; empty once it is, and while it connects."""
+    [server] = quarterdeck_json_forked("ps", "-c", str(config))["servers"]
+    return dict(server["fault"] or {}, phase=server["phase"])
+
+
+def test_a_serve_that_runs_starts_the_server_with_what_its_remedy_gave_it(folder: Path) -> None:
+    """A user who does what a message says would be told to do something else."""
+    program, *args = server_argv("echo")
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"echo": {"command": program, "args": args}}}, indent=2))
+    with serving(config, is_forked=True) as client:
+        client.initialize()
+        eventually(lambda: fault(config).get("code") == "sandbox_refused", DEADLINE_S, "its program is hidden")
+        remedy = str(fault(config)["remedy"])
+        assert remedy.startswith(f"quarterdeck allow echo -c {config} ")
+        words = shlex.split(remedy.partition(" gives it")[0])[1:]
+        asked = quarterdeck_forked(*words)
+        assert asked.returncode == 2, "nobody is there to be asked"
+        assert "sandbox" not in config.read_text()
+        shown = quarterdeck_forked(*words, "--dry-run")
+        assert shown.returncode == 0
+        assert str(SERVERS) in shown.stdout or str(SERVERS.parent.parent) in shown.stdout
+        assert "sandbox" not in config.read_text()
+        done = quarterdeck_forked(*words, "--read", str(SERVERS), "--yes")
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: fault(config)["phase"] == "ready", DEADLINE_S, "it runs")
+    assert json.loads(config.read_text())["mcpServers"]["echo"]["sandbox"] == {"read": [str(SERVERS)]}
+    again = quarterdeck_forked("allow", "echo", "-c", str(config), "--read", str(SERVERS), "--yes")
+    assert (again.returncode, "may do that already" in again.stdout) == (0, True)
+
+
+def test_a_row_with_anything_else_that_waits_is_not_approved_beside(folder: Path) -> None:
+    """Who gives a folder would approve a command that somebody else has written meanwhile."""
+    program, *args = server_argv("echo")
+    row = {"command": program, "args": args, "sandbox": {"read": [str(SERVERS)]}}
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"echo": row}}))
+    assert quarterdeck_forked("tools", "-c", str(config)).returncode == 0
+    config.write_text(json.dumps({"mcpServers": {"echo": {**row, "args": [*args, "--evil"]}}}))
+    before = config.read_text()
+    refused = quarterdeck_forked("allow", "echo", "-c", str(config), "--read", str(folder), "--yes")
+    assert refused.returncode == 2
+    assert f"quarterdeck trust approve echo --all -c {config}" in refused.stderr
+    assert config.read_text() == before
+
+
+def test_a_projects_file_and_what_may_never_be_given_stay_as_they_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloned repository would be given the user's files, or a server our own state."""
+    program, *args = server_argv("echo")
+    document = json.dumps({"mcpServers": {"echo": {"command": program, "args": args}}})
+    for name in ("home", "project"):
+        (folder / name).mkdir()
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    project, named = folder / "project" / ".mcp.json", folder / "mcp.json"
+    for path in (project, named):
+        path.write_text(document)
+    of_project = quarterdeck_forked("allow", "echo", "--yes", cwd=project.parent)
+    assert (of_project.returncode, "project's file" in of_project.stderr) == (2, True), of_project.stderr
+    os.makedirs(state_dir(), exist_ok=True)
+    ours = quarterdeck_forked("allow", "echo", "-c", str(named), "--write", str(state_dir()), "--yes")
+    assert (ours.returncode, "quarterdeck's own" in ours.stderr) == (2, True), ours.stderr
+    assert project.read_text() == named.read_text() == document

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from quarterdeck_sandbox.border import refusal
 from quarterdeck_sandbox.hooks import find_hooks
@@ -22,6 +23,10 @@ from quarterdeck_sandbox.paths import ancestors, is_within, is_within_any
 
 WORD = "what quarterdeck runs, or takes for your own word"
 """Configuration, what it refers to, and our code, in a message."""
+
+
+MAX_NAMED: Final = 3
+"""Of files that it could make, in one line; where a home may be written there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class _Finder:
         self._writable = [mount for mount in view.mounts if mount.kind is MountKind.WRITE]
         self._closed: dict[str, str] = {}
         self._gaps: list[str] = []
+        self._missing: list[str] = []
 
     def protect(self, path: str) -> None:
         """Close the user's word, or our code."""
@@ -123,7 +129,7 @@ class _Finder:
         if nearest == above.target:
             if path in own_code():
                 raise refusal(f"it may write {nearest}, and could make {real} there, {WORD}: make that folder yourself")
-            self._gaps.append(f"filesystem: {real} does not exist, so it cannot be closed: it could make it")
+            self._missing.append(real)
             return
         self._require_one_name(nearest, above)
         self._close(nearest, above, path)
@@ -150,7 +156,12 @@ class _Finder:
         """All of it."""
         paths = outermost(self._closed)
         shown = tuple(f"read-only: {path} ({self._closed[path]})" for path in paths)
-        return Closing(paths, shown, tuple(self._gaps))
+        gaps = self._gaps
+        if self._missing:
+            more = f" and {len(self._missing) - MAX_NAMED} more" if len(self._missing) > MAX_NAMED else ""
+            named = ", ".join(self._missing[:MAX_NAMED])
+            gaps = [*gaps, f"filesystem: it could make {named}{more}: what does not exist cannot be closed"]
+        return Closing(paths, shown, tuple(gaps))
 
     def _close(self, path: str, above: Mount, for_path: str) -> None:
         if not self._can_close:

@@ -76,11 +76,11 @@ def test_of_what_does_not_exist_the_nearest_folder_is_closed(home: Home) -> None
 
 def test_what_could_only_be_closed_with_all_of_the_folder_is_told(home: Home) -> None:
     """The receipt would not say that there is something left to watch."""
-    (gap,) = close(home, home.user / "proj/.indusvx/mcp.json").gaps
-    assert (
-        gap
-        == f"filesystem: {home.user}/proj/.indusvx/mcp.json does not exist, so it cannot be closed: it could make it"
-    )
+    names = [home.user / "proj" / name for name in ("a.json", ".b/c.json", "d", "e", "f")]
+    (gap,) = close(home, names[0]).gaps
+    assert gap == f"filesystem: it could make {names[0]}: what does not exist cannot be closed"
+    (gap,) = close(home, *names).gaps
+    assert f"{names[0]}, {names[1]}, {names[2]} and 2 more:" in gap
 
 
 def test_a_file_with_a_second_name_is_refused(home: Home) -> None:

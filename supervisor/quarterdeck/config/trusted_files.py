@@ -33,7 +33,7 @@ def trusted_files(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Absolute paths, links in them unfollowed; of what exists nowhere yet, only configuration.
+    """Absolute paths, links in them unfollowed; those of configuration whether there is a file or not.
 
     Args:
         named: files that the user named, and those that configuration refers to.
@@ -47,7 +47,7 @@ def trusted_files(
     found += [place.path for place in candidates(here, environ) if place.standing is Standing.USER]
     found += [path for name in LOCKS if os.path.lexists(path := here / name)]
     around = Surroundings.here(environ, cwd=here)
-    found += [spot.path for client in CLIENTS for spot in user_spots(client, around) if os.path.lexists(spot.path)]
+    found += [spot.path for client in CLIENTS for spot in user_spots(client, around)]
     programs = (path for config in servers for path in _programs(config, environ))
     return tuple(dict.fromkeys((*(os.path.abspath(path) for path in found), *programs)))
 

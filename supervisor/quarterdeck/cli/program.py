@@ -177,9 +177,9 @@ def _take_state_dir(arguments: list[str]) -> list[str]:
             if not rest:
                 raise CommandError(ExitCode.USAGE, f"{option} names no directory", f"give one: {option} DIR")
             value = rest.pop(0)
-        from quarterdeck.config.paths import STATE_DIR_VARIABLE
+        from quarterdeck.config.paths import name_state_dir
 
-        os.environ[STATE_DIR_VARIABLE] = value
+        name_state_dir(value)
     return rest
 
 

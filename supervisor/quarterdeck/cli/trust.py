@@ -52,7 +52,7 @@ def list_matters(
         if json:
             print_json({"servers": [view_server(each) for each in desk.servers]})
         else:
-            print_servers(desk.servers, everything=everything, trust=desk.trust_of)
+            print_servers(desk.servers, everything=everything, trust=desk.trust_of, diff=desk.command("diff"))
 
 
 @group.command("diff")
@@ -75,7 +75,7 @@ def diff(
     if held:
         name = server if server is not None else "SERVER"
         part = f", {name} TOOL… a part of it" if any(matter.key.name for matter in held) else ""
-        print_line(f"quarterdeck trust approve {name} --all approves it{part}", "dim", stderr=True)
+        print_line(f"{desk.command('approve', name, '--all')} approves it{part}", "dim", stderr=True)
     elif server is None:
         print_line("nothing is held", stderr=True)
 
@@ -182,7 +182,7 @@ def _chosen(
     if wish.everything:
         spared = [each for each in found.waiting if each not in told and _is_spared(desk, found, each)]
         chosen = tuple(each for each in (*found.waiting, *_undecided_launch(found)) if each not in spared)
-        return ([(found, chosen)] if chosen else []), [_leave_out(server, each.key) for each in spared]
+        return ([(found, chosen)] if chosen else []), [_leave_out(desk, server, each.key) for each in spared]
     matters = {matter.key.name: matter for matter in found.matters if matter.key.name}
     for tool in wish.tools:
         if tool not in matters or not matters[tool].seen:
@@ -199,8 +199,8 @@ def _unclear() -> CommandError:
     )
 
 
-def _leave_out(server: str, key: "ItemKey") -> str:
-    how = f"quarterdeck trust approve {server} {flat(key.name) or f'--{key.subject.value}'}"
+def _leave_out(desk: Desk, server: str, key: "ItemKey") -> str:
+    how = flat(desk.command("approve", server, key.name or f"--{key.subject.value}"))
     return f"left out: {_in_words(server, key)}, in which the scan found something: look at it, then {how}"
 
 
@@ -247,7 +247,7 @@ def _next_step(desk: Desk, server: "ServerMatters", matters: "Iterable[Matter]")
     subjects = {matter.key.subject for matter in matters}
     held = {matter.key.subject for matter in server.waiting} - subjects
     if Subject.INSTRUCTIONS in held and Subject.TOOL in subjects:
-        again = f"quarterdeck trust approve {server.server} --instructions"
+        again = desk.command("approve", server.server, "--instructions")
         return [f"{server.server}: its instructions are held, and all its tools with them, until {again}"]
     has_tools = any(matter.key.subject is Subject.TOOL and matter.seen for matter in server.matters)
     if has_tools or Subject.LAUNCH not in subjects:

@@ -4,6 +4,8 @@ The ledger is read where it lies, beside whoever writes it; a decision goes thro
 written by us.
 """
 
+import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,11 +38,19 @@ class Desk:
     Attributes:
         servers: what can be decided, configured servers first.
         settings: the configuration; None when there is none.
+        files: the files that were named, which each further command must name too.
     """
 
     servers: "tuple[ServerMatters, ...]"
     settings: "Settings | None"
     _store: "LedgerStore | None"
+    files: tuple[str, ...] = ()
+
+    def command(self, verb: str, server: str = "", *words: str) -> str:
+        """The command of `trust` that goes on from here, as it can be typed."""
+        from quarterdeck.trust.rows import trust_command
+
+        return trust_command(verb, server, *words, files=self.files)
 
     @property
     def book(self) -> "Book":
@@ -72,8 +82,11 @@ class Desk:
             return (configured or found)[0]
         if found:
             files = ", ".join(each.scope for each in found)
+            named = [shlex.join(["-c", each.scope]) for each in found if each.scope.startswith("/")]
             raise CommandError(
-                ExitCode.USAGE, f"several files configure a server {name!r}: {files}", "name one: -c FILE"
+                ExitCode.USAGE,
+                f"several files configure a server {name!r}: {files}",
+                f"name one: {' or '.join(named) or '-c FILE'}",
             )
         known = list(dict.fromkeys(each.server for each in self.servers))
         hint = meant(name, known, "servers") if known else ": none is configured here, and none was ever started"
@@ -104,7 +117,8 @@ def open_desk(whom: Source) -> Iterator[Desk]:
     with ledger_errors(), suppress(MissingLedgerError):
         store = LedgerStore.open(directory(), writable=False)
     try:
-        desk = Desk((), settings, store)
+        files = tuple(os.path.abspath(path) for path in whom.config)
+        desk = Desk((), settings, store, files)
         # Without a configuration nothing is looked at, and no key made.
         found = configured(settings) if settings.config_paths else None
         rows: tuple[Row | NativeRow, ...] = ()
@@ -114,7 +128,7 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         if whom.config:
             scopes = {scope_of(path) for path in settings.config_paths}
             servers = tuple(each for each in servers if each.scope in scopes)
-        yield Desk(servers, settings, store)
+        yield Desk(servers, settings, store, files)
     finally:
         if store is not None:
             store.close()
@@ -164,8 +178,6 @@ def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
 
 
 def _write(decisions: "Sequence[Decision]") -> None:
-    import os
-
     from quarterdeck.ledger.lease import Holder, take_lease
     from quarterdeck.ledger.store import LedgerStore
     from quarterdeck.ledger.times import audit_time

@@ -33,9 +33,20 @@ Read = Callable[[str], bytes | None]
 
 
 def print_servers(
-    servers: "Sequence[ServerMatters]", *, everything: bool, trust: "Callable[[ServerMatters], TrustMode | None]"
+    servers: "Sequence[ServerMatters]",
+    *,
+    everything: bool,
+    trust: "Callable[[ServerMatters], TrustMode | None]",
+    diff: str = "quarterdeck trust diff",
 ) -> None:
-    """The table, then a line that counts; `trust` says how far the configuration trusts a server."""
+    """The table, then a line that counts.
+
+    Args:
+        servers: what can be decided.
+        everything: what is approved, too.
+        trust: how far the configuration trusts a server.
+        diff: the command that shows what is held.
+    """
     rows: list[list[Cell]] = []
     for server in servers:
         wanted = [each for each in server.matters if everything or _is_notable(each)]
@@ -56,7 +67,7 @@ def print_servers(
     if unstarted := states["not started yet"]:
         modes = {str(mode) for each in servers if _is_unstarted(each) and (mode := trust(each)) is not None}
         parts.append(f"{unstarted:,} not started yet (approved on first start: trust={', '.join(sorted(modes))})")
-    advice = ": quarterdeck trust diff shows what would change" if held else ""
+    advice = f": {diff} shows what would change" if held else ""
     print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
 
 

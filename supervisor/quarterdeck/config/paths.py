@@ -148,6 +148,22 @@ STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
 """Overrides where what survives us is kept."""
 
 
+_named: Final[list[str]] = []
+"""The state directory that was named on the command line, if one was."""
+
+
+def name_state_dir(directory: str) -> None:
+    """Have everybody use this state directory, which a person named on the command line."""
+    os.environ[STATE_DIR_VARIABLE] = directory
+    _named[:] = [directory]
+
+
+def state_dir_words() -> tuple[str, ...]:
+    """What a command must be given to use the same state directory, when that was named so."""
+    directory = os.environ.get(STATE_DIR_VARIABLE)
+    return ("--state-dir", os.path.abspath(directory)) if directory and _named == [directory] else ()
+
+
 def state_dir() -> Path:
     """What survives us; not made yet."""
     return _override(STATE_DIR_VARIABLE) or platformdirs.user_state_path(APP_NAME, appauthor=False)

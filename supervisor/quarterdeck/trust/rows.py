@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from quarterdeck.config.native import NativeSettings
 from quarterdeck.config.origin import Origin, Standing
+from quarterdeck.config.paths import state_dir_words
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 from .exposure import NOTHING, Exposure
@@ -86,7 +87,8 @@ class Row:
 
     def fill(self, remedy: str) -> str:
         """A remedy for any server as one for this, so that its commands work as they are printed."""
-        words = shlex.join([self.id, *(word for file in self.files for word in ("-c", file))])
+        files = (word for file in self.files for word in ("-c", file))
+        words = shlex.join([self.id, *files, *state_dir_words()])
         return _ANY_SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
 
 
@@ -187,7 +189,7 @@ def native_row(settings: NativeSettings, files: Sequence[Path], named: Sequence[
 def trust_command(verb: str, server: str, *words: str, files: Iterable[str] = ()) -> str:
     """The command line of `quarterdeck trust …` for one server, with the files that must be named to find it."""
     named = [word for file in files for word in ("-c", file)]
-    return shlex.join(["quarterdeck", "trust", verb, server, *words, *named])
+    return shlex.join(["quarterdeck", "trust", verb, *([server] if server else []), *words, *named, *state_dir_words()])
 
 
 def _first_covered(exposure: Exposure, paths: Iterable[Path]) -> str:

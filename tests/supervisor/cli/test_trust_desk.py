@@ -165,7 +165,8 @@ def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path:
     with open_desk(Source(())) as desk:
         with pytest.raises(CommandError, match="several files configure a server 'time'") as refused:
             desk.server("time")
-        assert refused.value.remedy == "name one: -c FILE"
+        files = (scope_of(config), scope_of(other), "/third.json")
+        assert refused.value.remedy == f"name one: {' or '.join(f'-c {file}' for file in files)}"
 
 
 def test_how_far_a_server_is_trusted_is_the_configurations_to_say(config: Path) -> None:

@@ -1,6 +1,7 @@
 """A configuration file gives servers, broken rows and warnings, or one clear error."""
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -332,6 +333,24 @@ def test_a_broken_row_tells_everything_that_is_wrong_with_it(folder: Path) -> No
         ".sandbox: unknown key 'raed': did you mean 'read'?",
     ]
     assert broken.message.endswith(str(broken.problems[0]))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone can give files away")
+def test_root_takes_neither_a_row_nor_a_value_from_another_users_file(folder: Path) -> None:
+    """Any user could write what root's `serve` starts, or which code it loads."""
+    rows = {"a": {"command": "c", "envFile": "env"}, "b": {"command": "c", "args": ["${file:key}"]}}
+    for name, mode in (("env", 0o666), ("key", 0o600)):
+        (folder / name).write_text("A=1")
+        (folder / name).chmod(mode)
+    os.chown(folder / "key", 4242, -1)
+    loaded = load(folder, {"mcpServers": rows})
+    assert [row.id for row in loaded.broken] == ["a", "b"]
+    assert all("is not read as root: " in row.message for row in loaded.broken)
+    os.chown(folder / "mcp.json", 4242, -1)
+    with pytest.raises(ConfigFileError, match="run `chown root"):
+        load(folder, {"mcpServers": rows})
+    # A project's file is a stranger's in any case, and waits for a person.
+    assert load_config_file(folder / "mcp.json", ENVIRON, standing=Standing.PROJECT, bounds=ProjectBounds(None))
 
 
 def load_project(folder: Path, document: object, **bounds: object) -> LoadedConfig:

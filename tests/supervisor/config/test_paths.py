@@ -13,9 +13,11 @@ from quarterdeck.config.paths import (
     UnsafePathError,
     configuration_digest,
     make_private_dir,
+    name_state_dir,
     runtime_dir,
     server_paths,
     state_dir,
+    state_dir_words,
     workspace_paths,
 )
 
@@ -26,6 +28,18 @@ VARIABLES = ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR", "XDG_STATE_HOME
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
+
+
+def test_a_state_directory_that_was_named_belongs_into_each_command_that_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An approval would go into another ledger, and its server stay held."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", "/mine")
+    assert state_dir_words() == ()  # a variable is there for the next command, too
+    name_state_dir("/named")
+    assert (state_dir(), state_dir_words()) == (Path("/named"), ("--state-dir", "/named"))
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", "/other")
+    assert state_dir_words() == ()
 
 
 def test_the_state_directory_follows_the_override_then_xdg_then_home(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,11 @@ class Confinement:
         return self.identity is not None and self.identity.is_root
 
     @property
+    def writes_by_mounts(self) -> bool:
+        """Whether all but what it may write is mounted read-only: root owns what Landlock cannot keep, as modes."""
+        return self.stays_root and self.tier is Tier.LANDLOCK and self.machine.closes
+
+    @property
     def has_own_network(self) -> bool:
         """Whether it gets a network namespace of its own."""
         return (

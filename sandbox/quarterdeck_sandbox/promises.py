@@ -139,6 +139,11 @@ def _filesystem(at: Situation) -> Finding:
         case Tier.BUBBLEWRAP:
             return _full(f"mount namespace{', and Landlock: root without capabilities' if at.stays_root else ''}")
         case Tier.LANDLOCK:
+            if at.stays_root and at.machine.closes:
+                return _partial(
+                    "Landlock and read-only mounts, as root without capabilities: existence and metadata of other "
+                    "files can be seen"
+                )
             if at.stays_root:
                 return _partial(
                     "Landlock, as root without capabilities: existence and metadata of other files can be seen, "

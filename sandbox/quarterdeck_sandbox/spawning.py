@@ -17,8 +17,9 @@ from typing import Final
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.backends import bubblewrap
-from quarterdeck_sandbox.closing import steps
+from quarterdeck_sandbox.closing import outermost, steps
 from quarterdeck_sandbox.confinement import Confinement
+from quarterdeck_sandbox.mounts import MountKind
 
 GATE_FOLDER: Final = str(Path(__file__).with_name("inside"))
 
@@ -94,10 +95,14 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
 
 
 def _closed_first(confinement: Confinement, argv: list[str], put: Callable[[bytes], int]) -> list[str]:
-    """`argv`, started where parts of what it may write are read-only, if there are any: it costs an interpreter."""
-    if not confinement.view.closed:
+    """`argv`, started where what it may not write is read-only, where that takes mounts: it costs an interpreter."""
+    opened = None
+    if confinement.writes_by_mounts:
+        mounts = confinement.view.mounts
+        opened = list(outermost(mount.source for mount in mounts if mount.kind is MountKind.WRITE))
+    elif not confinement.view.closed:
         return argv
-    return readonly_argv(put(marshal.dumps({"steps": steps(confinement.view), "argv": argv})))
+    return readonly_argv(put(marshal.dumps({"open": opened, "steps": steps(confinement.view), "argv": argv})))
 
 
 def readonly_argv(order_fd: int) -> list[str]:

@@ -182,7 +182,7 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "probes": {
             "owner": os.getpid(),
             "secrets": list(confinement.secrets),
-            "fixed": [*(_FIXED if in_bubblewrap else ()), *confinement.view.closed],
+            "fixed": [*(_FIXED if in_bubblewrap or confinement.writes_by_mounts else ()), *confinement.view.closed],
             "rlimits": [number for number, _ in confinement.rlimits],
         },
     }

@@ -18,6 +18,7 @@ from support.leftovers import no_leftovers
 from support.real import fault_at_open, stdio_config
 
 from quarterdeck_protocol.policy import NetworkMode, Tier
+from quarterdeck_sandbox.probing import probe_machine
 
 BARE_ESCAPES: Final = 60
 """Attacks that have to succeed where nothing holds them, on any machine; some need what few have."""
@@ -67,6 +68,9 @@ def test_a_root_without_capabilities_is_held_like_any_user(tier: Tier, identity:
     run = attack_with_everything(tier, place, "--write", str(place.root / "granted"), to_be_had=BEING_ROOT)
     assert run.receipt["uid"] == 0
     assert run.verdicts["hold_capabilities"].why == "user 0 with []"
+    if probe_machine().closes:
+        # Else whoever is root here could open root's secrets to everybody, or close the system's programs to all.
+        assert {run.verdicts[name].state for name in ("chmod_outside", "utime_outside", "xattr_outside")} == {"HELD"}
 
 
 def attack_with_everything(tier: Tier, place: Scene, *options: str, to_be_had: Iterable[str] = ()) -> Run:

@@ -31,7 +31,8 @@ TRUSTED = {"preset": "trusted", "limits": {"memory_bytes": 1 << 30}}
     ("name", "tier", "machine", "strength", "words"),
     [
         ("filesystem", B, ROOT, "full", "mount namespace, and Landlock"),
-        ("filesystem", LL, ROOT, "partial", "as root without capabilities"),
+        ("filesystem", LL, ROOT, "partial", "modes and times of root's files can be changed"),
+        ("filesystem", LL, replace(ROOT, closes=True), "partial", "read-only mounts, as root without capabilities"),
         ("filesystem", LIM, ROOT, "none", "what root can"),
         ("processes", LL, ROOT, "partial", "list can be seen"),
         ("processes", LL, replace(OLD, euid=0), "partial", "signalled"),

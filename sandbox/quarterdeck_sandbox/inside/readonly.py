@@ -10,7 +10,8 @@ undo them: who is in a namespace of less privilege may not unmount what came wit
 - Older bubblewrap (before 0.12, CVE-2026-87766) follows links where it makes mount points below writable ones.  Here
   nothing is made, and it has to make none.
 
-The order, marshalled: `steps`, pairs (path, closed), parents first; `argv`, what is executed then.
+The order, marshalled: `open`, if there, the only paths that stay writable; `steps`, pairs (path, closed), parents
+first; `argv`, what is executed then.
 Source: mount_setattr(2), open_tree(2), move_mount(2), openat2(2), user_namespaces(7).
 """
 
@@ -59,23 +60,26 @@ def main(order_fd: int) -> None:
     order = marshal.loads(os.pread(order_fd, MAX_ORDER_BYTES, 0))  # noqa: S302 - written by our owner
     os.close(order_fd)
     try:
-        close(order["steps"])
+        close(order["steps"], order.get("open"))
     except OSError as error:
         os.write(2, f"{error.filename or 'a mount namespace'}: {error.strerror}\n".encode("utf-8", "replace"))
         os._exit(EXIT_FAILED)
     os.execv(order["argv"][0], order["argv"])  # noqa: S606 - the whole point
 
 
-def close(steps: "list[tuple[str, bool]]") -> None:
+def close(steps: "list[tuple[str, bool]]", opened: "list[str] | None" = None) -> None:
     """Go into a mount namespace of our own, and make each path a mount point there, read-only if it is closed.
 
     Args:
         steps: (absolute path without links, whether it is closed), parents first.
+        opened: absolute paths without links, none within another: first of all, everything else is made read-only.
 
     Raises:
         OSError: there can be no such namespace, or a path is not there, or leads through a link.
     """
     _leave()
+    if opened is not None:
+        _close_all_but(opened)
     for path, closed in steps:
         _mount_upon_itself(path, closed=closed)
     for path, closed in steps:
@@ -96,12 +100,35 @@ def _leave() -> None:
     _set(AT_FDCWD, b"/", AT_RECURSIVE, propagation=MS_PRIVATE)
 
 
+def _close_all_but(opened: "list[str]") -> None:
+    """Make every mount read-only, and mount what is to stay as it is upon itself."""
+    kept: list[tuple[int, int]] = []
+    try:
+        for path in opened:
+            place = _open(path)
+            kept.append((place, -1))
+            kept[-1] = (place, _clone(place))
+        _set(AT_FDCWD, b"/", AT_RECURSIVE, attributes=MOUNT_ATTR_RDONLY)
+        for place, tree in kept:
+            _call(MOVE_MOUNT, tree, b"", place, b"", MOVE_MOUNT_FROM_HERE | MOVE_MOUNT_ONTO_HERE)
+    finally:
+        for pair in kept:
+            for fd in pair:
+                if fd >= 0:
+                    os.close(fd)
+
+
+def _clone(place: int) -> int:
+    """The mounts at a place, as a tree of their own."""
+    return _call(OPEN_TREE, place, b"", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH | os.O_CLOEXEC)
+
+
 def _mount_upon_itself(path: str, *, closed: bool) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             place = _open(path)
             try:
-                tree = _call(OPEN_TREE, place, b"", OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH | os.O_CLOEXEC)
+                tree = _clone(place)
                 try:
                     if closed:
                         _set(tree, b"", AT_RECURSIVE | AT_EMPTY_PATH, attributes=MOUNT_ATTR_RDONLY)

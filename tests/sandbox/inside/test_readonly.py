@@ -107,3 +107,24 @@ def test_it_stays_the_user_that_it_was(folder: Path) -> None:
     ended = run(closing(folder), "id -u; id -g; touch mine", folder)
     assert ended.stdout.split() == [str(os.geteuid()), str(os.getegid())]
     assert (folder / "mine").stat().st_uid == os.geteuid()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root stays root")
+def test_where_only_some_paths_are_open_all_else_is_read_only(folder: Path) -> None:
+    """A server that stays root owns the system's files: it could open the shadow file to everybody, or close a shell."""
+    outside = folder.parent / "outside"
+    outside.write_text("")
+    outside.chmod(0o600)
+    script = f"chmod 666 {outside}; touch -d 2001-01-01 {outside}; echo x > {outside}; echo x > deep/er/closed; echo y > plain"
+    order = os.memfd_create("order", 0)
+    try:
+        words = ["/bin/sh", "-c", f"cd {folder}; {script}"]
+        steps = [(str(path), closed) for path, closed in closing(folder)]
+        os.write(order, marshal.dumps({"open": [str(folder)], "steps": steps, "argv": words}))
+        done = subprocess.run(readonly_argv(order), pass_fds=(order,), capture_output=True, text=True, check=False)
+    finally:
+        os.close(order)
+    assert done.stderr.count("ead-only") == 4, done.stderr
+    assert (outside.stat().st_mode & 0o777, outside.read_text()) == (0o600, "")
+    assert (folder / "plain").read_text() == "y\n"
+    assert (folder / "deep/er/closed").read_text() == "deep/er/closed"

@@ -111,11 +111,12 @@ def test_it_stays_the_user_that_it_was(folder: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root stays root")
 def test_where_only_some_paths_are_open_all_else_is_read_only(folder: Path) -> None:
-    """A server that stays root owns the system's files: it could open the shadow file to everybody, or close a shell."""
+    """A server that stays root owns the system's files: it could open the shadow file to all, or close a shell."""
     outside = folder.parent / "outside"
     outside.write_text("")
     outside.chmod(0o600)
-    script = f"chmod 666 {outside}; touch -d 2001-01-01 {outside}; echo x > {outside}; echo x > deep/er/closed; echo y > plain"
+    script = f"chmod 666 {outside}; touch -d 2001-01-01 {outside}; echo x > {outside}"
+    script += "; echo x > deep/er/closed; echo y > plain"
     order = os.memfd_create("order", 0)
     try:
         words = ["/bin/sh", "-c", f"cd {folder}; {script}"]

@@ -1,22 +1,37 @@
-"""Calls through `quarterdeck serve` on stdio, by a raw client, against the plain SDK client's to the server itself."""
+"""Calls through `quarterdeck serve`, against the plain SDK client's to an echo server itself.
+
+Over stdio a raw client makes ours.  Over HTTP the SDK's client makes both: to a server of the SDK on the one side; on
+the other, the echo server is one more process away, on stdio.
+"""
 
 import importlib.util
 import json
 import os
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from support.programs import SERVERS, server_argv
+import anyio
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from support.leftovers import POLL_S, eventually
+from support.line_child import LineChild
+from support.programs import SERVERS, running_http_server, server_argv
 from support.raw_client import RawStdioClient
+
+from quarterdeck.cli.token import read_token, token_path
 
 from .finding import Finding, NotMeasuredError, Target
 from .peers import ECHO, ECHO_NAME, TEXT, plain_client, sdk_call
-from .rounds import Effort, Table, alternate, p50_of, repeat
+from .rounds import Call, Effort, Table, alternate, p50_of, repeat
 
 LATENCY: Final = Target(required=1.5, goal=1.0)
 
+HTTP_LATENCY: Final = Target(required=1.5, goal=1.0)
 
 CALLS: Final = 60
 """In one sample."""
@@ -26,32 +41,69 @@ START_S: Final = 60.0
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """One call at a time.  The raw client blocks the loop, on which nothing else has work meanwhile."""
+    """One call at a time."""
     if importlib.util.find_spec("quarterdeck.cli") is None:
         raise NotMeasuredError("quarterdeck.cli is not there")
+    ours, sdk = await repeat(effort.repeats, lambda: _over_stdio(effort.rounds))
+    stdio = Finding.of_rounds("call through serve on stdio, p50", "ms", LATENCY, ours, sdk)
+    ours, sdk = await repeat(effort.repeats, lambda: _over_http(effort.rounds))
+    return [stdio, Finding.of_rounds("call through serve on HTTP, p50", "ms", HTTP_LATENCY, ours, sdk)]
 
-    async def compare() -> Table:
-        with tempfile.TemporaryDirectory(prefix="qd-bench-") as folder, _serving(Path(folder)) as raw:
-            raw.initialize()
-            names = [tool["name"] for tool in raw.list_tools()]
-            assert ECHO_NAME in names, (names, raw.stderr_text())
 
-            async def call() -> None:
-                raw.call(ECHO_NAME, text=TEXT)
+async def _over_stdio(rounds: int) -> Table:
+    """The raw client blocks the loop, on which nothing else has work meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="qd-bench-") as folder, _serving(Path(folder)) as raw:
+        raw.initialize()
+        eventually(lambda: ECHO_NAME in [tool["name"] for tool in raw.list_tools()], START_S, "the echo server's tools")
 
-            async with plain_client() as client:
-                return await alternate(effort.rounds, p50_of(call, CALLS), p50_of(sdk_call(client), CALLS))
+        async def call() -> None:
+            raw.call(ECHO_NAME, text=TEXT)
 
-    ours, sdk = await repeat(effort.repeats, compare)
-    return [Finding.of_rounds("call through serve on stdio, p50", "ms", LATENCY, ours, sdk)]
+        async with plain_client() as client:
+            return await alternate(rounds, p50_of(call, CALLS), p50_of(sdk_call(client), CALLS))
+
+
+async def _over_http(rounds: int) -> Table:
+    with tempfile.TemporaryDirectory(prefix="qd-bench-") as name:
+        folder = Path(name)
+        argv = [*_serve(folder), "--http", "127.0.0.1:0", "--json"]
+        with (
+            LineChild(argv, cwd=folder, deadline_s=START_S) as child,
+            running_http_server("--legacy") as direct,
+        ):
+            url = json.loads(child.read_line())["url"]
+            token = read_token(token_path())
+            async with _http_client(url, token, ECHO_NAME) as ours, _http_client(direct, token, ECHO) as sdk:
+                return await alternate(rounds, p50_of(ours, CALLS), p50_of(sdk, CALLS))
+
+
+@asynccontextmanager
+async def _http_client(url: str, token: str, tool: str) -> AsyncIterator[Call]:
+    """A call of `tool` by the SDK's client, which has listed it."""
+    async with (
+        create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
+        Client(streamable_http_client(url, http_client=http), mode="legacy", cache=None) as client,
+    ):
+        listed: list[str] = []
+        while tool not in listed:
+            await anyio.sleep(POLL_S)
+            listed = [one.name for one in (await client.list_tools()).tools]
+
+        async def call() -> None:
+            await client.call_tool(tool, {"text": TEXT})
+
+        yield call
 
 
 def _serving(folder: Path) -> RawStdioClient:
+    return RawStdioClient(_serve(folder), env=dict(os.environ), cwd=folder, deadline_s=START_S)
+
+
+def _serve(folder: Path) -> list[str]:
     command, *args = server_argv(ECHO)
     config = folder / "servers.json"
     config.write_text(
         json.dumps({"mcpServers": {ECHO: {"command": command, "args": args, "sandbox": {"read": [str(SERVERS)]}}}}),
         encoding="utf-8",
     )
-    argv = [sys.executable, "-m", "quarterdeck.cli", "serve", "--config", str(config)]
-    return RawStdioClient(argv, env=dict(os.environ), cwd=folder, deadline_s=START_S)
+    return [sys.executable, "-m", "quarterdeck.cli", "serve", "--config", str(config)]

@@ -7,7 +7,7 @@ a header that is given twice never counts by its first.
 
 import hmac
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
@@ -126,7 +126,7 @@ class Admission:
             challenge = f'{_CHALLENGE}, error="invalid_token"' if given else _CHALLENGE
             why = "this server needs its bearer token: see `quarterdeck token show`"
             return Answer(401, why, (*shared, (b"www-authenticate", challenge.encode())))
-        if twice := _given_twice([name for name, _ in headers]):
+        if twice := _given_twice(name for name, _ in headers):
             return Answer(400, f"the header {twice} is given more than once", shared)
         return Passed(shared)
 
@@ -147,10 +147,13 @@ def _shows(header: str, token: bytes) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(credentials.strip().encode("latin-1"), token)
 
 
-def _given_twice(names: Collection[bytes]) -> str:
+def _given_twice(names: Iterable[bytes]) -> str:
+    seen: set[bytes] = set()
     for name in names:
-        if (name in _ONCE or name.startswith(_ONCE_PREFIX)) and sum(name == other for other in names) > 1:
-            return name.decode("latin-1")
+        if name in _ONCE or name.startswith(_ONCE_PREFIX):
+            if name in seen:
+                return name.decode("latin-1")
+            seen.add(name)
     return ""
 
 

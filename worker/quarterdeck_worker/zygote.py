@@ -21,6 +21,7 @@ import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
 from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.own_code import own_code
 from quarterdeck_sandbox.probing import known_machine
 from quarterdeck_sandbox.process import adopt_orphans, set_trait
 from quarterdeck_worker.main import EXIT_FAILED, be_quiet, work
@@ -48,6 +49,7 @@ def serve(control: socket.socket) -> None:
         machine = pool.submit(known_machine)
         signal.signal(signal.SIGTERM, lambda *_: _leave(machine))
         warm_up()
+        own_code()
         machine.result()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     adopt_orphans()

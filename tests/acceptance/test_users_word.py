@@ -7,6 +7,7 @@ the configuration, what it refers to, our own code, the user's hooks.
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from typing import Final
 
 import anyio
 import pytest
-from support.berths import TIERS, Berth, berth_of
+from support.berths import TIERS, Berth, berth_of, missing
 from support.commands import DEADLINE_S, quarterdeck
 from support.identities import Identity
 from support.leftovers import eventually, no_leftovers
@@ -31,8 +32,10 @@ from quarterdeck.kernel.commands.shell import Outfit, SandboxedShell
 from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 from quarterdeck_sandbox.confine import Asker
+from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.probing import known_machine
+from quarterdeck_sandbox.promises import SOCKETS_ABI
 from quarterdeck_sandbox.trials.closing import try_closing
 
 pytestmark = [
@@ -263,3 +266,19 @@ def test_no_row_that_a_command_or_a_server_adds_is_ever_started(project: Project
         assert {tool["name"].partition("__")[0] for tool in client.list_tools()} & {"evil", "server"} == set()
     assert config.read_bytes() == before
     assert not marker.exists()
+
+
+@pytest.mark.skipif(
+    bool(missing(Tier.LANDLOCK)) or landlock.abi() >= SOCKETS_ABI, reason="Landlock tells sockets apart"
+)
+def test_a_grant_of_one_socket_opens_no_other(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under Landlock a server with the agent's socket would approve its own tools over ours."""
+    address = tmp_path_factory.mktemp("s") / "agent"
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(address))
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(address))
+        ended = quarterdeck("sandbox", "run", "--tier", "landlock", "--grant", "ssh-agent", "--", "true")
+    assert ended.returncode == 125
+    assert 'the grant "ssh-agent" would open every Unix socket' in ended.stderr

@@ -208,7 +208,7 @@ def _is_spared(desk: Desk, server: "ServerMatters", matter: "Matter") -> bool:
     """Under `strict`, what the scan found something in is approved by its name alone."""
     from quarterdeck_protocol.configs import TrustMode
 
-    return bool(matter.findings) and desk.trust_of(server) is TrustMode.STRICT
+    return desk.trust_of(server) is TrustMode.STRICT and desk.is_suspicious(server, matter)
 
 
 def _undecided_launch(server: "ServerMatters") -> "Iterable[Matter]":

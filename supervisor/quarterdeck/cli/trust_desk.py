@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quarterdeck.ledger.store import LedgerStore
     from quarterdeck.settings import Settings
     from quarterdeck.trust.decisions import Decision
-    from quarterdeck.trust.overview import ServerMatters
+    from quarterdeck.trust.overview import Matter, ServerMatters
     from quarterdeck.trust.rows import NativeRow, Row
     from quarterdeck_protocol.configs import TrustMode
 
@@ -65,6 +65,16 @@ class Desk:
 
         body = self._store.document(hash_, archived=True) if self._store is not None else None
         return body if body is not None and hash_of(body) == hash_ else None
+
+    def is_suspicious(self, server: "ServerMatters", matter: "Matter") -> bool:
+        """Whether the scan finds something in what is offered, by today's rules and beside today's neighbours."""
+        from quarterdeck.trust.items import value_of
+        from quarterdeck.trust.neighbours import around, known_names
+        from quarterdeck.trust.scan import scan_definition
+
+        siblings = around(known_names(self.book), server.scope, server.server)
+        document = value_of(matter.body or self.read(matter.seen) or b"null")
+        return bool(matter.findings or scan_definition(matter.key.subject, matter.key.name, document, siblings))
 
     def sightings(self) -> "Iterator[Stored]":
         """Every record of something that was offered, the oldest first."""

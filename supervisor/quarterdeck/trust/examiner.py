@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.ledger.book import Entry
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events import LedgerEvent
 from quarterdeck_protocol.contract import RemoteTool
@@ -19,9 +18,10 @@ from .allowance import EVENT_BYTES, Allowance
 from .desk import Desk, has_list, postpone
 from .items import instructions_document, tool_document
 from .judging import judge_listing
+from .neighbours import Names, around, known_names
 from .offers import describe_held, enrolments, offer_of, without_news
 from .recorder import Recorder
-from .review import Review, review_documents
+from .review import Looked, Review, review_documents
 from .rows import Row
 from .scan import Siblings
 
@@ -48,6 +48,8 @@ class Examiner:
         self._desks = desks
         self._native_names = native_names
         self._allowances: dict[tuple[str, str], Allowance] = {}
+        self._looked: dict[tuple[str, str], Looked] = {}
+        self._names: Names = {}
         # What the book says when something is judged by it, it says until that is recorded.
         self.recording: Final = asyncio.Lock()
 
@@ -56,23 +58,59 @@ class Examiner:
         if not has_list(desk, endpoint):
             return
         listed, card = endpoint.tools(), endpoint.card
-        entry = self._recorder.book.entry(desk.row.scope, desk.row.id)
         instructions = card.instructions if card is not None else ""
-        review = await asyncio.to_thread(self._review, desk.row, listed, instructions, entry)
+        names = known_names(self._recorder.book)
+        review = await asyncio.to_thread(self._review, desk.row, listed, instructions, names)
         async with self.recording:
             if self._desks().get(desk.row.id) is desk:  # else another row is there, with rules of its own
                 await self._judge(desk, endpoint, listed, review)
 
-    def _review(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, entry: Entry) -> Review:
+    @property
+    def has_new_names(self) -> bool:
+        """Whether the book knows other names than when `look_again` was asked last."""
+        return known_names(self._recorder.book) != self._names
+
+    async def look_again(self) -> None:
+        """Scan what all servers list anew, where the names around them have changed; what is offered stays."""
+        self._names = names = known_names(self._recorder.book)
+        for desk in tuple(self._desks().values()):
+            endpoint, listed = desk.judged or (None, None)
+            if endpoint is None or listed is None:
+                continue
+            instructions = endpoint.card.instructions if endpoint.card is not None else ""
+            review = await asyncio.to_thread(self._review_again, desk.row, listed, instructions, names)
+            if review is not None and review.scans and self._desks().get(desk.row.id) is desk:
+                async with self.recording:
+                    await self._note(desk.row, review)
+
+    async def _note(self, row: Row, review: Review) -> None:
+        """Record findings alone."""
+        bodies = review.bodies_of(review.scans)
+        try:
+            self._spend(row, review.scans, bodies)
+            await self._recorder.record(review.scans, bodies)
+        except LedgerWriteError as error:
+            _log.error("what the scan found in %s is not recorded: %s", row.id, error)
+        for warning in review.warnings:
+            _log.warning("%s", warning)
+
+    def _review(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, names: Names) -> Review:
         """Hash and scan; in a thread, for both take time of a server's choosing."""
         documents = [instructions_document(instructions), *map(tool_document, listed)]
-        # A list of them: other desks may change on the loop meanwhile.
-        others = {
-            desk.row.id: tuple(desk.offer.names) for desk in list(self._desks().values()) if desk.row.id != row.id
-        }
+        looked = self._looked.setdefault((row.scope, row.id), Looked())
+        siblings = self._around(row, listed, names)
+        return review_documents(row, documents, siblings, self._recorder.book.findings.get, looked)
+
+    def _review_again(self, row: Row, listed: tuple[RemoteTool, ...], instructions: str, names: Names) -> Review | None:
+        """`_review`; None where the names around the server are those that it was looked at beside."""
+        looked = self._looked.get((row.scope, row.id))
+        if looked is not None and looked.siblings == self._around(row, listed, names):
+            return None
+        return self._review(row, listed, instructions, names)
+
+    def _around(self, row: Row, listed: tuple[RemoteTool, ...], names: Names) -> Siblings:
         own = [tool.ref.name for tool in listed]
-        siblings = Siblings.of(own=own, native=self._native_names, others=others)
-        return review_documents(row, entry, documents, siblings)
+        return around(names, row.scope, row.id, own=own, native=self._native_names)
 
     async def _judge(
         self, desk: Desk, endpoint: ServerEndpointImpl, listed: tuple[RemoteTool, ...], review: Review

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from quarterdeck.ledger.book import Book, ItemKey, ServerKey
-from quarterdeck.ledger.events import Seen, Stored, Subject
+from quarterdeck.ledger.book import Book, ItemKey
+from quarterdeck.ledger.events import Seen, Stored
 
 from .items import value_of
+from .neighbours import around, known_names
 from .scan import Finding, Siblings, scan_definition
 
 
@@ -40,7 +41,8 @@ def scan_all(
         read: the document of a hash; None for one that is not kept any more.
     """
     seen: set[tuple[str, str, ItemKey, str]] = set()
-    around: dict[tuple[str, str], Siblings] = {}
+    siblings: dict[tuple[str, str], Siblings] = {}
+    names = known_names(book)
     found: list[FoundInHistory] = []
     for stored in sightings:
         event = stored.event
@@ -51,22 +53,12 @@ def scan_all(
         if where in seen or (body := read(event.hash)) is None:
             continue
         seen.add(where)
-        if where[:2] not in around:
-            around[where[:2]] = _around(book, event)
+        if where[:2] not in siblings:
+            siblings[where[:2]] = around(names, event.scope, event.server)
         item = book.entry(event.scope, event.server).items.get(key)
         is_offered = item is not None and item.seen == event.hash
         found += [
             FoundInHistory(event.scope, event.server, key, event.hash, stored.at, finding, is_offered)
-            for finding in scan_definition(event.subject, event.name, value_of(body), around[where[:2]])
+            for finding in scan_definition(event.subject, event.name, value_of(body), siblings[where[:2]])
         ]
     return tuple(found)
-
-
-def _around(book: Book, event: Seen) -> Siblings:
-    """The names around a server as they are now."""
-    named = {
-        key: tuple(item.name for item in entry.items if item.subject is Subject.TOOL)
-        for key, entry in book.entries.items()
-    }
-    own = named.pop(ServerKey(event.scope, event.server), ())
-    return Siblings.of(own=own, others={key.server: names for key, names in named.items()})

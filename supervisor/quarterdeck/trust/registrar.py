@@ -46,6 +46,9 @@ CLOSE_S: Final = 5.0
 _DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
 """A person, or what they trust, has said yes or no."""
 
+LOOK_AGAIN_S: Final = 5.0
+"""Between two scans of everything because names have changed; the first is made at once."""
+
 _log = logging.getLogger("quarterdeck.trust")
 
 
@@ -80,6 +83,8 @@ class Registrar:
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
         self._is_closed = False
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
         self._native_fault = ""
 
     @property
@@ -285,6 +290,8 @@ class Registrar:
     async def close(self) -> None:
         """Stop watching; what is being judged is recorded before."""
         self._is_closed = True
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         self._unwatch()
         if self._working:
             await asyncio.wait(tuple(self._working), timeout=CLOSE_S)
@@ -329,6 +336,7 @@ class Registrar:
             if endpoint is not None:
                 await self._record_quietly(await self._lives.news(desk.row, endpoint))
                 await self._examiner.examine(desk, endpoint)
+                self._look_again_soon()
         except Exception:
             _log.exception("what %s offers could not be judged", desk.row.id)
             postpone(desk)
@@ -338,6 +346,26 @@ class Registrar:
             loop.call_at(desk.retry_at + 0.01, self._review)
         self._tell()
         self._review()
+
+    def _look_again_soon(self) -> None:
+        """Have everything scanned beside the names that are known now; not more often than a storm would make it."""
+        loop = asyncio.get_running_loop()
+        if self._look_timer is None and not self._is_closed and self._examiner.has_new_names:
+            self._look_timer = loop.call_at(max(loop.time(), self._looked_at + LOOK_AGAIN_S), self._look_again)
+
+    def _look_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._look_timer, self._looked_at = None, loop.time()
+        task = loop.create_task(self._look_at_all())
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _look_at_all(self) -> None:
+        try:
+            await self._examiner.look_again()
+        except Exception:
+            _log.exception("what servers offer could not be scanned again")
+        self._look_again_soon()
 
     # Helpers
 

@@ -1,9 +1,10 @@
 """Look through what a server lists before it is judged: hashes, and what the rules of the scan find in it.  Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quarterdeck.ledger.book import Entry, Item
+import msgspec
+
 from quarterdeck.ledger.events import Approved, Enrolled, LedgerEvent, Scanned, Seen, Subject
 
 from .items import Document, value_of
@@ -26,7 +27,7 @@ class Review:
 
     Attributes:
         documents: the server's instructions, then its tools.
-        scans: what was found in those that are new.
+        scans: what was found in them and was not known.
         warnings: the same for people, a line each.
     """
 
@@ -46,33 +47,79 @@ class Review:
         return {document.hash: document.body for document in self.documents if document.hash in named}
 
 
-def review_documents(row: Row, entry: Entry, documents: Iterable[Document], siblings: Siblings) -> Review:
-    """Scan what was not seen in this form before.
+class Looked:
+    """What was found in a server's documents beside the same neighbours, so that it is looked for once.
+
+    Attributes:
+        siblings: those neighbours; None before the first look.
+    """
+
+    def __init__(self) -> None:
+        self.siblings: Siblings | None = None
+        self._found: dict[str, tuple[Finding, ...]] = {}
+
+    def beside(self, siblings: Siblings, documents: Iterable[Document]) -> dict[str, tuple[Finding, ...]]:
+        """What is known of these documents, to be added to; all is forgotten once the neighbours are others."""
+        hashes = {document.hash for document in documents}
+        known = self._found if siblings == self.siblings else {}
+        self.siblings, self._found = siblings, {hash_: found for hash_, found in known.items() if hash_ in hashes}
+        return self._found
+
+
+def review_documents(
+    row: Row,
+    documents: Iterable[Document],
+    siblings: Siblings,
+    recorded: Callable[[str], Scanned | None] = lambda _: None,
+    looked: Looked | None = None,
+) -> Review:
+    """Scan what a server lists, and tell what was not found before.
 
     Args:
         row: whose they are.
-        entry: what is known of it.
         documents: its instructions and tools.
         siblings: the names around it.
+        recorded: what was found in the document of a hash; None for nothing.
+        looked: what was found before in this process.
     """
     documents = tuple(documents)
+    found = (looked or Looked()).beside(siblings, documents)
     room = MAX_SCANNED_BYTES
     scans: list[Scanned] = []
     warnings: list[str] = []
     for document in documents:
-        if entry.items.get(document.key, Item()).seen == document.hash:
-            continue
-        room -= len(document.body)
-        around = document.key.subject, document.key.name, value_of(document.body), siblings
-        findings = scan_definition(*around) if room >= 0 else (_UNREAD,)
-        if findings:
-            scans.append(scanned(row.scope, row.id, document.hash, findings))
-            warnings += [_warning(row.id, document, finding) for finding in findings]
+        if document.hash not in found:
+            room -= len(document.body)
+            around = document.key.subject, document.key.name, value_of(document.body), siblings
+            found[document.hash] = scan_definition(*around) if room >= 0 else (_UNREAD,)
+        event = scanned(row.scope, row.id, document.hash, found[document.hash])
+        before = recorded(document.hash)
+        if (news := _news(event, before)) is not None:
+            scans.append(news)
+            known = set(before.findings) if before is not None else set()
+            warnings += [
+                _warning(row.id, document, finding)
+                for finding in found[document.hash]
+                if (finding.rule, finding.place) not in known
+            ]
     if len(warnings) > MAX_WARNINGS:
         warnings[MAX_WARNINGS:] = [
             f"{row.id}: {len(warnings) - MAX_WARNINGS} more findings: see quarterdeck trust list"
         ]
     return Review(documents, tuple(scans), tuple(warnings))
+
+
+def _news(event: Scanned, before: Scanned | None) -> Scanned | None:
+    """What is to be recorded of a scan; None when that is known.
+
+    Two servers may have the same document, beside other neighbours: what was found for one is not undone by the other.
+    """
+    if before is None:
+        return event if event.findings else None
+    if (before.scope, before.server) == (event.scope, event.server):
+        return event if set(event.findings) != set(before.findings) else None
+    added = tuple(finding for finding in event.findings if finding not in before.findings)
+    return msgspec.structs.replace(event, findings=(*before.findings, *added)) if added else None
 
 
 def scanned(scope: str, server: str, hash_: str, findings: Sequence[Finding]) -> Scanned:

@@ -7,6 +7,7 @@ The words are ours.  Each phrase keeps clear of what honest servers write: tests
 
 from typing import Final
 
+from . import languages
 from .words import Phrasebook, phrase
 
 _CALL: Final = "call|calling|use|using|invoke|invoking|run|running|execute|executing|consult|consulting"
@@ -27,6 +28,11 @@ _SEND: Final = (
     "exfiltrate|leak"
 )
 _CONTENT: Final = "content|contents"
+_TALKED: Final = "conversation|conversations|chat|dialogue|@talk"
+_AGREED: Final = (
+    "agreed|approved|consented|authorized|authorised|confirmed|permitted|accepted|allowed|okayed|granted|signed"
+)
+_CONSENT: Final = "consent|permission|approval|authorization|confirmation|agreement"
 
 PHRASES: Final[dict[str, tuple[str, ...]]] = {
     "instructs-model": (
@@ -37,10 +43,6 @@ PHRASES: Final[dict[str, tuple[str, ...]]] = {
         "ignore|disregard|forget|override .. @talk",
         f"override|overrides|overriding|supersede|supersedes .. {_EARLIER} .. {_RULES}",
         "not|don't|never .. follow|obey .. previous|prior|earlier|original|user's .. instructions|rules|requests",
-        "ignora|olvida|ignore .. instrucciones|instruções .. anteriores|previas",
-        "ignore|ignorez|oublie|oubliez .. instructions|consignes .. précédentes|antérieures",
-        "ignoriere|vergiss|missachte .. anweisungen|instruktionen|regeln",
-        "игнорируй|игнорируйте|забудь|забудьте .. инструкции|указания|правила",
         # A new role, a higher voice.
         "from now on .. you",
         "you are now in|a|an|the|acting|operating|allowed|free",
@@ -94,6 +96,13 @@ PHRASES: Final[dict[str, tuple[str, ...]]] = {
         f"{_SEND} .. everything|all .. user|you .. said|told|wrote|asked|know",
         "@talk .. as|in|into|via .. parameter|argument|field",
     ),
+    "claims-consent": (
+        f"{_PEOPLE}|owner|admin|administrator .. already|previously|implicitly|beforehand .. {_AGREED}",
+        f"{_PEOPLE}|owner|admin|administrator .. already|previously .. {_CONSENT}",
+        f"{_CONSENT} .. already|previously|implicitly .. {_AGREED}|given|obtained|received|provided",
+        f"pre approved|authorized|authorised|consented by .. {_PEOPLE}|owner|admin|administrator",
+        f"already .. {_CONSENT} .. of|from|by .. {_PEOPLE}",
+    ),
     "shadows-tool": (
         f"when|whenever|if|once|after|before|while|every|each .. {_OTHER} .. tool|tools|function .. {_CALLED}",
         "side effect|effects on ... tool|tools",
@@ -108,4 +117,27 @@ PHRASES: Final[dict[str, tuple[str, ...]]] = {
 }
 """By rule: see `words` for how a phrase is written."""
 
-PHRASEBOOK: Final = Phrasebook((rule, phrase(text)) for rule, texts in PHRASES.items() for text in texts)
+PHRASEBOOK: Final = Phrasebook(
+    (rule, phrase(text)) for book in (PHRASES, languages.PHRASES) for rule, texts in book.items() for text in texts
+)
+
+ASKING: Final[dict[str, tuple[str, ...]]] = {
+    "asks-context": (
+        f"full|entire|whole|complete|all|current|recent|previous|prior|past .. {_TALKED}",
+        f"{_TALKED} so far",
+        f"{_TALKED} up|until .. now|point",
+        f"{_TALKED} with|between .. user|assistant|you",
+        "your|model's|assistant's|agent's .. system|hidden|internal .. prompt|instructions|message|reasoning|thoughts",
+        "your|current|active|full|exact .. @talk",
+        "everything|anything|all .. user|you .. said|told|wrote|asked|know|knows",
+        "names|list|descriptions|schemas of .. all|other|available|your .. tools",
+    ),
+    "asks-secrets": (
+        f"{_CONTENT} of .. @file|@dotfile",
+        f"{_CONTENT} of .. user's|users|your|local|private|all|any|every .. files|documents|home",
+        "value|values of .. user's|users|your|all .. @env",
+    ),
+}
+"""What the description of a parameter asks for without a word of asking: whoever describes one expects it."""
+
+ASKBOOK: Final = Phrasebook((rule, phrase(text)) for rule, texts in ASKING.items() for text in texts)

@@ -1,17 +1,18 @@
 """The rules of the scan, and what each looks at.  Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from . import hidden
+from . import hidden, languages
 from .finding import Rule
-from .phrases import PHRASEBOOK
+from .phrases import ASKBOOK, PHRASEBOOK
+from .readings import readings
 from .siblings import Siblings, mixes_scripts
-from .texts import Text
-from .words import words_of
+from .texts import MAX_TEXT_CHARS, Text
+from .words import Word, words_of
 
-SCAN_VERSION: Final = 1
+SCAN_VERSION: Final = 2
 """Rises with every change of what the rules find: what was scanned by an older one is scanned again."""
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -21,6 +22,10 @@ RULES: Final[Mapping[str, Rule]] = {
         Rule("hidden-markup", "the text holds markup that hides a part of it from people"),
         Rule("hidden-padding", "blanks push the rest of the text out of sight"),
         Rule("long-base64", "the text holds a long or readable piece in Base64"),
+        Rule("encoded-text", "the text says something in an encoding that models read and people do not"),
+        Rule("leaking-markup", "an image or a link in the text would carry data to another place"),
+        Rule("runs-commands", "the text has a program downloaded and run"),
+        Rule("claims-consent", "the text says that the user has agreed already"),
         Rule("poses-as-system", "the text poses as a message of the system, of the user or of highest importance"),
         Rule("instructs-model", "the text gives the model orders that go beyond this tool"),
         Rule("conceals-from-user", "the text asks for something to be kept from the user"),
@@ -48,7 +53,7 @@ def strikes(text: Text, siblings: Siblings) -> Iterator[Strike]:
     yield from unseen(text.text)
     if (found := mixes_scripts(text.text)) is not None:
         yield Strike("mixed-script", found[0])
-    if len(text.text) < _MIN_CHARS:
+    if len(text.text) < (_MIN_CHARS if text.text.isascii() else _MIN_SIGNS):
         return
     for rule, look in _PATTERNS:
         if (match := look(text.text)) is not None:
@@ -57,13 +62,46 @@ def strikes(text: Text, siblings: Siblings) -> Iterator[Strike]:
         yield Strike("long-base64", text.text[span[0] : span[1]])
     said, words = words_of(text.text)
     struck: set[str] = set()
-    for rule, start, end in PHRASEBOOK.find(words):
-        struck.add(rule)
-        yield Strike(rule, _around(said, start, end))
-    if text.is_name and text.text.lower().replace("-", "_") in _GREEDY_NAMES and "asks-context" not in struck:
+    for rule, start, end in _spoken(said, words, is_asking=text.is_of_parameter):
+        if rule not in struck:
+            struck.add(rule)
+            yield Strike(rule, _around(said, start, end))
+    yield from _behind(text.text, struck)
+    if text.is_name and _is_greedy(text.text) and "asks-context" not in struck:
         yield Strike("asks-context", text.text)
     if "shadows-tool" not in struck:
         yield from _meddling(said, siblings)
+
+
+def _spoken(said: str, words: list[Word], *, is_asking: bool) -> Iterator[tuple[str, int, int]]:
+    """The rules that strike at what a text says, and where."""
+    yield from PHRASEBOOK.find(words)
+    if is_asking:
+        yield from ASKBOOK.find(words)
+    if not said.isascii():
+        for rule, pattern in languages.PATTERNS:
+            if (found := pattern.search(said)) is not None:
+                yield rule, *found.span()
+
+
+def _behind(text: str, struck: Collection[str]) -> Iterator[Strike]:
+    """What a text says in an encoding, unless it says that openly."""
+    for reading in readings(text):
+        if reading.is_certain:
+            yield Strike("encoded-text", reading.text)
+            return
+        said, words = words_of(reading.text[:MAX_TEXT_CHARS])
+        for rule, start, end in _spoken(said, words, is_asking=False):
+            if rule not in struck:
+                yield Strike("encoded-text", _around(said, start, end))
+                return
+
+
+def _is_greedy(name: str) -> bool:
+    """Whether a parameter's name asks for what the model was told."""
+    plain = name.lower().replace("-", "_")
+    is_wrapped = plain.startswith("_") and plain.endswith("_")
+    return plain.strip("_") in _GREEDY_NAMES or (is_wrapped and plain.strip("_") in _HIDDEN_NAMES)
 
 
 def unseen(text: str) -> Iterator[Strike]:
@@ -78,9 +116,26 @@ def unseen(text: str) -> Iterator[Strike]:
 _MIN_CHARS: Final = 8
 """Shorter texts order nothing."""
 
+_MIN_SIGNS: Final = 5
+"""The same where a sign may be a word."""
+
 _GREEDY_NAMES: Final = frozenset(
     {
+        "all_messages",
+        "assistant_context",
         "chain_of_thought",
+        "chat_history",
+        "chat_log",
+        "complete_conversation",
+        "conversation_context",
+        "conversation_log",
+        "entire_conversation",
+        "message_history",
+        "model_context",
+        "previous_messages",
+        "user_messages",
+        "whole_conversation",
+        "your_system_prompt",
         "conversation_history",
         "full_conversation",
         "llm_context",
@@ -96,27 +151,69 @@ _GREEDY_NAMES: Final = frozenset(
 )
 """Arguments that models fill without being asked in words (HiddenLayer, "Exploiting MCP tool parameters", 2025)."""
 
+_HIDDEN_NAMES: Final = frozenset(
+    {
+        "chat",
+        "context",
+        "conversation",
+        "history",
+        "memory",
+        "messages",
+        "note",
+        "notes",
+        "prompt",
+        "system",
+        "thoughts",
+    }
+)
+"""Between underscores (`_context_`) they mean the model's own, and no tool needs them."""
+
 _POSING: Final = re.compile(
     r"</?\s{0,3}(?:important|system|secret|hidden|critical|urgent|admin|override|instructions?|assistant|system[_-]prompt"
     r"|system[_-]message|system[_-]reminder|user[_-]message)\s{0,3}>"
-    r"|<\|(?:im_start|im_end|system|user|assistant|endoftext|start_header_id)\|>|\[/?INST\]|<</?SYS>>"
+    r"|<\|[a-z_]{2,24}\|>|<｜[^｜\n]{2,30}｜>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_RESULTS|AVAILABLE_TOOLS)\]"
+    r"|<</?SYS>>|</(?:tool|tools|tool_result|tool_results|tool_response|tool_output|function_result|function_results"
+    r"|function_calls|tool_call|system-reminder)>"
+    r"|^\s{0,8}(?:human|assistant)\s{0,2}:\s|^\s{0,3}#{2,4}\s{0,3}(?:instruction|response|human|assistant|system)s?\s{0,2}:"
     r"|^\s{0,8}(?:#{1,6}\s{0,3})?\[?(?:system|assistant|human|user)\s{0,3}(?:message|prompt|override)\]?\s{0,3}:"
     r"|^\s{0,8}\[system\]",
     re.IGNORECASE | re.MULTILINE,
 )
 """Tags and turns that only a client, a model's template or a system prompt writes."""
 
-_FORGET: Final = re.compile(
-    "(?:忽略|无视|無視|忘记|忘記|忘掉)[^。！？\n]{0,16}(?:指令|指示|规则|規則|提示|说明|說明)"
-    "|(?:指示|命令|ルール|プロンプト)を?(?:すべて|全て)?(?:無視|忘れ)|지시[^.\n]{0,10}무시"
+_HOLE: Final = (
+    r"(?:\{[^{}\s]{1,64}\}|\$\{|\$[A-Za-z_]|<[A-Za-z][\w -]{0,40}>|%[sd]\b|\[[A-Za-z][\w ]{1,40}\]|\.{3}|…"
+    r"|=(?:DATA|CONTENTS?|SECRETS?|TEXT|MESSAGES?|CONVERSATION|HISTORY|SUMMARY|INSERT|BASE64)\b)"
 )
-"""What `phrases` says of earlier instructions, in languages that write without blanks."""
+"""Where something is to be filled in."""
+
+_LEAK: Final = re.compile(
+    rf"!\[[^\]\n]{{0,200}}\]\(\s{{0,4}}<?https?://[^)\s]{{0,400}}?(?:{_HOLE}|\?[^)\s=]{{1,40}}=)"
+    rf"|(?<!!)\[[^\]\n]{{1,200}}\]\(\s{{0,4}}<?https?://[^)\s?]{{0,300}}\?[^)\s]{{0,200}}?{_HOLE}"
+    rf"|^\s{{0,3}}\[[^\]\n]{{1,80}}\]:\s{{0,4}}<?https?://\S{{0,300}}?(?:{_HOLE}|\?[^\s=]{{1,40}}=)"
+    rf"|<img\b[^<>]{{0,200}}\bsrc\s{{0,3}}=\s{{0,3}}[\"']?https?://[^\s\"'>]{{0,300}}?(?:{_HOLE}|\?[^\s=\"'>]{{1,40}}=)"
+    rf"|<a\b[^<>]{{0,200}}\bhref\s{{0,3}}=\s{{0,3}}[\"']?https?://[^\s\"'>?]{{0,300}}\?[^\s\"'>]{{0,200}}?{_HOLE}",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Markup whose URL is asked for by whoever shows it, with something filled in: what is filled in has left."""
+
+_SHELL: Final = r"(?:sudo\s{1,4})?(?:(?:ba|z|da|k|fi)?sh|python[\d.]{0,4}|perl|ruby|node|iex|pwsh|powershell)\b"
+_DOWNLOAD: Final = r"(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod)\b"
+_RUN: Final = re.compile(
+    rf"\b{_DOWNLOAD}[^\n|;]{{0,300}}\|\s{{0,4}}{_SHELL}"
+    rf"|\b(?:(?:ba|z|da|k)?sh|eval|source|python[\d.]{{0,4}})\b[^\n|;]{{0,12}}(?:<\(|\$\(|`)\s{{0,4}}{_DOWNLOAD}"
+    rf"|\biex\b[^\n]{{0,20}}\b(?:{_DOWNLOAD}|new-object)"
+    r"|\bbase64\s{1,4}(?:-d|-D|--decode)\b[^\n|;]{0,60}\|\s{0,4}(?:ba|z|da)?sh\b",
+    re.IGNORECASE,
+)
+"""A program from elsewhere, run unseen."""
 
 _PATTERNS: Final[tuple[tuple[str, Callable[[str], re.Match[str] | None]], ...]] = (
     ("hidden-markup", hidden.hiding_markup),
     ("hidden-padding", hidden.padding),
     ("poses-as-system", _POSING.search),
-    ("instructs-model", _FORGET.search),
+    ("leaking-markup", _LEAK.search),
+    ("runs-commands", _RUN.search),
 )
 
 _ORDER: Final = re.compile(

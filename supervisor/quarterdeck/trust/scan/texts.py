@@ -32,6 +32,10 @@ _IMAGE: Final = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/]*={0,2
 """An image in place: no words, as long as nothing else is."""
 
 
+_DESCRIBING: Final = frozenset({"description", "title", "default", "examples"})
+"""Members of a parameter that say what it is for."""
+
+
 class Step(NamedTuple):
     """A step into a document, and those before it: paths are only built for what is told."""
 
@@ -51,6 +55,12 @@ class Text(NamedTuple):
     step: Step | None
     text: str
     is_name: bool = False
+
+    @property
+    def is_of_parameter(self) -> bool:
+        """Whether it describes a parameter, or is one's name."""
+        steps = self.path
+        return "properties" in steps and (self.is_name or steps[-1] in _DESCRIBING)
 
     @property
     def path(self) -> tuple[str | int, ...]:

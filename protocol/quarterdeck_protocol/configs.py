@@ -138,7 +138,7 @@ class _ServerConfig(FrozenModel):
     @classmethod
     def _legal_id(cls, value: str) -> str:
         if not is_server_id(value):
-            raise ValueError(f"{value!r} is no server id: 1 to 32 letters, digits, '-' or single inner '_'")
+            raise ValueError(f"{value!r} is not a legal server id: 1 to 32 letters, digits, '-' or single inner '_'")
         return value
 
 

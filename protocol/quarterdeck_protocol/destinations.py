@@ -42,12 +42,12 @@ def parse_destination(text: str) -> Destination:
     """
     host, colon, digits = text.rpartition(":")
     if not colon or text.endswith("]"):
-        raise ValueError("names no port: write host:port")
+        raise ValueError("is neither a mode (none, loopback, internet, full) nor HOST:PORT")
     if _is_address(text):
         raise ValueError(_IN_PART)
     host = _address(host) or _name(host)
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 1 <= int(digits) <= 65535):
-        raise ValueError("names no port: 1 to 65535")
+        raise ValueError("has no port: write NAME:PORT, with a port from 1 to 65535")
     return Destination(host, int(digits))
 
 

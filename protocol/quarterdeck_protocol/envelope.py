@@ -45,7 +45,7 @@ def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) ->
     """The parts of a message.
 
     Raises:
-        WireError: text that is no Unicode, a number beyond 64 bits, or more than the limits (when given) allow.
+        WireError: text that is not Unicode, a number beyond 64 bits, or more than the limits (when given) allow.
     """
     try:
         header = _encoder.encode(frame)

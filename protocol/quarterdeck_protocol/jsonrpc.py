@@ -167,14 +167,14 @@ def split_result(body: bytes, *, max_bytes: int) -> SplitResult:
     """Take the era's envelope off a tool result: `resultType`, and `_meta` keys under `ENVELOPE_PREFIX`.
 
     Raises:
-        BodyError: it is no result's object: see `check_object`; or `content` is no list, `resultType` no short text.
+        BodyError: it is no result's object: see `check_object`; or `content` is not a list, `resultType` no short text.
     """
     members = check_result(body, max_bytes=max_bytes)
     check_depth(body)
     check_numbers(body)
     content = members.get("content")
     if content is not None and memoryview(content)[0] != _LIST_OPENS:
-        raise BodyError("the result's content is no list")
+        raise BodyError("the result's content is not a list")
     is_error = members.get("isError") == _TRUE
     if "resultType" not in members and "_meta" not in members:
         return SplitResult(body, is_error=is_error)
@@ -199,7 +199,7 @@ def without_envelope(meta: bytes) -> bytes:
     try:
         members = _object.decode(meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"_meta is no object: {error}") from None
+        raise BodyError(f"_meta is not an object: {error}") from None
     kept = {key: value for key, value in members.items() if not key.startswith(ENVELOPE_PREFIX)}
     if len(kept) == len(members):
         return meta
@@ -271,7 +271,7 @@ def _result_type(raw: Raw) -> str:
     try:
         text = msgspec.json.decode(raw, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BodyError("resultType is no text") from None
+        raise BodyError("resultType is not text") from None
     if len(text) > MAX_RESULT_TYPE_CHARS:
         raise BodyError(f"resultType is longer than {MAX_RESULT_TYPE_CHARS} characters")
     return text

@@ -116,7 +116,7 @@ LinkEvent = Greeted | Arrived | Settled | Expired | Late | Overdue | Silent | Vi
 class Refusal(StrEnum):
     """Why a request was not taken; nothing of it was sent.
 
-    `UNSENDABLE`: no message can carry it, because it is too large or holds text that is no Unicode.
+    `UNSENDABLE`: no message can carry it, because it is too large or holds text that is not Unicode.
     """
 
     BUSY = "busy"

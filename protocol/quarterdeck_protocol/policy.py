@@ -75,7 +75,7 @@ class Grant(StrEnum):
 
 
 class NetworkMode(StrEnum):
-    """What can be reached, when it is no list of `host:port`."""
+    """What can be reached, when it is not a list of `host:port`."""
 
     NONE = "none"
     LOOPBACK = "loopback"

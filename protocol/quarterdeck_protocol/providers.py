@@ -76,7 +76,7 @@ class Outside:
 def outside(schema: object, provider: Provider) -> tuple[Outside, ...]:
     """Every place where a tool's input schema is outside a provider's subset, the outermost first.
 
-    Total: what is no object counts as `{}`.  Empty is no promise: see `provider_subsets` for what nobody publishes.
+    Total: what is not an object counts as `{}`.  Empty is no promise: see `provider_subsets` for what nobody publishes.
     """
     root: Schema = schema if isinstance(schema, dict) else {}
     return tuple(islice(_Visit(root, SUBSETS[provider]).found(), MAX_FOUND))

@@ -31,7 +31,7 @@ STRIPPED: Final = frozenset(
 def normalize_schema(value: object) -> Schema:
     """Reshape a server's input schema into the small subset that every provider takes.
 
-    Total: anything that is no object counts as `{}`, and nesting has no limit.  The input, a JSON value, is neither
+    Total: anything that is not an object counts as `{}`, and nesting has no limit.  The input, a JSON value, is neither
     changed nor shared.  Keys keep their order; `type`, then `properties`, are appended where they were missing.
     Recurses into `properties`, `items` and `additionalProperties`; every other keyword passes as it is.
     """
@@ -74,7 +74,7 @@ def _as_node(value: JsonValue) -> Schema:
 
 
 def declared_names(required: JsonValue, properties: Iterable[str]) -> list[JsonValue]:
-    """What of `required` names a declared property: in order, repetitions included; empty when it is no list."""
+    """What of `required` names a declared property: in order, repetitions included; empty when it is not a list."""
     if not isinstance(required, list):
         return []
     names = frozenset(properties)

@@ -68,8 +68,8 @@ class Border:
         mode = os.stat(real).st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise refusal(
-                f'"{key}" names {_leading(path, real)}, which is no file or folder: what listens behind a socket or '
-                "device acts outside of any sandbox; use a grant, or the preset 'trusted'"
+                f'"{key}" names {_leading(path, real)}, which is neither a file nor a folder: what listens '
+                "behind a socket or device acts outside of any sandbox; use a grant, or the preset 'trusted'"
             )
         self._trust_links(path, key, followed)
         self.protect(real, f'"{key}" names {_leading(path, real)}')

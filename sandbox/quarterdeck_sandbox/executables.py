@@ -59,7 +59,9 @@ def read_head(path: str) -> Head:
         return Head(interpreter=_loader(head))
     if head.startswith(_MACH_O) or _has_foreign_formats():
         return Head()
-    raise LaunchError("not_executable", f"{path} is no program: it lacks a first line '#!…' or is for another machine")
+    raise LaunchError(
+        "not_executable", f"{path} is not a program: it lacks a first line '#!…' or is for another machine"
+    )
 
 
 def _script(path: str, head: bytes) -> Head:

@@ -183,7 +183,7 @@ def _socket(grant: Grant, path: str) -> str:
             return path
     except OSError:
         pass
-    raise _refusal(grant, f"{path} is no socket", "nothing listens there any more: start what should")
+    raise _refusal(grant, f"{path} is not a socket", "nothing listens there any more: start what should")
 
 
 def _refusal(grant: Grant, why: str, remedy: str) -> LaunchError:

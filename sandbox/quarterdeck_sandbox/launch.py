@@ -48,7 +48,8 @@ def plan_launch(command: str, args: Sequence[str], env: Mapping[str, str], cwd: 
     """
     if not os.path.isdir(cwd):
         raise LaunchError(
-            "bad_cwd", f"the working directory {cwd} {'is no directory' if os.path.exists(cwd) else 'does not exist'}"
+            "bad_cwd",
+            f"the working directory {cwd} {'is not a directory' if os.path.exists(cwd) else 'does not exist'}",
         )
     if not os.access(cwd, os.X_OK):
         raise LaunchError("bad_cwd", f"the working directory {cwd} may not be entered")
@@ -64,7 +65,8 @@ def exec_error(number: int, plan: LaunchPlan) -> LaunchError:
             )
         case errno.ENOEXEC:
             return LaunchError(
-                "not_executable", f"{plan.program} is no program: it lacks a first line '#!…' or is for another machine"
+                "not_executable",
+                f"{plan.program} is not a program: it lacks a first line '#!…' or is for another machine",
             )
         case errno.EACCES:
             return LaunchError("not_executable", f"{plan.program} may not be executed")

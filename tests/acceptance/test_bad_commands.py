@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Config, str, str]] = {
     "no shebang": (file("echo hello\n"), "not_executable", "lacks a first line"),
     "empty": (file(""), "not_executable", "lacks a first line"),
     "cwd missing": (command("sh", cwd="/no/such/folder"), "bad_cwd", "/no/such/folder does not exist"),
-    "cwd a file": (in_a_file, "bad_cwd", "is no directory"),
+    "cwd a file": (in_a_file, "bad_cwd", "is not a directory"),
     "cwd closed": (in_a_closed_folder, "bad_cwd", "may not be entered"),
 }
 

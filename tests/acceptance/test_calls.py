@@ -151,7 +151,7 @@ async def test_a_large_result_passes_in_one_piece(server: ServerEndpointImpl) ->
 
 
 async def test_arguments_pass_as_they_are(server: ServerEndpointImpl) -> None:
-    """Any text that JSON can carry, and what is no object becomes an empty one."""
+    """Any text that JSON can carry, and what is not an object becomes an empty one."""
     for text in ("", 'quote " backslash \\ tab \t newline \n', "é \U0001f600 \u2028", "x" * 300_000):
         await say(server, text)
     with anyio.fail_after(BACKSTOP_S):

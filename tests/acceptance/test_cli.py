@@ -90,7 +90,7 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("call", "echo__iserror"), 1, "says that this is an error"),
+        (("call", "echo__iserror"), 1, "answered with an error"),
         (("call", "echo__fail", '{"code": -32000, "message": "no way"}'), 5, "no way"),
         (("call", "echo__ecko"), 3, "did you mean 'echo__echo'?"),
         (("call", "nobody__echo"), 3, "there is no tool"),

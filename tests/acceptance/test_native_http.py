@@ -135,7 +135,7 @@ async def test_a_workspace_that_is_gone_takes_no_server_along(url: str, mode: st
             assert {tool.name.partition("__")[0] for tool in listed.tools} == {"srv"}
             refused = await client.call_tool("read", {"path": "README.md"})
             assert refused.is_error
-            assert f"{workspace} is no directory" in first_text(refused)
+            assert f"{workspace} is not a directory" in first_text(refused)
             assert first_text(await client.call_tool("srv__echo", {"text": "calm"})) == "calm"
 
 

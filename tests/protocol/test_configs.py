@@ -140,7 +140,7 @@ def test_a_config_does_not_share_what_it_was_made_from() -> None:
 @pytest.mark.parametrize("server_id", ["", "a.b", "a__b", "a_", "a b", "x" * 33])
 def test_an_illegal_id_is_refused(server_id: str) -> None:
     """Loaders map names; a configuration holds legal ids only."""
-    with pytest.raises(ValidationError, match="no server id"):
+    with pytest.raises(ValidationError, match="not a legal server id"):
         _stdio(id=server_id)
 
 

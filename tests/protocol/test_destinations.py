@@ -41,9 +41,12 @@ NOBODY = "names an address that cannot be listed: it is "
         *((text, PART) for text in ("2130706433:80", "0x7f000001:80", "0X7F.1.:80", "fe80::1%eth0:80", "a.0x:1")),
         ("[fe80::1%eth0]:80", PART),
         *((f"{address}:80", NOBODY) for address in ("0.0.0.0", "[::]", "224.0.0.1", "255.255.255.255", "[fe80::1]")),
-        *((text, "names no port: write host:port") for text in ("example.com", "", "10.0.0.1", "[::1]")),
         *(
-            (f"h:{port}", "names no port: 1 to 65535")
+            (text, "is neither a mode (none, loopback, internet, full) nor HOST:PORT")
+            for text in ("example.com", "", "10.0.0.1", "[::1]")
+        ),
+        *(
+            (f"h:{port}", "has no port: write NAME:PORT, with a port from 1 to 65535")
             for port in ("", "0", "65536", "-1", "+1", "1e3", "٣", "9" * 5000)
         ),
         *((text, "has a wildcard") for text in ("*:443", "*.example.com:443")),
@@ -54,7 +57,7 @@ NOBODY = "names an address that cannot be listed: it is "
 )
 def test_what_is_no_host_and_port_is_refused_with_the_reason(text: str, reason: str) -> None:
     """An entry that maps nothing would refuse what the user meant to allow; a hosts file could gain a line."""
-    with pytest.raises(ValueError, match=r"^(names|has) ") as caught:
+    with pytest.raises(ValueError, match=r"^(names|has|is neither) ") as caught:
         parse_destination(text)
     assert str(caught.value).startswith(reason)
 

@@ -120,8 +120,16 @@ def test_paths_are_normalised_as_text_and_kept_once() -> None:
         ({"network": "net"}, "network", "must be 'none', 'loopback', 'internet', 'full' or a list of host:port"),
         ({"network": 5}, "network", "must be 'none'"),
         ({"network": []}, "network", "an empty list reaches nothing: write 'none'"),
-        ({"network": ["a:1", 5]}, "network", "entry [1] names no port: write host:port"),
-        ({"network": ["a:1", "b"]}, "network", "entry [1] names no port: write host:port"),
+        (
+            {"network": ["a:1", 5]},
+            "network",
+            "entry [1] is neither a mode (none, loopback, internet, full) nor HOST:PORT",
+        ),
+        (
+            {"network": ["a:1", "b"]},
+            "network",
+            "entry [1] is neither a mode (none, loopback, internet, full) nor HOST:PORT",
+        ),
         ({"network": ["127.1:80"]}, "network", "entry [0] names an address in part, or in another spelling"),
         ({"network": [f"h{n}:1" for n in range(65)]}, "network", "has more than 64 entries"),
         ({"grants": ["aws", "azure"]}, "grants.1", "Input should be 'git-config',"),

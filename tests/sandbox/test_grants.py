@@ -96,7 +96,7 @@ def test_an_agent_comes_with_the_hosts_that_are_known(home: Home, listener: str)
 def test_a_dead_agent_is_no_agent(home: Home) -> None:
     """The server would be told of a socket that is a file."""
     stale = home.file("agent")
-    with pytest.raises(LaunchError, match="is no socket"):
+    with pytest.raises(LaunchError, match="is not a socket"):
         give(Grant.SSH_AGENT, str(home.user), {"SSH_AUTH_SOCK": str(stale)})
 
 

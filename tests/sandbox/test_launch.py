@@ -99,7 +99,7 @@ def test_a_bad_working_directory_is_told_first(tmp_path: Path) -> None:
     plain.touch()
     assert refusal("no-such-tool", missing).code == "bad_cwd"
     assert "does not exist" in str(refusal("sh", missing))
-    assert "no directory" in str(refusal("sh", plain))
+    assert "not a directory" in str(refusal("sh", plain))
 
 
 def test_a_working_directory_that_may_not_be_entered_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import wire
 from calls import EXTRAS, PENDING, PNG, TOOLS, Call, tool
 from wire import JsonObject
 
-JUNK: Final = b"this is no JSON-RPC message, only junk\n"
+JUNK: Final = b"this is not a JSON-RPC message, only junk\n"
 
 STRING: Final = {"type": "string"}
 NUMBER: Final = {"type": "number"}

@@ -132,7 +132,7 @@ class ShortCalls:
             request_id = self._by_short_id.pop(key, None)
             if request_id is not None:
                 done = self._pending.pop(request_id).done
-                done(Ended(bad_output("the answer is no JSON-RPC message: broken, cut, or nested too deeply")))
+                done(Ended(bad_output("the answer is not a JSON-RPC message: broken, cut, or nested too deeply")))
                 return
 
     def _outcome(self, message: Message) -> SplitResult | FaultRecord:
@@ -157,7 +157,7 @@ def refused(error: bytes) -> FaultRecord:
     try:
         parsed = msgspec.json.decode(error, type=ErrorObject)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return bad_output("the error is no JSON-RPC error object")
+        return bad_output("the error is not a JSON-RPC error object")
     return refusal(parsed.code, parsed.message, bytes(parsed.data))
 
 

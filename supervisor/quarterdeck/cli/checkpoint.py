@@ -175,7 +175,7 @@ async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
 def _place(workspace: Path | None) -> Path:
     place = (workspace or Path()).expanduser().absolute()
     if not place.is_dir():
-        raise CommandError(ExitCode.USAGE, f"{place} is no directory", "name the workspace with --workspace")
+        raise CommandError(ExitCode.USAGE, f"{place} is not a directory", "name the workspace with --workspace")
     return place
 
 
@@ -189,5 +189,5 @@ def _shown(path: str) -> str:
 
 
 def _utf8(path: str) -> str:
-    """A path that is no Unicode, as JSON can hold it."""
+    """A path that is not Unicode, as JSON can hold it."""
     return path.encode("utf-8", "backslashreplace").decode()

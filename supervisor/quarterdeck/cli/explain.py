@@ -20,7 +20,7 @@ EXPLANATIONS: Final = {
         """quarterdeck call notes__save '{"text": "hello"}'""",
     ),
     "bad_cwd": (
-        "The row's working directory is missing, is no directory, or may not be entered.",
+        "The row's working directory is missing, is not a directory, or may not be entered.",
         '"cwd": "/home/me/project"',
     ),
     "bad_output": (

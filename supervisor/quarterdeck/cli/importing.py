@@ -106,7 +106,9 @@ def _spots(source: str) -> "Sequence[Spot]":
     path = Path(source).expanduser().absolute()
     if not path.exists():
         known = ", ".join(each.name for each in CLIENTS)
-        raise CommandError(ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"we know {known}")
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {known}"
+        )
     return spots_of_file(path)
 
 

@@ -101,7 +101,7 @@ def print_diff(lines: list[str]) -> None:
 
 
 def utf8(text: str) -> str:
-    """A text that may be a path which is no Unicode, as JSON can hold it."""
+    """A text that may be a path which is not Unicode, as JSON can hold it."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -111,7 +111,7 @@ def _client(name: str) -> "Client":
     client = find_client(name)
     if client is None:
         known = ", ".join(client.name for client in CLIENTS)
-        raise CommandError(ExitCode.USAGE, f"there is no client {name!r}", f"we know {known}")
+        raise CommandError(ExitCode.USAGE, f"there is no client {name!r}", f"the clients are {known}")
     return client
 
 
@@ -157,7 +157,7 @@ def _serve_arguments(
     arguments: list[str] = []
     for path in config or ():
         if not path.is_file():
-            raise CommandError(ExitCode.USAGE, f"{path} is no file", "name a file that names servers")
+            raise CommandError(ExitCode.USAGE, f"{path} is not a file", "name a file that names servers")
         arguments += ["--config", os.path.abspath(path)]
     if profile is not None:
         arguments += ["--profile", str(profile.shown)]

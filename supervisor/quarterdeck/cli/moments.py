@@ -40,6 +40,9 @@ def parse_time(text: str, now: datetime) -> str:
     try:
         if word == "now":
             return _audit(now)
+        if word in ("today", "yesterday"):
+            day = now if word == "today" else now - timedelta(days=1)
+            return _audit(day.replace(hour=0, minute=0, second=0, microsecond=0))
         if (ago := _AGO.fullmatch(word)) is not None:
             unit = _UNITS[ago[2] if ago[2] in _UNITS else ago[2].removesuffix("s")]
             return _audit(now - timedelta(**{unit: int(ago[1])}))
@@ -47,7 +50,7 @@ def parse_time(text: str, now: datetime) -> str:
             raise ValueError(text)  # a year, a day, an event? nothing is guessed
         return _audit(datetime.fromisoformat(word.upper()))
     except (ValueError, KeyError, OverflowError):
-        raise CommandError(ExitCode.USAGE, f"{text!r} is no time", EXAMPLES) from None
+        raise CommandError(ExitCode.USAGE, f"{text!r} is not a time that can be read", EXAMPLES) from None
 
 
 def parse_moment(text: str, now: datetime) -> int | str:
@@ -63,7 +66,9 @@ def parse_moment(text: str, now: datetime) -> int | str:
         return parse_time(text, now)
     except CommandError:
         raise CommandError(
-            ExitCode.USAGE, f"{text!r} is no moment", f"name an event by its number, or {EXAMPLES}"
+            ExitCode.USAGE,
+            f"{text!r} is neither an event's number nor a time",
+            f"name an event by its number, or {EXAMPLES}",
         ) from None
 
 

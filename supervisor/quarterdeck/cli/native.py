@@ -56,7 +56,7 @@ def native_options(
     """What the options say; None without a profile.
 
     Raises:
-        CommandError: they say something without one, or name what is no directory, or no tool.
+        CommandError: they say something without one, or name what is not a directory, or no tool.
     """
     if profile is None:
         given = {"--workspace": workspace, "--allow-dir": allow_dirs, "--tools": tools}
@@ -84,7 +84,7 @@ def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CommandError(ExitCode.USAGE, f"{option} {path}: {reason}") from None
     if not is_directory:
-        raise CommandError(ExitCode.USAGE, f"{option} {path}: is no directory")
+        raise CommandError(ExitCode.USAGE, f"{option} {path}: is not a directory")
     return real
 
 

@@ -130,7 +130,9 @@ def _is_sure(wanted: "list[Leftover]", *, yes: bool, json: bool) -> bool:
     if yes:
         return True
     if json or not sys.stdin.isatty():
-        raise CommandError(ExitCode.USAGE, "nothing was removed, since nobody can be asked", "add --yes")
+        raise CommandError(
+            ExitCode.USAGE, "nothing was removed: this needs a yes, and there is no terminal to ask on", "add --yes"
+        )
     many = f"these {len(wanted)}" if len(wanted) > 1 else "it"
     return typer.confirm(f"remove {many}?", default=False, err=True)
 

@@ -108,7 +108,7 @@ async def _run(
     machine, user_home = known_machine(), _user_home()
     if tier is not None:
         if tier not in tuple(Tier):
-            raise CommandError(ExitCode.USAGE, f"{tier!r} is no tier: {', '.join(Tier)}")
+            raise CommandError(ExitCode.USAGE, f"{tier!r} is not a tier: {', '.join(Tier)}")
         machine = machine.capped(Tier(tier))
     with temporary_folder("quarterdeck-run-") as base:
         os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it

@@ -232,7 +232,9 @@ def parse_address(text: str) -> tuple[str, int]:
         host, _, port = text.partition(":")
         host, port, is_formed = host or default_host, port or default_port, ":" not in port
     if not is_formed or not host or not (port.isascii() and port.isdigit()) or int(port) > MAX_PORT:
-        raise CommandError(ExitCode.USAGE, f"{text!r} is no HOST:PORT", f"for example {DEFAULT_ADDRESS}, or [::1]:8808")
+        raise CommandError(
+            ExitCode.USAGE, f"{text!r} is not HOST:PORT", f"for example {DEFAULT_ADDRESS}, or [::1]:8808"
+        )
     return host, int(port)
 
 

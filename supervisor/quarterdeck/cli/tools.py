@@ -115,7 +115,7 @@ def call(
         _print_result(bytes(answer.body))
     if answer.is_error:
         if not json:
-            print_line(f"{printable(name)} says that this is an error", "red", stderr=True)
+            print_line(f"{printable(name)} answered with an error", "red", stderr=True)
         raise typer.Exit(ExitCode.TOOL_ERROR)
 
 

@@ -194,8 +194,8 @@ def _chosen(
 def _unclear() -> CommandError:
     return CommandError(
         ExitCode.USAGE,
-        "say what to approve: SERVER TOOL…, SERVER --instructions, SERVER --all, or --project",
-        "quarterdeck trust diff shows what is held",
+        "nothing is named that should be approved",
+        "name SERVER TOOL…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
     )
 
 
@@ -280,7 +280,11 @@ def _print_all(desk: Desk, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, 
 
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
-        raise CommandError(ExitCode.USAGE, "nobody is there to be asked", "look at what is shown, then add --yes")
+        raise CommandError(
+            ExitCode.USAGE,
+            "this needs a yes, and there is no terminal to ask on",
+            "look at what is shown, then add --yes",
+        )
     if not typer.confirm(question):
         raise typer.Exit(ExitCode.OK)
 

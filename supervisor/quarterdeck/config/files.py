@@ -206,7 +206,7 @@ class _Loading:
             )
         self._places[server_id] = row.location
         if server_id != name:
-            self._warn(f"{row.location}: {name[:64]!r} is no server id: the server is called {server_id!r}")
+            self._warn(f"{row.location}: {name[:64]!r} is not a legal server id: the server is called {server_id!r}")
         return server_id
 
     def _warn(self, message: str) -> None:

@@ -232,7 +232,7 @@ def make_private_dir(path: Path) -> Path:
             try:
                 directory.mkdir(mode=0o700)
             except FileExistsError:
-                pass  # another process was faster, or it is no directory: the check below tells
+                pass  # another process was faster, or it is not a directory: the check below tells
     if problem := privacy_problem(path):
         raise UnsafePathError(f"{path} {problem}")
     return path
@@ -247,7 +247,7 @@ def privacy_problem(path: Path) -> str | None:
     if stat.S_ISLNK(status.st_mode):
         return "is a symbolic link: name what it points to"
     if not stat.S_ISDIR(status.st_mode):
-        return "is no directory: remove it"
+        return "is not a directory: remove it"
     if status.st_uid != os.geteuid():
         return "belongs to another user: set QUARTERDECK_RUNTIME_DIR or QUARTERDECK_STATE_DIR to a directory of yours"
     if status.st_mode & 0o077:

@@ -266,7 +266,7 @@ def _refuse_odd_text(text: str, location: str) -> None:
     if "\0" in text:
         raise RowError(location, "holds a NUL character")
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise RowError(location, "holds half of a surrogate pair: it is no Unicode text")
+        raise RowError(location, "holds half of a surrogate pair: it is not Unicode text")
 
 
 def _complete_stdio(

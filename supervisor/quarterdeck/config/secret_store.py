@@ -207,6 +207,6 @@ def _check_value(value: str) -> None:
     if not value:
         raise SecretError("the value is empty: nothing was changed")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise SecretError("the value is no text that a process can be given: nothing was changed")
+        raise SecretError("the value is not text that a process can be given: nothing was changed")
     if len(value.encode()) > MAX_SECRET_BYTES:
         raise SecretError(f"the value is larger than {MAX_SECRET_BYTES} bytes: nothing was changed")

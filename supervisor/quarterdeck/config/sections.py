@@ -134,7 +134,7 @@ def read_allowed_env(document: JsonObject) -> frozenset[str]:
     """The variables that projects' files may use.
 
     Raises:
-        RowError: it is no list of names.
+        RowError: it is not a list of names.
     """
     value = document.get(ALLOW_KEY)
     if value is None:

@@ -70,7 +70,7 @@ def _whereabouts(descriptor: int) -> str:
 
 def _check(status: os.stat_result, *, private: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise TextFileError("is no regular file")
+        raise TextFileError("is not a regular file")
     if private and status.st_uid != os.geteuid():
         raise TextFileError("belongs to another user")
     if private and status.st_mode & 0o077:

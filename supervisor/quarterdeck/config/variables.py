@@ -126,13 +126,13 @@ class Variables:
         if colon and scope == "keyring":
             return self._read_keyring(rest)
         if colon and scope == "input":
-            raise VariableError(f"{match[0][:64]!r} asks a person, and nobody is there: use ${{env:NAME}}")
+            raise VariableError(f"{match[0][:64]!r} asks a person, which only an editor can: use ${{env:NAME}}")
         return self._look_up(rest if colon and scope == "env" else body, any_name=scope == "env")
 
     def _look_up(self, body: str, *, any_name: bool) -> str:
         name, has_default, default = body.partition(":-")
         if not name or not (any_name or _NAME.fullmatch(name)):
-            raise VariableError(f"{name[:64]!r} is no variable's name: write $${{ for a plain ${{")
+            raise VariableError(f"{name[:64]!r} is not a variable's name: write $${{ for a plain ${{")
         is_closed = self.bounds is not None and name not in self.bounds.allowed_env
         value = None if is_closed else self.environ.get(name)
         if value:

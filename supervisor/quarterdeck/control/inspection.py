@@ -20,7 +20,7 @@ NO_POLICY: Final = msgspec.Raw(b"null")
 BROKEN: Final = "its configuration cannot be used: nothing of it was started"
 REMOTE: Final = "a remote server: there is no process of ours to confine"
 EMBEDDED: Final = "a session made in this process: there is no process of ours to confine"
-NOT_STARTED: Final = "no process of it was let go yet"
+NOT_STARTED: Final = "its process has not been started yet"
 
 BY_KERNEL: Final = "the kernel"
 BY_KERNEL_EACH: Final = "the kernel, in each process"
@@ -105,7 +105,7 @@ def _numbers(usage: Usage | None) -> dict[str, float]:
 
 def _keeper(name: str, most: float | None, *, is_enforced: bool) -> str:
     if most is None:
-        return "nobody: it is not limited"
+        return "not limited"
     if is_enforced:
         return BY_KERNEL
-    return "nobody: no control group can be written" if name == _ONLY_KERNEL else _KEEPERS.get(name, BY_MONITOR)
+    return "not kept here: no control group can be written" if name == _ONLY_KERNEL else _KEEPERS.get(name, BY_MONITOR)

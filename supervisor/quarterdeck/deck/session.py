@@ -114,7 +114,7 @@ async def open_deck_session(
 def _make_directory(wish: NativeWish) -> SessionDirectory:
     for path in (wish.workspace, *wish.allow_dirs):
         if not os.path.isdir(path) and (path == wish.workspace or not os.path.isfile(path)):
-            raise DeckFault(DeckFaultKind.BACKEND, f"{path} is no directory any more")
+            raise DeckFault(DeckFaultKind.BACKEND, f"{path} is not a directory any more")
         if is_within_any(os.path.realpath(path), map(os.path.realpath, _private())):
             raise DeckFault(DeckFaultKind.BACKEND, f"{path} is quarterdeck's own, for nobody else: name another folder")
     try:

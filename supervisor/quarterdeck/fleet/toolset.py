@@ -25,7 +25,7 @@ MAX_DEFINITION_DEPTH: Final = 500
 
 
 class ToolsetError(ValueError):
-    """The list is no list of objects."""
+    """The list is not a list of objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool]
     try:
         rows = _rows.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolsetError(f"the list of tools is no list: {error}") from None
+        raise ToolsetError(f"the list of tools is not a list: {error}") from None
     tools: dict[str, RemoteTool] = {}
     warnings: list[str] = []
     for index, row in enumerate(rows):
@@ -84,7 +84,7 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError) as error:
         return f"its definition is broken: {error}", None
     if not is_tool_name(definition.name):
-        return f"{definition.name[:80]!r} is no tool name (1 to 128 of A-Z a-z 0-9 _ . -)", None
+        return f"{definition.name[:80]!r} is not a tool name (1 to 128 of A-Z a-z 0-9 _ . -)", None
     ref = RemoteToolRef(server, definition.name)
     descriptor = ToolDescriptor(
         name=qualify_tool_name(ref),

@@ -90,7 +90,7 @@ def parse_name(text: str) -> Authority:
     except ValueError:
         pass
     if (found := parse_authority(text)) is None:
-        raise ValueError("is no host name: write NAME, NAME:PORT or [IPV6]:PORT")
+        raise ValueError("is not a host name: write NAME, NAME:PORT or [IPV6]:PORT")
     return found
 
 
@@ -113,7 +113,7 @@ class Admission:
             return Answer(404, f"there is nothing here: the server is at {PATH}")
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
-            return Answer(421, "this is no name of this server: `quarterdeck serve --allow-host NAME` accepts it")
+            return Answer(421, "this is not a name of this server: `quarterdeck serve --allow-host NAME` accepts it")
         origins = _values(headers, b"origin")
         if not all(map(self._may_ask, origins)):
             return Answer(403, "pages of this origin may not use this server")

@@ -91,7 +91,7 @@ def forms(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> Iter
     if portable_schemas:
         tool["inputSchema"] = plain["inputSchema"]
     yield "", tool
-    # A 2026-07-28 server may describe output that is no object; earlier clients refuse to read of it.
+    # A 2026-07-28 server may describe output that is not an object; earlier clients refuse to read of it.
     yield "without its output schema", {key: value for key, value in tool.items() if key != "outputSchema"}
     yield "without its definition, which is invalid,", plain
 

@@ -84,7 +84,7 @@ def read_message(line: bytes) -> ClientMessage:
     """The parts of one line of a client.
 
     Raises:
-        UnreadableError: it is no JSON-RPC message, nests too deeply, or is no UTF-8.
+        UnreadableError: it is not a JSON-RPC message, nests too deeply, or is no UTF-8.
     """
     try:
         if not line.isascii():

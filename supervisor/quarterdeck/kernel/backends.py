@@ -71,7 +71,7 @@ class Fs(Protocol):
     async def open_binary(self, path: str) -> BinaryIO:
         """A regular file for reading; the caller reads it in a thread, and closes it.
 
-        What is no regular file is refused, without waiting for what a pipe or a device might say.
+        What is not a regular file is refused, without waiting for what a pipe or a device might say.
         """
         ...
 

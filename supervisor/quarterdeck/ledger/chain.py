@@ -54,7 +54,7 @@ class Head:
         """
         count, _, digits = text.strip().partition(" ")
         if not (count.isascii() and count.isdigit() and len(digits) == HASH_DIGITS):
-            raise ValueError("it is no head of a ledger")
+            raise ValueError("it is not the head of a ledger")
         return cls(int(count), bytes.fromhex(digits).hex())
 
     @property
@@ -166,7 +166,7 @@ class Checker:
         try:
             event = decode_event(row.body)
         except msgspec.MsgspecError:
-            raise BrokenRowError(row.seq, "it is no event that is known") from None
+            raise BrokenRowError(row.seq, "it is not an event that this version knows") from None
         if isinstance(event, Checkpoint) and (event.count, event.head) != (self._count, self._digest.hex()):
             raise BrokenRowError(row.seq, "it stands for other events than those before it")
         self._count, self._digest, self._at = row.seq, digest, row.at

@@ -136,7 +136,7 @@ def reading(path: Path) -> Iterator[None]:
         raise UnusableLedgerError(path, str(error)) from error
     except UnicodeDecodeError as error:
         # A name in a damaged schema, which the library fails to put into its own message.
-        raise CorruptLedgerError(path, "its schema is no text") from error
+        raise CorruptLedgerError(path, "its schema is not text") from error
 
 
 @contextmanager

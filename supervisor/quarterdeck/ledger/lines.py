@@ -92,9 +92,9 @@ def read_header(line: bytes) -> tuple[Header, Head, Head]:
         header = _headers.decode(line)
         start, head = Head.parse(header.start), Head.parse(header.head)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
-        raise TransferError(1, "it is no export of a ledger") from None
+        raise TransferError(1, "it is not an export of a ledger") from None
     if header.format != FORMAT:
-        raise TransferError(1, "it is no export of a ledger")
+        raise TransferError(1, "it is not an export of a ledger")
     if header.version != FORMAT_VERSION:
         raise TransferError(1, f"Quarterdeck {header.quarterdeck} wrote format {header.version}: update this one")
     return header, start, head

@@ -104,7 +104,7 @@ def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
     """The book of all rows, or of those up to number `until`; for a million of them, in seconds.
 
     Raises:
-        BrokenChainError: one is no event that is known.
+        BrokenChainError: one is not an event that this version knows.
     """
     book = Book()
     after = 0
@@ -115,7 +115,7 @@ def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
         try:
             book.apply_rows(zip(seqs, times, decode_events(bodies), strict=True))
         except (msgspec.MsgspecError, TypeError):
-            raise BrokenChainError(_first_unknown(page), "it is no event that is known") from None
+            raise BrokenChainError(_first_unknown(page), "it is not an event that this version knows") from None
         after = seqs[-1]
     return book
 
@@ -124,7 +124,7 @@ def select(connection: sqlite3.Connection, selection: Selection, *, newest_first
     """The events that are wanted, by whichever index finds them.
 
     Raises:
-        BrokenChainError: one is no event that is known.
+        BrokenChainError: one is not an event that this version knows.
     """
     by_kind = selection.kinds is not None and selection.server is None and selection.tool is None
     kinds = sorted(set(selection.kinds or ()))
@@ -207,7 +207,7 @@ def _decode(seq: int, body: bytes) -> LedgerEvent:
     try:
         return decode_event(body)
     except (msgspec.MsgspecError, TypeError):
-        raise BrokenChainError(seq, "it is no event that is known") from None
+        raise BrokenChainError(seq, "it is not an event that this version knows") from None
 
 
 def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:

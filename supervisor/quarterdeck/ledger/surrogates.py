@@ -29,7 +29,7 @@ def load(data: bytes) -> Any:
         msgspec.DecodeError: there is none, so that it was right to refuse; or it is no JSON for other reasons.
     """
     if ESCAPE not in data.lower():
-        raise msgspec.DecodeError("it is no JSON")
+        raise msgspec.DecodeError("it is not JSON")
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -221,7 +221,7 @@ def _row(server: LockedServer) -> dict[str, object]:
 def _parse_server(server: str, value: object) -> LockedServer:
     place = f"servers.{server[:80]}"
     if not is_server_id(server):
-        raise LockError(f"{place}: this is no server's id")
+        raise LockError(f"{place}: this is not a server's id")
     row = _object(value, place, required=("tools",), optional=("instructions", "package"))
     tools = _object(row["tools"], f"{place}.tools", names_are_free=True)
     forms = {ItemKey(Subject.TOOL, name): _hash(form, f"{place}.tools.{name[:128]}") for name, form in tools.items()}

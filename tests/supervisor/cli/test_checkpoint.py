@@ -116,7 +116,7 @@ def test_what_is_believed_is_not_brought_back(
     [
         (["restore", "0001-write"], 3, "there is nothing to undo"),
         (["list", "--session", FIRST], 3, f"has no session '{FIRST}'"),
-        (["list", "--workspace", "missing"], 2, "is no directory"),
+        (["list", "--workspace", "missing"], 2, "is not a directory"),
     ],
 )
 def test_what_is_not_there_is_said(

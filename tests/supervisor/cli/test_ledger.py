@@ -242,9 +242,9 @@ def test_two_equal_moments_differ_in_nothing(state: Path, ledger: Ledger) -> Non
     ("arguments", "code", "said"),
     [
         (["show", "--at", "9999"], ExitCode.NOT_FOUND, f"there is no event 9999: the last one is {LAST}"),
-        (["show", "--at", "soon"], ExitCode.USAGE, "'soon' is no moment"),
+        (["show", "--at", "soon"], ExitCode.USAGE, "'soon' is neither an event's number nor a time"),
         (["diff", "5", "2"], ExitCode.USAGE, "name the earlier moment first"),
-        (["log", "--since", "soon"], ExitCode.USAGE, "'soon' is no time"),
+        (["log", "--since", "soon"], ExitCode.USAGE, "'soon' is not a time that can be read"),
         (["log", "--kind", "party"], ExitCode.USAGE, "party"),
         (["verify", "--against", "missing.lock"], ExitCode.USAGE, "missing.lock"),
         (["import", "missing.jsonl"], ExitCode.USAGE, "missing.jsonl cannot be read"),

@@ -66,7 +66,7 @@ def test_a_directory_that_is_none_is_a_usage_error(
 ) -> None:
     """A typing error would show only when an agent first uses a tool."""
     os.mkfifo(tmp_path / "pipe")
-    for name, reason in (("pipe", "is no directory"), ("none", "No such file or directory")):
+    for name, reason in (("pipe", "is not a directory"), ("none", "No such file or directory")):
         path = tmp_path / name
         assert run(["serve", "--profile", "all", option, str(path)]) == ExitCode.USAGE
         assert f"{option} {path}: {reason}" in capsys.readouterr().err
@@ -78,7 +78,7 @@ def test_one_file_can_be_allowed_and_is_no_workspace(tmp_path: Path) -> None:
     found = native_options(ProfileName.ALL, tmp_path, [tmp_path / ".envrc"], None)
     assert found is not None
     assert found.allow_dirs == (tmp_path / ".envrc",)
-    with pytest.raises(CommandError, match="is no directory"):
+    with pytest.raises(CommandError, match="is not a directory"):
         native_options(ProfileName.ALL, tmp_path / ".envrc", None, None)
 
 

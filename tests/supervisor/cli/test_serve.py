@@ -28,7 +28,7 @@ def test_an_address_may_be_given_in_part(text: str, address: tuple[str, int]) ->
 @pytest.mark.parametrize("text", ["::1", "::1:80", "a:b", "a:70000", "a:-1", "[::1", "[::1]80", "a:٣"])
 def test_anything_else_is_a_usage_error(text: str) -> None:
     """It would listen somewhere else than meant, or end in a traceback."""
-    with pytest.raises(CommandError, match=r"is no HOST:PORT") as refused:
+    with pytest.raises(CommandError, match=r"is not HOST:PORT") as refused:
         parse_address(text)
     assert refused.value.code == ExitCode.USAGE
 
@@ -36,6 +36,6 @@ def test_anything_else_is_a_usage_error(text: str) -> None:
 def test_a_name_that_no_request_could_have_is_a_usage_error() -> None:
     """The clients that it was meant for would be locked out."""
     check_names(["deck.example", "deck.example:443", "::1", "[fd00::1]:80"])
-    with pytest.raises(CommandError, match=r"--allow-host 'https://deck.example' is no host name") as refused:
+    with pytest.raises(CommandError, match=r"--allow-host 'https://deck.example' is not a host name") as refused:
         check_names(["deck.example", "https://deck.example"])
     assert refused.value.code == ExitCode.USAGE

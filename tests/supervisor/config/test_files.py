@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_an_error(folder: Path) -> None:
     """A mistyped path would give an empty deck."""
     with pytest.raises(ConfigFileError, match="cannot be read: No such file or directory"):
         load_config_file(folder / "missing.json", ENVIRON)
-    with pytest.raises(ConfigFileError, match="is no regular file"):
+    with pytest.raises(ConfigFileError, match="is not a regular file"):
         load_config_file(folder, ENVIRON)
 
 
@@ -169,7 +169,10 @@ def test_a_name_that_is_no_id_is_mapped_and_both_are_shown(folder: Path) -> None
     loaded = load(folder, {"mcpServers": {"my files (local)": {"command": "c"}, "ok-1": {"command": "c"}}})
     assert ids(loaded) == ["my-files-local", "ok-1"]
     assert warnings(folder, loaded) == [
-        "mcpServers['my files (local)']: 'my files (local)' is no server id: the server is called 'my-files-local'"
+        (
+            "mcpServers['my files (local)']: 'my files (local)' is not a legal server id: "
+            "the server is called 'my-files-local'"
+        )
     ]
 
 
@@ -213,7 +216,7 @@ def test_a_name_of_which_nothing_can_be_kept_gets_an_id_and_both_are_shown(folde
     loaded = load(folder, {"mcpServers": {"文件": {"command": "c"}}})
     assert ids(loaded) == ["server-39932f"]
     assert warnings(folder, loaded) == [
-        "mcpServers['文件']: '文件' is no server id: the server is called 'server-39932f'"
+        "mcpServers['文件']: '文件' is not a legal server id: the server is called 'server-39932f'"
     ]
 
 

@@ -123,7 +123,7 @@ def test_a_directory_that_others_could_use_is_refused(tmp_path: Path, monkeypatc
     (tmp_path / "link").symlink_to(make_private_dir(tmp_path / "target"))
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    reasons = {"open": "chmod 700", "link": "symbolic link", "dangling": "symbolic link", "file": "no directory"}
+    reasons = {"open": "chmod 700", "link": "symbolic link", "dangling": "symbolic link", "file": "not a directory"}
     for name, reason in reasons.items():
         with pytest.raises(UnsafePathError, match=reason):
             make_private_dir(tmp_path / name)

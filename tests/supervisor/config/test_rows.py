@@ -253,7 +253,7 @@ def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
         ({"command": "a\0b"}, ".command: holds a NUL character"),
         ({"command": "c", "args": ["${NUL}"]}, ".args[0]: holds a NUL character"),
         ({"command": "c", "env": {"A\0": "b"}}, ".env: holds a NUL character"),
-        ('{"command": "\\ud800"}', ".command: holds half of a surrogate pair: it is no Unicode text"),
+        ('{"command": "\\ud800"}', ".command: holds half of a surrogate pair: it is not Unicode text"),
         ({"command": "c", "args": ["a", "${GONE}"]}, ".args[1]: the variable 'GONE' is not set"),
         ({"command": "c", "env": {"my key": "${GONE}"}}, ".env['my key']: the variable 'GONE' is not set"),
         ({"command": "c", "envFile": 5}, ".envFile: expected a string, got 5"),

@@ -36,7 +36,7 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
     """A FIFO or a device would hang the program or feed it for ever."""
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, Path("/dev/zero")):
-        with pytest.raises(TextFileError, match=r"^is no regular file$"):
+        with pytest.raises(TextFileError, match=r"^is not a regular file$"):
             read_text(path, 100)
 
 

@@ -93,7 +93,7 @@ async def test_each_limit_is_shown_with_its_use_and_with_who_keeps_it(tmp_path: 
     assert limits["processes"].kept_by == "a look every 0.5 s"
     assert limits["open_files"].kept_by == "the kernel, in each process"
     assert limits["line_bytes"].kept_by == "its worker"
-    assert limits["cpu_share"].kept_by == "nobody: it is not limited"
+    assert limits["cpu_share"].kept_by == "not limited"
 
 
 async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> 
     policy = SandboxPolicy(limits=Limits(cpu_share=0.5))
     endpoint.config = StdioServerConfig(id="fs", command="npx", sandbox=policy)
     limits = {limit.name: limit for limit in (await inspected(tmp_path, endpoint)).limits}
-    assert limits["cpu_share"].kept_by == "nobody: no control group can be written"
+    assert limits["cpu_share"].kept_by == "not kept here: no control group can be written"
 
 
 async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ async def test_a_workspace_that_is_gone_is_a_fault(workspace: Path, tmp_path: Pa
     """A client would get a traceback, or an empty directory would be made for it."""
     gone = tmp_path / "gone"
     for fields in ({"workspace": gone}, {"allow_dirs": (gone,)}):
-        with pytest.raises(DeckFault, match=f"{gone} is no directory") as refused:
+        with pytest.raises(DeckFault, match=f"{gone} is not a directory") as refused:
             async with session_in(**{"workspace": workspace, **fields}):
                 pass
         assert refused.value.kind == DeckFaultKind.BACKEND

@@ -53,7 +53,7 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
     ],
 )
 async def test_arguments_travel_as_json_and_anything_but_a_dict_is_none(args: object, body: str) -> None:
-    """A server would be sent what is no object of arguments."""
+    """A server would be sent what is not an object of arguments."""
     async with stage() as played:
         task, frame, sent = await played.called(played.endpoint.invoke("echo", args))
         assert sent == body.encode()

@@ -219,5 +219,5 @@ def test_nobody_else_gets_a_preflight_answered() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "http://a", "a b", "a:x", "u@a", "[::1"])
 def test_a_name_that_cannot_be_one_is_said_to_be_none(name: str) -> None:
     """A typo in `--allow-host` would be found out by the clients that it locks out."""
-    with pytest.raises(ValueError, match="is no host name"):
+    with pytest.raises(ValueError, match="is not a host name"):
         parse_name(name)

@@ -288,7 +288,7 @@ async def test_there_is_no_oauth_server_and_a_browser_may_ask_first():
 
 async def test_a_name_that_cannot_be_one_is_refused():
     """A typo in it would be found out by the clients that it locks out."""
-    with pytest.raises(ProtocolFault, match="is no host name"):
+    with pytest.raises(ProtocolFault, match="is not a host name"):
         await serve_http(create_provider_host(LiveBox()), HttpOptions(hosts=("http://a",)), started=lambda *_: None)
 
 

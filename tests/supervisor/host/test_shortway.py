@@ -120,7 +120,7 @@ LEFT = {
     "no name": {"name": ...},
     "a name that is no text": {"name": 5},
     "an unknown parameter": {"task": {}},
-    "meta that is no object": {"meta": []},
+    "meta that is not an object": {"meta": []},
     "null meta": {"meta": None, "_meta": None},
     "a progress token that is no id": {"meta": {"progressToken": 1.5}},
     "a progress token that is null": {"meta": {"progressToken": None}},

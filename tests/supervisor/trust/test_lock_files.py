@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said_with_the_file(tmp_path: Path, content: bytes | No
 def test_a_pipe_in_a_locks_place_does_not_hold_us(tmp_path: Path) -> None:
     """A stranger's directory could hang the command."""
     os.mkfifo(tmp_path / "deck.lock")
-    with pytest.raises(LockFileError, match="no regular file"):
+    with pytest.raises(LockFileError, match="not a regular file"):
         load_lock(tmp_path / "deck.lock")
 
 

@@ -185,7 +185,10 @@ def edited(change: Callable[[Any], object]) -> str:
         (edited(lambda lock: lock["ledger"].update(count=True)), "ledger.count: "),
         (edited(lambda lock: lock["ledger"].update(hash="x")), "ledger.hash: 64 hex digits belong here"),
         (edited(lambda lock: lock.update(servers=[])), "servers: an object belongs here"),
-        (edited(lambda lock: lock["servers"].update({"a__b": {"tools": {}}})), "servers.a__b: this is no server's id"),
+        (
+            edited(lambda lock: lock["servers"].update({"a__b": {"tools": {}}})),
+            "servers.a__b: this is not a server's id",
+        ),
         (edited(lambda lock: lock["servers"]["fs"].pop("tools")), "servers.fs: 'tools' is missing"),
         (edited(lambda lock: lock["servers"]["fs"]["tools"].update(read="AB" * 32)), "servers.fs.tools.read: 64 hex"),
         (edited(lambda lock: lock["servers"]["fs"]["tools"].update(read="ignored")), "servers.fs.tools.read: 64 hex"),

@@ -74,7 +74,7 @@ def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, 
         NotOursToTakeError: it describes no server, or ourselves.
     """
     if not isinstance(row, Mapping):
-        raise NotOursToTakeError("it is no object")
+        raise NotOursToTakeError("it is not an object")
     if is_own(row):
         raise NotOursToTakeError("it is quarterdeck itself")
     if "httpUrl" in row and "url" not in row:

@@ -54,7 +54,7 @@ def set_member(text: str, path: Sequence[str], value: object, *, has_comments: b
 
     Raises:
         DocumentError: `text` is no JSON object.
-        EditError: something on the way is no object, or is there twice.
+        EditError: something on the way is not an object, or is there twice.
     """
     old = parse(text, has_comments=has_comments)
     base = text if text.strip() else "{}\n"
@@ -77,7 +77,7 @@ def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
 
     Raises:
         DocumentError: `text` is no JSON object.
-        EditError: there is none, or something on the way is no object, or is there twice.
+        EditError: there is none, or something on the way is not an object, or is there twice.
     """
     old = parse(text, has_comments=has_comments)
     edit = _Edit(text, has_comments=has_comments)
@@ -130,7 +130,7 @@ class _Edit:
     def descend(self, member: _Member) -> None:
         """Go on inside its value."""
         if self._plain[member.value] != "{":
-            raise EditError(f"{member.key!r} is no object")
+            raise EditError(f"{member.key!r} is not an object")
         self._open_at(member.value)
 
     def replace(self, member: _Member, value: object) -> str:
@@ -220,7 +220,7 @@ def _verified(text: str, expected: object, *, has_comments: bool) -> str:
     except DocumentError as error:
         raise EditError(f"it could not be changed safely ({error}): edit it by hand") from error
     except UnicodeEncodeError as error:
-        raise EditError("a path or a name in it is no Unicode text: rename it") from error
+        raise EditError("a path or a name in it is not Unicode text: rename it") from error
     if value != expected:
         raise EditError("it could not be changed safely: edit it by hand")
     return text

@@ -95,7 +95,7 @@ def _read(spot: Spot) -> tuple[UserFile, Mapping[str, object]]:
     for key in spot.keys:
         value = value.get(key, {}) if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping):
-        raise LinkError(f"{spot.path} is left as it is: its {'.'.join(spot.keys)!r} is no object")
+        raise LinkError(f"{spot.path} is left as it is: its {'.'.join(spot.keys)!r} is not an object")
     return file, value
 
 

@@ -46,7 +46,7 @@ def read_user_file(path: Path) -> UserFile:
     """The file at `path`; that there is none is no error.
 
     Raises:
-        UserFileError: it cannot be read, is no regular file, too large, or not UTF-8.
+        UserFileError: it cannot be read, is not a regular file, too large, or not UTF-8.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -59,7 +59,7 @@ def read_user_file(path: Path) -> UserFile:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise UserFileError(f"{path} is no regular file")
+            raise UserFileError(f"{path} is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:

@@ -231,7 +231,7 @@ def _require_writable(spot: Spot) -> None:
     """As for whoever would write into the file, and the same for root: a mode without it is a wish."""
     _, status = spot.held()
     if not spot.is_file:
-        raise fault(errno.EINVAL, "it is no regular file, but a pipe, a socket or a device")
+        raise fault(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")
     if not (status.st_mode & stat.S_IWUSR and may_write(spot)):
         raise fault(errno.EACCES, "it is read-only")
 

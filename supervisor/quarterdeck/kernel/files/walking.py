@@ -244,13 +244,13 @@ def open_file(spot: Spot) -> int:
     """The very file that was looked at, for reading.
 
     Raises:
-        OSError: it is no regular file, or may not be read.
+        OSError: it is not a regular file, or may not be read.
     """
     thing, status = spot.held()
     if spot.is_directory:
         raise fault(errno.EISDIR)
     if not spot.is_file:
-        raise fault(errno.EINVAL, "it is no regular file, but a pipe, a socket or a device")
+        raise fault(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")
     # Some regular files of the kernel let a reader wait.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     if sys.platform != "darwin":

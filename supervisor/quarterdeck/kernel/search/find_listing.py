@@ -43,7 +43,7 @@ class Listing:
         return self._found
 
     def add_file(self, path: bytes) -> None:
-        """Take a file, or whatever is no directory."""
+        """Take a file, or whatever is not a directory."""
         self.files += 1
         directory, _, name = path.rpartition(b"/")
         directory = directory or b"/"

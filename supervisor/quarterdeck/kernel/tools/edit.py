@@ -102,7 +102,7 @@ def _problem(stat: FileStat, real_path: str, ctx: ToolContext) -> str | None:
     if stat.is_directory:
         return "it is a directory."
     if not stat.is_file:
-        return "it is no regular file, but a device, a pipe or a socket."
+        return "it is not a regular file, but a device, a pipe or a socket."
     state = read_state_of(ctx)
     if state is not None and (reason := state.check(real_path, stat.revision)):
         return f"{reason}. Read it first, then edit it."

@@ -63,7 +63,7 @@ async def _ls(arguments: LsArguments, ctx: ToolContext) -> ToolResult:
     try:
         stat = await ctx.fs.stat(path)
         if not stat.is_directory:
-            return ToolResult.of_error(f"{spell(path)} is no directory. Use read to see what is in a file.")
+            return ToolResult.of_error(f"{spell(path)} is not a directory. Use read to see what is in a file.")
         listing = await _listing(path, arguments.show_hidden, ctx)
     except (OSError, ValueError) as error:
         return ToolResult.of_error(explain(error, path))

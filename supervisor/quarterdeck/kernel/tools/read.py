@@ -93,7 +93,7 @@ async def _read(arguments: ReadArguments, ctx: ToolContext) -> ToolResult:
         if stat.is_directory:
             return ToolResult.of_error(explain(IsADirectoryError(), path))
         if not stat.is_file:
-            return ToolResult.of_error(f"{spell(path)} is no regular file, but a device, a pipe or a socket.")
+            return ToolResult.of_error(f"{spell(path)} is not a regular file, but a device, a pipe or a socket.")
         real_path = await ctx.fs.real_path(path)
         look = _look(_page_request(arguments, ctx), stat.size_bytes)
         seen = await with_file(ctx, path, look)

@@ -82,7 +82,7 @@ def _problem(real_path: str, there: FileStat | None, ctx: ToolContext) -> str | 
     if there.is_directory:
         return "it is a directory."
     if not there.is_file:
-        return "it is no regular file, but a device, a pipe or a socket."
+        return "it is not a regular file, but a device, a pipe or a socket."
     state = read_state_of(ctx)
     reason = state.check(real_path, there.revision) if state is not None else None
     return f"{reason}. Read it first, then write it again." if reason else None

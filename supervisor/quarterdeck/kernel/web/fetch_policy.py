@@ -71,7 +71,7 @@ class FetchPolicy(FrozenModel):
     @classmethod
     def _names_a_proxy(cls, proxy: str | None) -> str | None:
         if proxy is not None and not _PROXY.fullmatch(proxy):
-            raise ValueError("is no proxy: write http://host:port or https://host:port")
+            raise ValueError("is not a proxy: write http://host:port or https://host:port")
         return proxy
 
 
@@ -114,7 +114,7 @@ def _split_port(text: str) -> tuple[str, int | None]:
 
 def _port(digits: str) -> int:
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 1 <= int(digits) <= 65535):
-        raise ValueError("names no port: 1 to 65535")
+        raise ValueError("has no port: write NAME:PORT, with a port from 1 to 65535")
     return int(digits)
 
 

@@ -36,7 +36,7 @@ def parse_url(text: str) -> URL:
     except (InvalidURL, ValueError) as error:
         if isinstance(error, UrlError):
             raise
-        raise UrlError(f"{shown(text)} is no URL: {error}") from None
+        raise UrlError(f"{shown(text)} is not a URL: {error}") from None
 
 
 def follow(url: URL, location: str) -> URL:
@@ -50,7 +50,7 @@ def follow(url: URL, location: str) -> URL:
     try:
         target = _checked(url.join(location), location)
     except (InvalidURL, ValueError) as error:
-        reason = str(error) if isinstance(error, UrlError) else f"{shown(location)} is no URL: {error}"
+        reason = str(error) if isinstance(error, UrlError) else f"{shown(location)} is not a URL: {error}"
         raise UrlError(f"the redirect is not followed: {reason}") from None
     if url.scheme == "https" and target.scheme == "http":
         raise UrlError(
@@ -99,5 +99,5 @@ def _checked(url: URL, text: str) -> URL:
     if not url.host or "%" in url.host:
         raise UrlError(f"{shown(text)} names no host: write https://host/path")
     if url.port is not None and not 1 <= url.port <= 65535:
-        raise UrlError(f"{url.port} is no port: 1 to 65535")
+        raise UrlError(f"{url.port} is not a port: 1 to 65535")
     return url.copy_with(fragment=None)

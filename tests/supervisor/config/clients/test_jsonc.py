@@ -149,8 +149,8 @@ def test_a_new_member_looks_like_its_neighbours(text: str, expected: str) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1}', "'a' is no object"),
-        ('{"a": null}', "'a' is no object"),
+        ('{"a": 1}', "'a' is not an object"),
+        ('{"a": null}', "'a' is not an object"),
         ('{"a": {}, "a": {}}', "more than once"),
         ('{"a": {"n": 1, "n": 2}}', "more than once"),
     ],

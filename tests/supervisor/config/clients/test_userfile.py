@@ -117,7 +117,12 @@ def test_what_is_no_text_file_is_refused_without_waiting(tmp_path: Path, monkeyp
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "large").write_bytes(b"x" * 11)
     monkeypatch.setattr(userfile, "MAX_BYTES", 10)
-    reasons = {"fifo": "no regular file", ".": "no regular file", "binary": "not UTF-8", "large": "larger than 10"}
+    reasons = {
+        "fifo": "not a regular file",
+        ".": "not a regular file",
+        "binary": "not UTF-8",
+        "large": "larger than 10",
+    }
     for name, message in reasons.items():
         with pytest.raises(UserFileError, match=message):
             read_user_file(tmp_path / name)

@@ -189,7 +189,7 @@ async def test_pipes_sockets_and_devices_are_refused_without_waiting(work: Path,
     names = make_special(work)
     for name in names:
         for use in (files.read_text, files.open_binary, partial(files.write_file, data="x")):
-            with pytest.raises(OSError, match="no regular file, but a pipe, a socket or a device") as caught:
+            with pytest.raises(OSError, match="not a regular file, but a pipe, a socket or a device") as caught:
                 await use(name)
             assert caught.value.filename == name
         told = await files.stat(name)
@@ -205,7 +205,7 @@ async def test_a_device_in_a_root_is_refused(work: Path) -> None:
     """`/dev/zero` would be read until memory is full."""
     files = LocalFs(Roots(work, ["/dev"]), "/dev")
     for use in (files.read_text, files.open_binary, partial(files.write_file, data="x")):
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             await use("zero")
     assert stat.S_ISCHR(os.stat("/dev/zero").st_mode)
 

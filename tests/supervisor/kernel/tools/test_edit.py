@@ -202,7 +202,7 @@ async def test_what_cannot_be_edited_is_refused_with_what_to_do(tmp_path: Path) 
         return answer.text
 
     assert await refusal("dir") == "dir was not changed: it is a directory."
-    assert await refusal("pipe") == "pipe was not changed: it is no regular file, but a device, a pipe or a socket."
+    assert await refusal("pipe") == "pipe was not changed: it is not a regular file, but a device, a pipe or a socket."
     assert await refusal("gone") == "Nothing was changed. gone does not exist. Look for it with ls or find."
     assert (await refusal("file", "")).startswith("file was not changed: oldText is empty.")
     assert await refusal("file", "old", "old") == "file was not changed: oldText and newText are the same."

@@ -116,7 +116,7 @@ async def test_what_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path)
     assert await refusal("dir") == "dir was not written: it is a directory."
     assert await refusal("new/dir/") == "new/dir/ names a directory. Give the name of a file in it."
     assert not (tmp_path / "new").exists()
-    assert await refusal("pipe") == "pipe was not written: it is no regular file, but a device, a pipe or a socket."
+    assert await refusal("pipe") == "pipe was not written: it is not a regular file, but a device, a pipe or a socket."
     assert await refusal("a", "ab\ud800") == (
         "Nothing was written: the content's character 3 is half a surrogate pair, which no file can hold as text."
     )

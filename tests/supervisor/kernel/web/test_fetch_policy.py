@@ -174,5 +174,5 @@ def test_a_proxy_is_named_by_its_url(proxy: str | None) -> None:
 @pytest.mark.parametrize("proxy", ["", "proxy:3128", "socks5://p", "http://u:p@proxy:1", "http://p/x", "http://p:1\n"])
 def test_what_is_no_proxy_is_refused(proxy: str) -> None:
     """A typo would send requests directly, or leave a password in a log."""
-    with pytest.raises(ValidationError, match="is no proxy"):
+    with pytest.raises(ValidationError, match="is not a proxy"):
         FetchPolicy(proxy=proxy)

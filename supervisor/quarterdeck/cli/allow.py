@@ -197,7 +197,11 @@ def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
 
 def _confirm() -> None:
     if not sys.stdin.isatty():
-        raise CommandError(ExitCode.USAGE, "nobody is there to be asked", "look at what is shown, then add --yes")
+        raise CommandError(
+            ExitCode.USAGE,
+            "this needs a yes, and there is no terminal to ask on",
+            "look at what is shown, then add --yes",
+        )
     if not typer.confirm("write this, and approve it?"):
         raise typer.Exit(ExitCode.OK)
 

@@ -15,9 +15,11 @@ if [ ! -e "$HOME/.fetched" ]; then
     : > "$HOME/.fetched"
     exec sleep 600
 fi
+while [ ! -e {gate} ]; do sleep 0.1; done
 exec {server}
 """
-"""Called `npx`: its first start takes longer than anybody waits, as that of a large package does."""
+"""Called `npx`: its first start takes longer than anybody waits, as that of a large package does, and its second one as
+long as the test says."""
 
 CHANGED: Final = "notifications/tools/list_changed"
 
@@ -26,12 +28,12 @@ CHANGED: Final = "notifications/tools/list_changed"
 def config(tmp_path: Path) -> Iterator[Path]:
     """A server that its runner has to fetch, and one that is there."""
     runner = tmp_path / "npx"
-    runner.write_text(RUNNER.format(server=" ".join(server_argv("echo"))))
+    runner.write_text(RUNNER.format(gate=tmp_path / "gate", server=" ".join(server_argv("echo"))))
     runner.chmod(0o755)
     slow = {
         "command": str(runner),
         "args": ["-y", "server"],
-        "connect_timeout_s": 3,
+        "connect_timeout_s": 5,
         "sandbox": {"preset": "trusted"},
     }
     with no_leftovers(DEADLINE_S):
@@ -45,6 +47,7 @@ def test_a_server_that_installs_itself_is_named_tried_again_and_announced(config
         assert "Still starting: slow, quick; their tools are announced" in told
         assert not [tool for tool in client.list_tools() if tool["name"].startswith("slow__")]
         eventually(lambda: status(config, "slow")["phase"] == "installing", DEADLINE_S, "installing")
+        config.with_name("gate").touch()
         while not any(tool["name"].startswith("slow__") for tool in client.list_tools()):
             client.notification(CHANGED)
         assert client.call("slow__echo", text="hello")["content"] == [{"type": "text", "text": "hello"}]

@@ -10,7 +10,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.commands import DEADLINE_S, row, serving, write_config
+from support.commands import DEADLINE_S, PATIENT, row, serving, write_config
 from support.leftovers import POLL_S, eventually, no_leftovers
 from support.line_child import LineChild
 from support.raw_client import RawStdioClient
@@ -57,7 +57,7 @@ def listed(client: RawStdioClient) -> list[str]:
 @pytest.mark.parametrize("native", [(), ("--profile", "authoring")], ids=["alone", "beside native tools"])
 async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: Path, native: tuple[str, ...]) -> None:
     """One long name breaks the whole session of some clients; a wrong one would call another tool."""
-    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json", *native)
+    words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json", *native)
     with (
         no_leftovers(DEADLINE_S),
         LineChild(words, cwd=config.parent, deadline_s=DEADLINE_S, popen=popen_forked) as child,

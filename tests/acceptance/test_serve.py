@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.commands import (
     DEADLINE_S,
+    PATIENT,
     command,
     quarterdeck_json,
     row,
@@ -89,7 +90,7 @@ def assert_said_no_more(client: RawStdioClient) -> None:
 @asynccontextmanager
 async def stock_client(config: Path, mode: str, *options: str) -> AsyncIterator[Client]:
     """The Python SDK's client of a `serve` that it starts and ends itself."""
-    program, *args = command("serve", "--config", str(config), *options)
+    program, *args = command("serve", "--config", str(config), *PATIENT, *options)
     parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ))
     async with (
         asyncio.timeout(DEADLINE_S),
@@ -129,7 +130,7 @@ def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_struct
         missing={"command": "hunter2-hunter2"},
         noisy=row("echo", "--stderr", "I talk", env={"PASSWORD": "hunter2-hunter2"}),
     )
-    with no_leftovers(DEADLINE_S), serving(config, "--log-level", "debug") as client:
+    with no_leftovers(DEADLINE_S), serving(config, "--settle", "8", "--log-level", "debug") as client:
         assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
         names = {tool["name"] for tool in client.list_tools()}
         assert {name.partition("__")[0] for name in names} == {"noisy"}
@@ -214,7 +215,7 @@ INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo":
 
 def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path) -> None:
     """Every local web page could call the tools, or no client at all."""
-    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
+    words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json")
     with LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
         url = json.loads(child.read_line())["url"]
         token = quarterdeck_json_forked("token", "show")["token"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 import pytest
-from support.commands import DEADLINE_S, row, serving, write_config
+from support.commands import DEADLINE_S, PATIENT, row, serving, write_config
 from support.leftovers import eventually, no_leftovers
 from support.line_child import LineChild
 from support.raw_client import RawStdioClient
@@ -66,7 +66,7 @@ def test_every_call_under_way_at_sigterm_is_answered_over_stdio(config: Path, gr
 @pytest.mark.anyio
 async def test_every_call_under_way_at_sigterm_is_answered_over_http(config: Path) -> None:
     """Half of the clients would get 200 with nothing in it."""
-    words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json", "--no-token")
+    words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json", "--no-token")
     results: dict[int, dict[str, Any]] = {}
     begun = 0
 

@@ -17,6 +17,10 @@ DEADLINE_S: Final = 60.0
 """For a command that imports the SDK twice on a busy machine."""
 
 
+PATIENT: Final = ("--settle", str(DEADLINE_S))
+"""Options of a `serve` whose client lists once, and means to see every server."""
+
+
 def command(*arguments: str) -> list[str]:
     """The command line of `quarterdeck …`."""
     return [sys.executable, "-m", "quarterdeck.cli", *arguments]
@@ -54,7 +58,7 @@ def serving(config: Path, *arguments: str, is_forked: bool = False) -> Iterator[
 
     Started as a user does, or forked where that is not what a test is about.
     """
-    words = ("serve", "--config", str(config), *arguments)
+    words = ("serve", "--config", str(config), *PATIENT, *arguments)
     argv, popen = (words, popen_forked) if is_forked else (command(*words), subprocess.Popen)
     with RawStdioClient(argv, deadline_s=DEADLINE_S, popen=popen) as client:
         eventually(lambda: is_found(client.process.pid), DEADLINE_S, "a serve that can be found")

@@ -84,16 +84,29 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
     files = files_of(config)
     findings = check_files(files)
     is_broken = any(finding.is_error for finding in findings)
+    missing = _missing_commands(files)
     if json:
         said = [dataclasses.asdict(finding) for finding in findings]
-        print_json(_plain({"ok": not is_broken, "files": [_place(found) for found in files], "findings": said}))
+        print_json(
+            _plain(
+                {
+                    "ok": not is_broken,
+                    "files": [_place(found) for found in files],
+                    "findings": said,
+                    "commands_missing": missing,
+                }
+            )
+        )
     else:
         for finding in findings:
             word, style = ("error", "red") if finding.is_error else ("warning", "yellow")
             print_line(f"{word}: {printable(str(finding))}", style)
+        for server, command in missing.items():
+            what = f"{server}: there is no command {command!r} on your PATH: install it, or give its full path"
+            print_line(f"warning: {printable(what)}", "yellow")
         if not any(found.exists for found in files):
             print_line(NOTHING, stderr=True)
-        elif not findings:
+        elif not (findings or missing):
             print_line("nothing is wrong", "green", stderr=True)
     if is_broken:
         raise typer.Exit(ExitCode.USAGE)
@@ -194,3 +207,20 @@ def _source(file: str, pointer: str) -> str:
 
 def _shown(path: Path) -> str:
     return printable(str(path)).replace("\n", "\\n")
+
+
+def _missing_commands(files: "tuple[FileFound, ...]") -> dict[str, str]:
+    """The servers whose command is not on this machine, each with it; a server's own PATH is looked through."""
+    import shutil
+
+    from quarterdeck.config.gathering import gather
+    from quarterdeck_protocol.configs import StdioServerConfig
+
+    return {
+        config.id: config.command
+        for config in gather(files).servers
+        if isinstance(config, StdioServerConfig)
+        # What has a slash in it may be relative to a working directory: the start says whether it is there.
+        and "/" not in config.command
+        and shutil.which(config.command, path=config.env.get("PATH")) is None
+    }

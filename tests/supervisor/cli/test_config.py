@@ -137,10 +137,10 @@ def test_a_check_finds_everything_and_says_so_by_its_exit_code(home: Path, capsy
 
 def test_a_warning_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A harmless key of another client would stop a script."""
-    path = own(home, {"mcpServers": {"a": {"command": "c", "timeout": 5}}})
+    path = own(home, {"mcpServers": {"a": {"command": "sh", "timeout": 5}}})
     assert run("check") == 0
     assert capsys.readouterr().out == f"warning: {path}: mcpServers.a: ignored: 'timeout'\n"
-    own(home, {"mcpServers": {"a": {"command": "c"}}})
+    own(home, {"mcpServers": {"a": {"command": "sh"}}})
     assert run("check") == 0
     assert "nothing is wrong" in capsys.readouterr().err
 
@@ -167,3 +167,15 @@ def test_a_working_directory_that_is_gone_is_said(home: Path, monkeypatch: pytes
     monkeypatch.setattr(config.Path, "cwd", cwd)
     with pytest.raises(CommandError, match="the working directory cannot be used"):
         run("check")
+
+
+def test_a_check_looks_for_commands_on_this_machine(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file would be called right whose servers cannot be started."""
+    own(home, {"mcpServers": {"a": {"command": "sh"}, "b": {"command": "no-such-command-qd"}}})
+    assert run("check") == 0
+    out, err = capsys.readouterr()
+    assert out == (
+        "warning: b: there is no command 'no-such-command-qd' on your PATH: install it, or give its full path\n"
+    )
+    assert "nothing is wrong" not in err
+    assert run_json(capsys, "check")["commands_missing"] == {"b": "no-such-command-qd"}

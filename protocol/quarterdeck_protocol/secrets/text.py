@@ -60,6 +60,7 @@ _HARMLESS_HEADERS: Final = frozenset(
 )
 
 _OPTION: Final = re.compile(r"--?[A-Za-z][\w.-]{0,127}|/[A-Za-z]\w{0,31}(?=:)")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][\w.-]{0,127}")
 _HEADER_OPTIONS: Final = frozenset({"-H", "--header", "--headers", "--http-header", "--extra-header"})
 _LOGIN_OPTIONS: Final = frozenset({"-u", "--user", "-U", "--proxy-user", "--login"})
 _PASSWORD_PROGRAMS: Final = frozenset(
@@ -173,7 +174,7 @@ def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[Span
         return [(start + first, start + last) for first, last in inner]
     if arg[:2] in {"-H", "-u", "-p"} and len(arg) > 2 and arg[2] != "=":
         return _attached_spans(arg, takes_password=takes_password)
-    if equals and secrecy_of(name) and " " not in name:
+    if equals and secrecy_of(name) and _VARIABLE.fullmatch(name):
         return [(len(name) + 1 + first, len(name) + 1 + last) for first, last in _value_spans(name, value)]
     return _spans(arg)
 

@@ -104,20 +104,26 @@ def view_standing(server: "ServerMatters", since: Since) -> dict[str, object]:
 
 
 def print_steps(steps: "Iterable[Step]") -> None:
-    """What happened to one server between two moments."""
+    """What happened to one server between two moments; what came of one form of a thing stands on one line."""
     from quarterdeck.ledger.history import short
 
-    rows = [
-        [
-            Cell(describe_key(step.key), "cyan"),
-            Cell(step.what.value, HAPPENED_STYLES.get(step.what, "")),
-            Cell(short(step.before)),
-            Cell(short(step.after)),
-            Cell(step.by.value if step.by is not None else "-"),
-            Cell(step.at or "-", "dim"),
-        ]
-        for step in steps
-    ]
+    forms: dict[tuple[str, str, str], list[Step]] = {}
+    for step in steps:
+        forms.setdefault((describe_key(step.key), step.before, step.after), []).append(step)
+    rows = []
+    for (name, before, after), of_form in forms.items():
+        by = next((step.by for step in of_form if step.by is not None), None)
+        happened = dict.fromkeys(step.what.value for step in of_form)
+        rows.append(
+            [
+                Cell(name, "cyan"),
+                Cell(", ".join(happened), HAPPENED_STYLES.get(of_form[-1].what, "")),
+                Cell(short(before)),
+                Cell(short(after)),
+                Cell(by.value if by is not None else "-"),
+                Cell(next((step.at for step in of_form if step.at), "-"), "dim"),
+            ]
+        )
     print_table(("WHAT", "HAPPENED", "BEFORE", "AFTER", "BY", "AT"), rows, indent="  ")
 
 

@@ -52,6 +52,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "config_invalid": "correct the configuration where the message points",
         "connect_failed": "check that the URL is right and that the server runs",
         "crash_loop": "see quarterdeck logs SERVER, then quarterdeck restart SERVER",
+        "directory_unusable": "make room where the message says, or make it writable: see df -h and df -i",
         "exited": "quarterdeck logs SERVER shows its last words; it is started again unless it keeps dying",
         "exited_at_handshake": "see quarterdeck logs SERVER; if it lacks a file: quarterdeck allow SERVER; else run "
         "its command by hand",

@@ -23,6 +23,11 @@ class LaunchError(Exception):
         self.code = code
 
 
+def words_of(error: OSError) -> str:
+    """What the system said, for people: no number, and which file."""
+    return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """A process about to be.

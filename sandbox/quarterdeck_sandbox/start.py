@@ -27,9 +27,10 @@ from quarterdeck_sandbox.gatekeeper import GATE_S, Gatekeeper
 from quarterdeck_sandbox.holdings import Holdings
 from quarterdeck_sandbox.identity import open_to_all
 from quarterdeck_sandbox.judging import judge
-from quarterdeck_sandbox.launch import LaunchError, exec_error
+from quarterdeck_sandbox.launch import LaunchError, exec_error, words_of
 from quarterdeck_sandbox.names import FIRST_FREE_PORT
 from quarterdeck_sandbox.netns import child_pid_of, prepare_listening
+from quarterdeck_sandbox.oom import score_of_confined
 from quarterdeck_sandbox.open_files import childs_limit
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.promises import APART_ABI
@@ -70,7 +71,7 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
     except TimeoutError as error:
         raise LaunchError("spawn_failed", f"the sandbox was not ready within {GATE_S:g} s") from error
     except OSError as error:
-        raise LaunchError("spawn_failed", f"the sandbox could not be built: {error}") from error
+        raise LaunchError("spawn_failed", f"the sandbox could not be built: {words_of(error)}") from error
     finally:
         keeper.close()
         if not started:
@@ -178,6 +179,7 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "listen": [(route.address, route.port) for route in confinement.routes],
         "confine": confine,
         # Its first process is another user's when we are root, else the program could write to its memory.
+        "oom_score": score_of_confined(),
         "set_apart": in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,
         "probes": {
             "owner": os.getpid(),

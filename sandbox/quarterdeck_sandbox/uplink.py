@@ -29,7 +29,7 @@ import anyio
 
 from quarterdeck_protocol.addresses import closed_networks
 from quarterdeck_sandbox.interfaces import own_addresses
-from quarterdeck_sandbox.launch import LaunchError
+from quarterdeck_sandbox.launch import LaunchError, words_of
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.netns import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of
 from quarterdeck_sandbox.scanning import is_stopped
@@ -181,7 +181,7 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
         if isinstance(error, TimeoutError):
             raise LaunchError("network_failed", f"{name} gave no network within {READY_S:.0f} s") from error
         if isinstance(error, OSError):
-            raise LaunchError("network_failed", f"{name} gave no network: {error}") from error
+            raise LaunchError("network_failed", f"{name} gave no network: {words_of(error)}") from error
         raise
     return uplink
 

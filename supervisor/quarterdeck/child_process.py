@@ -1,7 +1,7 @@
 """The command line of a process of ours that does one thing and ends: an isolated interpreter, killed when we end.
 
 A stranger's page or the user's keyring is dealt with in one; stopped or hanging, it would outlive a `serve` that was
-killed.
+killed.  When memory runs out it is killed before we are.
 """
 
 import importlib.util
@@ -18,6 +18,13 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
     if os.getppid() != int(sys.argv[1]):
         os._exit(0)
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as score:
+            points = min(1000, int(score.read()) + 600)  # as whatever else may need much memory
+            score.seek(0)
+            score.write(str(points))
+    except OSError:
+        pass
 sys.path += [each for each in sys.argv[2:] if each not in sys.path]
 """
 

@@ -1,9 +1,11 @@
 """Commands whose standard streams are closed, full or left, and that are interrupted at once."""
 
+import json
 import os
 import shlex
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,68 @@ def test_a_reader_who_has_left_is_told_nothing(config: Path) -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (74, b"")
+
+
+def run_on_a_disk(preparation: str, words: str, config: Path, folder: Path) -> tuple[int, str]:
+    """The same in a mount namespace with a small disk at `folder`, prepared by a shell's words."""
+    if os.geteuid() != 0:
+        pytest.skip("a disk of one's own takes root")
+    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no mount namespace: {tried.stderr.decode().strip()}")
+    folder.mkdir(mode=0o700)
+    program = " ".join(map(shlex.quote, command()))
+    script = f"mount -t tmpfs -o size=1m,nr_inodes=60,mode=700 tmpfs {folder} && cd {folder} && {preparation}; cd /; "
+    with no_leftovers():
+        done = subprocess.run(  # noqa: PLW1510 - it is what is returned
+            ["unshare", "--mount", "/bin/sh", "-c", f"{script} exec {program} {words.format(config=config)}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+    said = done.stdout + done.stderr
+    assert not {"Traceback", "bug of ours", "Errno"} & set(said.split())
+    assert "bug of ours" not in said
+    return done.returncode, said
+
+
+@pytest.mark.parametrize(
+    ("preparation", "why"),
+    [
+        ("mount -o remount,ro .", "Read-only file system"),
+        ("i=0; while : >f$i; do i=$((i+1)); done 2>/dev/null", "No space left on device"),
+        ("head -c 2000000 /dev/zero >full 2>/dev/null", "No space left on device"),
+    ],
+    ids=["read-only", "no inodes", "full"],
+)
+def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
+    config: Path, monkeypatch: pytest.MonkeyPatch, preparation: str, why: str
+) -> None:
+    """A user would read an error number, or that it is a bug of ours."""
+    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as short:  # a socket's path is
+        disk = Path(short, "d")
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(disk))
+        code, said = run_on_a_disk(preparation, "serve --config {config}", config, disk)
+    assert code == 2
+    assert f"({why})" in said
+    assert "set QUARTERDECK_RUNTIME_DIR to another directory" in said
+
+
+def test_a_server_without_room_is_faulted_and_the_others_are_not(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One server's downloads would end them all."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    servers = write_config(tmp_path / "two.json", a=row("echo"), b=row("echo"))
+    # Four inodes are left: each server needs as many for its directories and its log.
+    fill = "i=0; while [ $i -lt 53 ]; do : >f$i; i=$((i+1)); done"
+    code, said = run_on_a_disk(fill, "ps --own --json --config {config}", servers, state / "servers")
+    assert code == 0
+    faults = {one["id"]: one["fault"] for one in json.loads(said.splitlines()[0])["servers"]}
+    assert sorted(fault is None for fault in faults.values()) == [False, True]
+    assert "directory_unusable" in str(faults)
 
 
 @pytest.mark.parametrize(("closed", "name"), [("0<&-", "stdin"), ("1>&-", "stdout")])

@@ -213,6 +213,20 @@ def test_a_killed_supervisor_leaves_nothing_although_all_of_it_is_stopped(
     assert_gone(family, PATIENCE_S)
 
 
+def test_servers_are_killed_before_workers_and_we_last_when_memory_runs_out(
+    own_directories: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that eats the memory would take all the others along, with whoever owns them."""
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(own_directories / "run-scores"))
+    rows: Rows = {"echo": (server_argv("echo"), CONFINED), "trusted": (server_argv("echo"), TRUSTED)}
+    with supervisor_of(rows) as (pid, pids):
+        family = [pid, zygote_of(pid), *pids]
+        ours, zygote, *rest = (int(Path(f"/proc/{one}/oom_score_adj").read_text()) for one in family)
+    assert ours == int(Path("/proc/self/oom_score_adj").read_text())
+    servers, workers = rest[::2], rest[1::2]
+    assert ours < zygote < min(workers) <= max(workers) < min(servers)
+
+
 def test_fresh_interpreters_serve_as_forks_do_and_end_with_a_killed_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     """There would be no Quarterdeck where fork does not serve; and there is no zygote to tell a worker of the end."""
     monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")

@@ -10,7 +10,7 @@ from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.frames import OpenOrder, ServerStart
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.confine import Asker, confine
-from quarterdeck_sandbox.launch import LaunchPlan
+from quarterdeck_sandbox.launch import LaunchError, LaunchPlan, words_of
 from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.probing import known_machine
 from quarterdeck_sandbox.process import ConfinedProcess
@@ -26,7 +26,11 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
     """The launcher that confines by the server's own policy."""
 
     async def launch(plan: LaunchPlan) -> ConfinedProcess:
-        _empty_if_over(Path(order.tmp), config.sandbox.limits)
+        try:
+            _empty_if_over(Path(order.tmp), config.sandbox.limits)
+        except OSError as error:
+            why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
+            raise LaunchError("directory_unusable", why) from error
         places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
         environ = {**os.environ, **order.user_env}
         asker = Asker(

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import OpenOrder, ServerCard, ServerStart
-from quarterdeck_sandbox.launch import LaunchError, plan_launch
+from quarterdeck_sandbox.launch import LaunchError, plan_launch, words_of
 from quarterdeck_worker.calls import CallPath, ShortCalls
 from quarterdeck_worker.dial import RemoteConfig, Telltale, dial
 from quarterdeck_worker.end_notice import EndNotice
@@ -120,8 +120,9 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
     except OSError as error:
         await process.stop(CLOSE_GRACE_S)
         process.close_fds()
-        message = f"what it writes on stderr cannot be kept: {error}"
-        raise ServerFault(FaultRecord(FaultKind.SPAWN_FAILED, message, "spawn_failed", Delivery.NOT_SENT)) from error
+        message = f"what it writes on stderr cannot be kept ({words_of(error)}): make room there"
+        fault = FaultRecord(FaultKind.SPAWN_FAILED, message, "directory_unusable", Delivery.NOT_SENT)
+        raise ServerFault(fault) from error
     life.diagnose = server.dossier
     life.condemn = server.condemn
     life.on_started(describe_start(process, order))

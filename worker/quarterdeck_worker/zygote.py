@@ -20,6 +20,7 @@ import msgspec
 import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
+from quarterdeck_sandbox import oom
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.own_code import own_code
 from quarterdeck_sandbox.probing import known_machine
@@ -44,6 +45,7 @@ def serve(control: socket.socket) -> None:
         ConnectionError: it closed while something was to be said.
     """
     be_quiet()
+    oom.raise_to(oom.ZYGOTE)
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
         machine = pool.submit(known_machine)
@@ -118,6 +120,7 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         _set_process_traits()
+        oom.raise_to(oom.WORKER)
         if os.getppid() == parent:
             gc.enable()
             status = work(order)

@@ -94,6 +94,7 @@ def _close_others(control_fd: int) -> None:
 def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
     import resource
 
+    _raise_oom_score(order["oom_score"])
     # All of it now: our interpreter can be out of reach for whom we become.
     if order["confine"] is not None or order["set_apart"]:
         import landlock
@@ -141,6 +142,17 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
             landlock.restrict(**order["confine"]["landlock"])
         if order["confine"]["seccomp"]:
             prctl.load_seccomp(order["confine"]["seccomp"])
+
+
+def _raise_oom_score(score: "int | None") -> None:
+    """When memory runs out this is ended, and not who owns us; before a change of user, which would close the file."""
+    if score is None:
+        return
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(score))
+    except OSError:
+        pass  # no /proc in here, or a container that forbids it
 
 
 def _one_line(value: object) -> str:

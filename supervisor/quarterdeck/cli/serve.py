@@ -241,6 +241,7 @@ def parse_address(text: str) -> tuple[str, int]:
 async def _serve(plan: Plan) -> None:
     from quarterdeck.cli.following import following
     from quarterdeck.cli.watching import changes_logged
+    from quarterdeck.config.paths import UnsafePathError
     from quarterdeck.control.server import open_control
     from quarterdeck.host.greeter import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
@@ -271,6 +272,8 @@ async def _serve(plan: Plan) -> None:
                     from quarterdeck.cli.locked import serve_locked
 
                     await serve_locked(deck, plan.lock, serving)
+    except UnsafePathError as error:
+        raise CommandError(ExitCode.USAGE, str(error)) from error
     except ProtocolFault as fault:
         if fault.code == "config_invalid":
             remedy = "name a loopback HOST, or --allow-remote (which needs the token)"

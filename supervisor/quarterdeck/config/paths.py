@@ -6,11 +6,12 @@
 `QUARTERDECK_STATE_DIR` and `QUARTERDECK_RUNTIME_DIR` override them; else the XDG variables, else the platform's custom.
 """
 
+import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -38,6 +39,40 @@ class UnsafePathError(Exception):
     """A directory that must be ours alone is not; the text says how, and what to do."""
 
 
+class UnusableDirectoryError(UnsafePathError):
+    """A directory that we write to cannot be written to: full, read-only, closed; the text says so, and what to do."""
+
+    def __init__(self, directory: Path, variable: str, error: OSError) -> None:
+        why = error.strerror or str(error)
+        match error.errno:
+            case errno.ENOSPC | errno.EDQUOT:
+                what, remedy = f"there is no room in {directory} ({why})", "make room there (inodes count too: df -i)"
+            case errno.EROFS | errno.EACCES | errno.EPERM:
+                what, remedy = f"{directory} cannot be written to ({why})", "make it writable"
+            case _:
+                what, remedy = f"{directory} cannot be used ({why})", "make it a directory of yours"
+        super().__init__(f"{what}: {remedy}, or set {variable} to another directory")
+
+
+@contextmanager
+def writing_below(directory: Path, variable: str) -> Iterator[None]:
+    """Say of a failure what it means; that something vanished meanwhile is its caller's business.
+
+    Args:
+        directory: where the body writes.
+        variable: what moves it elsewhere.
+
+    Raises:
+        UnusableDirectoryError: the body failed for the sake of the directory.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnusableDirectoryError(directory, variable, error) from error
+
+
 @dataclass(frozen=True, slots=True)
 class ServerPaths:
     """What one server of one configuration has on disk.
@@ -56,11 +91,11 @@ class ServerPaths:
         """Make the directories, each 0700.
 
         Raises:
-            UnsafePathError: one exists and is not ours alone.
-            OSError: one cannot be made.
+            UnsafePathError: one exists and is not ours alone, or cannot be made.
         """
-        make_private_dir(self.log.parent)
-        _make_lent_dirs(self.home, self.tmp)
+        with writing_below(self.log.parent, STATE_DIR_VARIABLE):
+            make_private_dir(self.log.parent)
+            _make_lent_dirs(self.home, self.tmp)
         return self
 
 
@@ -132,11 +167,11 @@ class WorkspacePaths:
         """Make the directories, each 0700.
 
         Raises:
-            UnsafePathError: one exists and is not ours alone.
-            OSError: one cannot be made.
+            UnsafePathError: one exists and is not ours alone, or cannot be made.
         """
-        make_private_dir(self.sessions)
-        _make_lent_dirs(self.home)
+        with writing_below(self.sessions, STATE_DIR_VARIABLE):
+            make_private_dir(self.sessions)
+            _make_lent_dirs(self.home)
         return self
 
     def session(self, name: str) -> SessionPaths:
@@ -146,6 +181,9 @@ class WorkspacePaths:
 
 STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
 """Overrides where what survives us is kept."""
+
+RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
+"""Overrides where sockets and locks of running processes are."""
 
 
 _named: Final[list[str]] = []
@@ -177,7 +215,7 @@ def runtime_dir() -> Path:
     """
     # platformdirs warns on stderr where XDG_RUNTIME_DIR is unset, and its place on macOS is too long.
     short = _short_root()
-    root = _override("QUARTERDECK_RUNTIME_DIR") or _login_runtime_dir() or short
+    root = _override(RUNTIME_DIR_VARIABLE) or _login_runtime_dir() or short
     if len(os.fsencode(root)) <= MAX_RUNTIME_ROOT_BYTES:
         return root
     return short / hashlib.sha256(os.fsencode(root)).hexdigest()[:8]

@@ -26,10 +26,12 @@ import msgspec
 
 from quarterdeck.config.paths import (
     MAX_SOCKET_PATH_BYTES,
+    RUNTIME_DIR_VARIABLE,
     make_private_dir,
     privacy_problem,
     remove_spare_root,
     runtime_dir,
+    writing_below,
 )
 from quarterdeck.config.textfile import TextFileError, read_text
 
@@ -82,13 +84,14 @@ class RuntimeDirectory:
         """Make one for the configuration `digest`, in `root` or else `runtime_dir()`.
 
         Raises:
-            UnsafePathError: the root is not ours alone.
-            OSError: it cannot be made.
+            UnsafePathError: the root is not ours alone, or cannot be written to.
+            OSError: it vanishes again and again.
         """
         root = root or runtime_dir()
         for attempt in range(1, _CREATE_ATTEMPTS + 1):
             try:
-                return cls._create_in(make_private_dir(root), digest)
+                with writing_below(root, RUNTIME_DIR_VARIABLE):
+                    return cls._create_in(make_private_dir(root), digest)
             except FileNotFoundError:
                 if attempt == _CREATE_ATTEMPTS:
                     raise
@@ -99,7 +102,11 @@ class RuntimeDirectory:
         name = f"qd-{digest}-{os.getpid()}-{secrets.token_hex(4)}"
         staging = root / f".{name}"
         staging.mkdir(mode=0o700)
-        lock = os.open(staging / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            lock = os.open(staging / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except BaseException:
+            staging.rmdir()
+            raise
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             staging.rename(root / name)
@@ -121,15 +128,20 @@ class RuntimeDirectory:
         return path
 
     def announce(self, config_paths: Iterable[Path], version: str, native: str = "") -> Serving:
-        """Let `find_serving` see this process; call it when its control socket answers."""
+        """Let `find_serving` see this process; call it when its control socket answers.
+
+        Raises:
+            UnsafePathError: it cannot be written.
+        """
         paths = tuple(str(path.resolve()) for path in config_paths)
         serving = Serving(
             os.getpid(), self.digest, paths, datetime.now(UTC).isoformat(timespec="milliseconds"), version, native
         )
         draft = self.path / f".{SERVING_NAME}"
-        draft.touch(mode=0o600)
-        draft.write_bytes(msgspec.json.encode(serving))
-        draft.rename(self.path / SERVING_NAME)
+        with writing_below(self.path, RUNTIME_DIR_VARIABLE):
+            draft.touch(mode=0o600)
+            draft.write_bytes(msgspec.json.encode(serving))
+            draft.rename(self.path / SERVING_NAME)
         return serving
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from quarterdeck.app import Quarterdeck
+from quarterdeck.config.paths import RUNTIME_DIR_VARIABLE, writing_below
 from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import (
     KEY_NAME,
@@ -52,10 +53,12 @@ async def open_control(deck: Quarterdeck) -> AsyncIterator[None]:
     """Answer commands about `deck`, and let them find it; requests under way are dropped at the end.
 
     Raises:
-        OSError: the socket cannot be made.
+        UnsafePathError: the socket cannot be made.
     """
-    key = _make_key(deck.directory.path / KEY_NAME)
-    async with await anyio.create_unix_listener(deck.directory.socket_path(SOCKET_NAME), mode=0o600) as listener:
+    with writing_below(deck.directory.path, RUNTIME_DIR_VARIABLE):
+        key = _make_key(deck.directory.path / KEY_NAME)
+        made = await anyio.create_unix_listener(deck.directory.socket_path(SOCKET_NAME), mode=0o600)
+    async with made as listener:
         # No task group around the body: it would wrap the body's own errors.
         serving = asyncio.create_task(listener.serve(_Desk(deck, key).attend))
         try:

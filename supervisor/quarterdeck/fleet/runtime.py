@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Final
 
-from quarterdeck.config.paths import configuration_digest
+from quarterdeck.config.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
 from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
@@ -60,13 +60,19 @@ class Runtime:
             digest: names the configuration when this is the first user; servers' private directories are kept by it.
 
         Raises:
-            UnsafePathError: a directory that must be ours alone is not.
+            UnsafePathError: a directory that must be ours alone is not, or cannot be written to.
         """
         loop = asyncio.get_running_loop()
         async with _locks.setdefault(loop, asyncio.Lock()):
             runtime = _runtimes.get(loop)
             if runtime is None:
-                runtime = _runtimes[loop] = cls(await _make_directory(digest or configuration_digest(())))
+                directory = await _make_directory(digest or configuration_digest(()))
+                try:
+                    with writing_below(directory.path, RUNTIME_DIR_VARIABLE):
+                        runtime = _runtimes[loop] = cls(directory)
+                except BaseException:
+                    directory.close()
+                    raise
             runtime._users += 1
             return runtime
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from quarterdeck.config.environment import server_environment
-from quarterdeck.config.paths import runtime_dir, server_paths, state_dir
+from quarterdeck.config.paths import UnsafePathError, runtime_dir, server_paths, state_dir
 from quarterdeck.config.server_secrets import secrets_of
 from quarterdeck.config.trusted_files import trusted_files, with_announced
 from quarterdeck.config.user_environment import user_environment
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.frames import OpenOrder, ServerStart
 from quarterdeck_sandbox.monitor import Tree, Watch
 
@@ -35,7 +36,7 @@ class Seat(Protocol):
         ...
 
     def order(self) -> OpenOrder:
-        """What to open with."""
+        """What to open with; raises `ProtocolFault`."""
         ...
 
     def remember(self, era: str) -> None:
@@ -89,7 +90,10 @@ class WorkerSeat:
 
     async def take(self, listener: Listener) -> WorkerHandle:
         """See `Seat`."""
-        self._runtime = await Runtime.acquire()
+        try:
+            self._runtime = await Runtime.acquire()
+        except UnsafePathError as error:
+            raise _no_directory(error) from error
         self._handle = await self._runtime.hire(self._config.id, listener, self._config.max_result_bytes)
         return self._handle
 
@@ -100,7 +104,10 @@ class WorkerSeat:
         config = self._config.model_dump_json()
         if not isinstance(self._config, StdioServerConfig):
             return OpenOrder(config, era=era, secrets=self._withheld())
-        paths = server_paths(self._runtime.directory.digest, self._config.id).create()
+        try:
+            paths = server_paths(self._runtime.directory.digest, self._config.id).create()
+        except UnsafePathError as error:
+            raise _no_directory(error) from error
         env = server_environment(self._config, os.environ, paths.home, paths.tmp)
         return OpenOrder(
             config,
@@ -163,6 +170,13 @@ class WorkerSeat:
 
     def _key(self) -> str:
         return self._config.model_dump_json()
+
+
+def _no_directory(error: UnsafePathError) -> ProtocolFault:
+    """This server's fault alone: others may have theirs already."""
+    return ProtocolFault(
+        FaultKind.SPAWN_FAILED, str(error), error, code="directory_unusable", delivery=Delivery.NOT_SENT
+    )
 
 
 def _user_home() -> str:

@@ -82,6 +82,7 @@ def order(*argv: str, **changes: Any) -> dict[str, Any]:
         "listen": [],
         "confine": None,
         "set_apart": False,
+        "oom_score": None,
         "probes": {"owner": os.getpid(), "secrets": [], "fixed": [], "rlimits": []},
     } | changes
 

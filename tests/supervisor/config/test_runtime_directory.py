@@ -1,5 +1,6 @@
 """A runtime directory lives as long as its process, and everybody can tell."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -40,6 +41,31 @@ def test_a_directory_is_private_and_goes_with_its_owner(root: Path) -> None:
         assert directory.path.name.startswith(f"qd-{DIGEST}-{os.getpid()}-")
         (directory.path / "some.sock").touch()
     directory.close()
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("what", ["mkdir", "open"])
+def test_a_root_that_cannot_be_written_to_has_a_sentence_and_keeps_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, number: int, what: str
+) -> None:
+    """A user would read an error number, and find half-made directories later."""
+    real = os.open
+
+    def fail(path: object, *arguments: object, **more: object) -> int:
+        if what == "mkdir" or str(path).endswith("lock"):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *arguments, **more)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, what, fail)
+        with pytest.raises(paths.UnusableDirectoryError) as caught:
+            RuntimeDirectory.create(DIGEST, root)
+    said = str(caught.value)
+    assert str(root) in said
+    assert os.strerror(number) in said
+    assert said.endswith("or set QUARTERDECK_RUNTIME_DIR to another directory")
+    assert "Errno" not in said
     assert list(root.iterdir()) == []
 
 

@@ -1,6 +1,7 @@
 """Taking and leaving a worker's seat: what its server is started with, what is remembered, what is released."""
 
 import asyncio
+import errno
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from support.workers import PlayedWorker, turns
 
+from quarterdeck.config import paths as paths_module
 from quarterdeck.config.paths import runtime_dir
 from quarterdeck.fleet import seats as seats_module
 from quarterdeck.fleet.handle import Listener, WorkerHandle
@@ -104,6 +106,24 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
     assert (order.env["OWN"], order.env["WANTED"]) == ("1", "yes")
     assert "SECRET_TOKEN" not in order.env
     assert StdioServerConfig.model_validate_json(order.config) == STDIO
+    await seat.leave()
+
+
+async def test_a_server_without_room_for_its_directories_is_faulted_alone(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk would look like a bug of ours, or end the whole deck."""
+
+    def fail(path: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    seat = WorkerSeat(STDIO)
+    await seat.take(Owner())
+    monkeypatch.setattr(paths_module, "make_private_dir", fail)
+    with pytest.raises(ProtocolFault) as caught:
+        seat.order()
+    assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "directory_unusable")
+    assert "there is no room in" in str(caught.value)
     await seat.leave()
 
 

@@ -1,6 +1,5 @@
 """Commands whose standard streams are closed, full or left, and that are interrupted at once."""
 
-import json
 import os
 import shlex
 import signal
@@ -13,6 +12,10 @@ from support.commands import DEADLINE_S, command, row, write_config
 from support.leftovers import no_leftovers
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+
+
+NO_INODES = "i=0; while touch f$i 2>/dev/null; do i=$((i+1)); done"
+"""Makes files until no more can be made."""
 
 
 @pytest.fixture
@@ -99,7 +102,7 @@ def run_on_a_disk(preparation: str, words: str, config: Path, folder: Path) -> t
     ("preparation", "why"),
     [
         ("mount -o remount,ro .", "Read-only file system"),
-        ("i=0; while : >f$i; do i=$((i+1)); done 2>/dev/null", "No space left on device"),
+        (NO_INODES, "No space left on device"),
         ("head -c 2000000 /dev/zero >full 2>/dev/null", "No space left on device"),
     ],
     ids=["read-only", "no inodes", "full"],
@@ -115,22 +118,6 @@ def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
     assert code == 2
     assert f"({why})" in said
     assert "set QUARTERDECK_RUNTIME_DIR to another directory" in said
-
-
-def test_a_server_without_room_is_faulted_and_the_others_are_not(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One server's downloads would end them all."""
-    state = tmp_path / "state"
-    state.mkdir(mode=0o700)
-    servers = write_config(tmp_path / "two.json", a=row("echo"), b=row("echo"))
-    # Four inodes are left: each server needs as many for its directories and its log.
-    fill = "i=0; while [ $i -lt 53 ]; do : >f$i; i=$((i+1)); done"
-    code, said = run_on_a_disk(fill, "ps --own --json --config {config}", servers, state / "servers")
-    assert code == 0
-    faults = {one["id"]: one["fault"] for one in json.loads(said.splitlines()[0])["servers"]}
-    assert sorted(fault is None for fault in faults.values()) == [False, True]
-    assert "directory_unusable" in str(faults)
 
 
 @pytest.mark.parametrize(("closed", "name"), [("0<&-", "stdin"), ("1>&-", "stdout")])

@@ -10,7 +10,10 @@ from support.berths import Berth, run
 
 from quarterdeck_sandbox import oom
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="there are no such scores")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="there are no such scores"),
+]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import msgspec
 from quarterdeck_protocol.link import Link, LinkTerms, Side
 from quarterdeck_protocol.spawning import SpawnOrder
 from quarterdeck_sandbox import oom
+from quarterdeck_sandbox.allocator import give_back_large_blocks
 from quarterdeck_sandbox.process import adopt_orphans, kill_descendants
 from quarterdeck_worker.dealer import Dealer
 from quarterdeck_worker.driver import LinkDriver
@@ -97,6 +98,7 @@ def main() -> None:
     gc.enable()
     be_quiet()
     oom.raise_to(oom.WORKER)
+    give_back_large_blocks()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
     sys.exit(work(order, sys.stdin.fileno()))
 

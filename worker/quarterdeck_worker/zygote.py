@@ -21,6 +21,7 @@ import psutil
 
 from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
 from quarterdeck_sandbox import oom
+from quarterdeck_sandbox.allocator import give_back_large_blocks
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.own_code import own_code
 from quarterdeck_sandbox.probing import known_machine
@@ -46,6 +47,7 @@ def serve(control: socket.socket) -> None:
     """
     be_quiet()
     oom.raise_to(oom.ZYGOTE)
+    give_back_large_blocks()
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
         machine = pool.submit(known_machine)

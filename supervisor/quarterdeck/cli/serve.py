@@ -245,7 +245,9 @@ async def _serve(plan: Plan) -> None:
     from quarterdeck.control.server import open_control
     from quarterdeck.host.greeter import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
+    from quarterdeck_sandbox.allocator import give_back_large_blocks
 
+    give_back_large_blocks()
     try:
         async with (
             open_deck(plan.settings, serves=True, lock=plan.lock) as deck,

@@ -123,8 +123,8 @@ def test_one_file_that_cannot_be_used_leaves_all_as_they_are(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["emacs"], "we know claude-desktop"),
-        (["cursor", "--config", "none.json"], "is no file"),
+        (["emacs"], "the clients are claude-desktop"),
+        (["cursor", "--config", "none.json"], "is not a file"),
         (["cursor", "--profile", "all", "--workspace", "none"], "none"),
         (["claude-desktop", "--profile", "all"], "add --workspace"),
     ],

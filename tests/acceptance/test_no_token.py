@@ -33,6 +33,11 @@ def state(config: Path) -> dict[str, Any]:
     return dict(server)
 
 
+def code_of_fault(config: Path) -> str | None:
+    """That of the one server's fault, while it has one."""
+    return (state(config)["fault"] or {}).get("code")
+
+
 def test_it_is_refused_where_a_server_or_a_native_command_reaches_this_machine(tmp_path: Path) -> None:
     """A confined server would call the tools of every other one, its own sandbox notwithstanding."""
     rows = {
@@ -57,8 +62,8 @@ def test_it_serves_beside_what_cannot_and_a_change_that_could_is_not_started(tmp
         assert httpx2.post(url, json={}).status_code != 401
         eventually(lambda: state(config)["phase"] == "ready", DEADLINE_S, "the server without a network")
         write_config(config, srv=with_network("full"))
-        eventually(lambda: (state(config)["fault"] or {}).get("code") == "launch_held", DEADLINE_S, "the row is held")
+        eventually(lambda: code_of_fault(config) == "launch_held", DEADLINE_S, "the row is held")
         approved = quarterdeck_forked("trust", "approve", "srv", "--all", "-c", str(config))
         assert approved.returncode == 0, approved.stderr
-        eventually(lambda: state(config)["fault"]["code"] == "sandbox_refused", DEADLINE_S, "the row is refused")
+        eventually(lambda: code_of_fault(config) == "sandbox_refused", DEADLINE_S, "the row is refused")
         assert "without --no-token" in state(config)["fault"]["message"]

@@ -1,0 +1,36 @@
+"""What must hold before a change lands is what the README promises, tried in the same words."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.better_machine import is_by_tier
+
+ROOT = Path(__file__).resolve().parents[1]
+CI = ROOT / ".ci" / "run"
+
+
+@pytest.mark.skipif(not CI.exists(), reason="not a clone of the repository")
+def test_both_commands_of_the_readme_are_run_as_they_stand_before_anything_is_installed() -> None:
+    """They failed on every machine where nothing was installed, and nobody saw it."""
+    text = CI.read_text()
+    pattern = re.search(r"grep -E '(.*)' README\.md", text)
+    assert pattern is not None
+    commands = [line for line in (ROOT / "README.md").read_text().splitlines() if re.match(pattern[1], line)]
+    assert [command.rpartition("/")[2] for command in commands] == ["quarterdeck demo", "pytest -n auto"]
+    assert text.index('bash -c "$command"') < text.index("apt-get install")
+
+
+@pytest.mark.parametrize(
+    ("path", "depends"),
+    [
+        ("tests/acceptance/test_demo.py", True),
+        ("tests/sandbox/backends/test_cgroup.py", True),
+        ("tests/supervisor/kernel/tools/test_bash.py", True),
+        ("tests/supervisor/ledger/test_store.py", False),
+        ("tests/protocol/test_link.py", False),
+    ],
+)
+def test_what_depends_on_the_sandbox_is_run_again_on_a_better_machine(path: str, depends: bool) -> None:
+    """The strongest tier would be tried by no test that is not skipped without it."""
+    assert is_by_tier(Path(path)) is depends

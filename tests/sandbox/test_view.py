@@ -188,7 +188,7 @@ def test_a_socket_can_never_be_given(home: Home) -> None:
             listener.bind(f"/proc/self/fd/{here}/s.sock")
         finally:
             os.close(here)
-        assert "no file or folder" in refused(home, read=(path,))
+        assert "neither a file nor a folder" in refused(home, read=(path,))
         assert "trusted" in refused(home, ("/bin/ls", f"unix={path}"))
 
 

@@ -94,6 +94,7 @@ class Quarterdeck:
         self._redactor = (settings, Redactor(settings.secrets))
         self._serves = serves
         self._is_live = False
+        self._scopes: dict[str, str] = {}
         self._native_settings = NO_SETTINGS
         self._applying = asyncio.Lock()
         self.directory: Final = directory
@@ -157,6 +158,15 @@ class Quarterdeck:
             self._broken = (self._settings, {row.id: _broken_status(row) for row in self._settings.broken})
         return MappingProxyType(rows | self._broken[1])
 
+    def claim_home(self, server: str) -> None:
+        """Have the directory of a server that starts be that of whose row it is.
+
+        Raises:
+            UnsafePathError: it cannot be, which is this server's misfortune alone.
+        """
+        if (scope := self._scopes.get(server)) is not None:
+            claim_home(self.directory.digest, server, scope)
+
     def config(self, server: str) -> ServerConfig | None:
         """The configuration of a server that can be started."""
         return next((config for config in self._settings.servers if config.id == server), None)
@@ -213,9 +223,7 @@ class Quarterdeck:
             places = places_of(settings, self.registrar.startable)
             await asyncio.to_thread(record_exposure, state_dir(), places)
             self._is_live = True
-            for row in found.rows:
-                if self.registrar.launch_fault(row.id) is None:
-                    await asyncio.to_thread(claim_home, self.directory.digest, row.id, row.scope)
+            self._scopes = {row.id: row.scope for row in found.rows}
             if self._serves and not self._settings.unread:
                 scopes = covered_scopes(self._settings.candidates, is_found=self._settings.is_found)
                 await self.registrar.withdraw_strangers(scopes, self._settings.ids)
@@ -294,6 +302,7 @@ async def open_quarterdeck(
                 allow_unsandboxed=settings.allow_unsandboxed,
                 open_port=settings.open_port,
                 trusted=lambda: deck.settings.trusted,
+                claim=lambda server: deck.claim_home(server),  # noqa: PLW0108 - it is made below
                 secrets_of=lambda server: deck.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
             ),
             installs=lambda config: (

@@ -1,5 +1,6 @@
 """Commands whose standard streams are closed, full or left, and that are interrupted at once."""
 
+import json
 import os
 import shlex
 import signal
@@ -118,6 +119,18 @@ def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
     assert code == 2
     assert f"({why})" in said
     assert "set QUARTERDECK_RUNTIME_DIR to another directory" in said
+
+
+def test_a_server_without_room_is_faulted_and_the_deck_goes_on(config: Path, tmp_path: Path) -> None:
+    """One server's downloads would end them all."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    code, said = run_on_a_disk(NO_INODES, "ps --own --json --config {config}", config, state / "servers")
+    assert code == 0, said
+    [server] = json.loads(said[said.index("{") :].splitlines()[0])["servers"]
+    assert server["phase"] == "faulted"
+    assert server["fault"]["code"] == "directory_unusable"
+    assert "there is no room in" in server["fault"]["message"]
 
 
 @pytest.mark.parametrize(("closed", "name"), [("0<&-", "stdin"), ("1>&-", "stdout")])

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.paths import make_private_dir, server_paths
+from quarterdeck.config.paths import STATE_DIR_VARIABLE, make_private_dir, server_paths, writing_below
 
 OWNER_NAME: Final = "owner"
 
@@ -23,9 +23,13 @@ def claim_home(digest: str, server: str, scope: str) -> None:
     """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
 
     Raises:
-        UnsafePathError: it is not ours alone.
-        OSError: it cannot be put aside, or made.
+        UnsafePathError: it is not ours alone, or cannot be put aside or made.
     """
+    with writing_below(server_paths(digest, server).home.parent, STATE_DIR_VARIABLE):
+        _claim(digest, server, scope)
+
+
+def _claim(digest: str, server: str, scope: str) -> None:
     base = server_paths(digest, server).home.parent
     wanted = scope.encode("utf-8", "surrogateescape")
     owner = _owner(base)

@@ -458,6 +458,7 @@ def create_server_endpoint(
     open_port: int | None = None,
     trusted: Callable[[], Iterable[str]] = trusted_files,
     secrets_of: Callable[[str], Iterable[str]] = lambda _: (),
+    claim: Callable[[str], None] = lambda _: None,
 ) -> ServerEndpointImpl:
     """An idle endpoint for one server.
 
@@ -468,6 +469,7 @@ def create_server_endpoint(
         open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
         trusted: the files that are the user's word now, which it may not write; see `config.trusted_files`.
         secrets_of: by a server's id, values that were put into its configuration and that no message may repeat.
+        claim: by a server's id, has its directory be its own before it starts; may raise `UnsafePathError`.
 
     Raises:
         ValueError: `config` asks for what a session of this process cannot have.
@@ -475,7 +477,12 @@ def create_server_endpoint(
     if session_factory is None:
         secrets = secrets_of(config.id)
         seat = WorkerSeat(
-            config, allow_unsandboxed=allow_unsandboxed, open_port=open_port, trusted=trusted, secrets=secrets
+            config,
+            allow_unsandboxed=allow_unsandboxed,
+            open_port=open_port,
+            trusted=trusted,
+            secrets=secrets,
+            claim=claim,
         )
         return ServerEndpointImpl(config, seat)
     from quarterdeck.fleet.embedded import EmbeddedSeat

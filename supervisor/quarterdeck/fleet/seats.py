@@ -68,6 +68,7 @@ class WorkerSeat:
         allow_unsandboxed: bool = False,
         open_port: int | None = None,
         trusted: Callable[[], Iterable[str]] = trusted_files,
+        claim: Callable[[str], None] = lambda _: None,
         secrets: Iterable[str] = (),
     ) -> None:
         """Prepare a seat.
@@ -77,10 +78,12 @@ class WorkerSeat:
             allow_unsandboxed: start it even where nothing but limits can be enforced.
             open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
             trusted: the files that are the user's word now, which it may not write.
+            claim: has the directory of the server of this id be its own; may raise `UnsafePathError`.
             secrets: values that no message of it may repeat, beside those that its configuration shows.
         """
         self._config = config
         self._trusted = trusted
+        self._claim = claim
         self._secrets = frozenset(secrets)
         self._allow_unsandboxed = allow_unsandboxed
         self._open_port = open_port
@@ -105,6 +108,7 @@ class WorkerSeat:
         if not isinstance(self._config, StdioServerConfig):
             return OpenOrder(config, era=era, secrets=self._withheld())
         try:
+            self._claim(self._config.id)
             paths = server_paths(self._runtime.directory.digest, self._config.id).create()
         except UnsafePathError as error:
             raise _no_directory(error) from error

@@ -275,7 +275,7 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
     maker, wishes = DeckMaker(), []
 
     def open_deck_session(
-        wish: NativeWish, *, allow_unsandboxed: bool, trusted: Callable[[], tuple[str, ...]]
+        wish: NativeWish, *, allow_unsandboxed: bool, open_port: int | None, trusted: Callable[[], tuple[str, ...]]
     ) -> AbstractAsyncContextManager[PlayedDeck]:
         wishes.append((wish, allow_unsandboxed, trusted()))
         return maker.open()

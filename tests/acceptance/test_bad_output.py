@@ -26,9 +26,9 @@ async def still_adds(endpoint: ServerEndpointImpl) -> None:
     [
         ("deep_json", "nested"),
         ("invalid_utf8", "utf-8"),
-        ("smuggle", "no JSON-RPC message"),
+        ("smuggle", "not a JSON-RPC message"),
         ("smuggle_whitespace", "line break"),
-        ("smuggle_behind", "no JSON-RPC message"),
+        ("smuggle_behind", "not a JSON-RPC message"),
     ],
 )
 async def test_an_answer_that_may_not_be_passed_on_ends_its_call_alone(mode: str, words: str) -> None:

@@ -155,7 +155,7 @@ async def test_arguments_pass_as_they_are(server: ServerEndpointImpl) -> None:
     for text in ("", 'quote " backslash \\ tab \t newline \n', "é \U0001f600 \u2028", "x" * 300_000):
         await say(server, text)
     with anyio.fail_after(BACKSTOP_S):
-        assert (await server.invoke("iserror", "no object")).is_error
+        assert (await server.invoke("iserror", "not an object")).is_error
 
 
 async def test_the_callers_own_meta_reaches_the_server(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_the_callers_own_meta_reaches_the_server(tmp_path: Path) -> None:
 async def test_arguments_that_are_no_json_are_refused_here(server: ServerEndpointImpl) -> None:
     """Nothing is sent: the caller may repair and repeat."""
     fault = await fault_of(server.invoke("echo", {"text": object()}))
-    assert_fault(fault, "tool_error", "bad_arguments", "not_sent", "no JSON")
+    assert_fault(fault, "tool_error", "bad_arguments", "not_sent", "not JSON")
 
 
 async def test_serious_log_lines_of_a_server_reach_our_log(

@@ -133,7 +133,7 @@ def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(s
         ('{"mcpServers": {"good": {"command": "true"}, "half": {"comand": "true"}}}', "comand"),
         ("[]", "mcp.json"),
     ],
-    ids=["half written", "an unset variable", "a wrong key", "no object"],
+    ids=["half written", "an unset variable", "a wrong key", "not an object"],
 )
 def test_a_broken_file_is_refused_whole_and_nothing_restarts(served: Served, text: str, reason: str) -> None:
     """Saving a half-typed file would stop every server."""

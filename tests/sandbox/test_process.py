@@ -251,7 +251,7 @@ def holdings() -> tuple[int, set[int]]:
         (str, "command_not_found"),
         (lambda path: str(path.parent), "not_executable"),
     ],
-    ids=["interpreter", "no program", "gone", "directory"],
+    ids=["interpreter", "not a program", "gone", "directory"],
 )
 async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
     berth: Berth, make: Any, code: str

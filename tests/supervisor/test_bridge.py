@@ -315,7 +315,7 @@ def test_the_short_way_is_closed_where_there_is_no_ready_server(name: str) -> No
 async def test_mount_skips_servers_that_are_not_ready_or_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """One bad server would empty the others."""
     broken = FakeEndpoint("broken")
-    broken.list_fault = ProtocolFault(FaultKind.PROTOCOL, "no list")
+    broken.list_fault = ProtocolFault(FaultKind.PROTOCOL, "not a list")
     down = FakeEndpoint("down", "x", phase=EndpointPhase.FAULTED)
     down.list_fault = ProtocolFault(FaultKind.NOT_CONNECTED, "down")
     fleet = FakeFleet(down, broken, FakeEndpoint("fs", "read"))

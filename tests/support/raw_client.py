@@ -40,7 +40,7 @@ class RawStdioClient(LineChild):
     """An MCP client without opinions; see `LineChild` for its construction and its end.
 
     What the child sends of its own accord is collected, in order: `notifications`, `server_requests`, `strays`
-    (replies to nothing in flight), `junk` (lines that are no JSON objects).  `last_line` is the last line read, raw.
+    (replies to nothing in flight), `junk` (lines that are not JSON objects).  `last_line` is the last line read, raw.
     """
 
     notifications: list[JsonObject]

@@ -160,8 +160,8 @@ def test_late_answers_are_dropped_and_forged_ones_are_counted_too() -> None:
         (b'"result":{"resultType":7}', "resultType is not text"),
         (b'"result":{"content":[%s]}' % (b"[" * 300 + b"]" * 300), "nested deeper"),
         (b'"result":{"content":["%s"]}' % (b"x" * 2_000), "exceed the limit"),
-        (b'"error":"no"', "no JSON-RPC error object"),
-        (b'"error":{"code":"1"}', "no JSON-RPC error object"),
+        (b'"error":"no"', "not a JSON-RPC error object"),
+        (b'"error":{"code":"1"}', "not a JSON-RPC error object"),
     ],
 )
 def test_an_answer_that_is_none_ends_the_call_as_bad_output(members: bytes, words: str) -> None:

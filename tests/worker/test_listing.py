@@ -84,7 +84,7 @@ async def test_a_modern_server_is_asked_in_its_envelope() -> None:
         ([{"result": {}}], "bad_output"),
         ([page(following="x" * 70_000)], "bad_output"),
     ],
-    ids=["a cycle", "no end", "too many", "too large", "no list", "no tools", "a cursor without an end"],
+    ids=["a cycle", "no end", "too many", "too large", "not a list", "no tools", "a cursor without an end"],
 )
 async def test_a_list_that_cannot_be_taken_is_an_error_with_a_code(
     pages: list[JsonObject], code: str, monkeypatch: pytest.MonkeyPatch

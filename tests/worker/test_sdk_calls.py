@@ -127,7 +127,7 @@ async def test_a_modern_result_loses_its_envelope_only() -> None:
             "surrogates",
         ),
     ],
-    ids=["refusal", "closed", "bad shape", "NaN", "too large", "no Unicode"],
+    ids=["refusal", "closed", "bad shape", "NaN", "too large", "not Unicode"],
 )
 async def test_every_other_answer_is_a_fault_that_says_what_it_was(
     answer: Answer, kind: FaultKind, code: str, delivery: Delivery, words: str
@@ -185,7 +185,7 @@ async def test_progress_is_passed_on_when_it_is_wanted(wanted: bool) -> None:
 @pytest.mark.parametrize(
     ("arguments", "meta"),
     [(b"[1]", b""), (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b""), (b"{}", b'{"progressToken":[]}')],
-    ids=["no object", "too deep", "bad meta"],
+    ids=["not an object", "too deep", "bad meta"],
 )
 async def test_arguments_that_the_sdk_refuses_end_that_call_alone(arguments: bytes, meta: bytes) -> None:
     """One caller's odd arguments would end every other call, and the session."""

@@ -443,7 +443,7 @@ def arguments_json(args: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolFault(
             FaultKind.TOOL_ERROR,
-            f"the arguments are no JSON: {error}",
+            f"the arguments are not JSON: {error}",
             error,
             code="bad_arguments",
             delivery=Delivery.NOT_SENT,

@@ -135,7 +135,7 @@ async def _run_short(
     try:
         arguments = json.dumps(call.arguments, separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        fault = ProtocolFault(FaultKind.TOOL_ERROR, f"the arguments are no JSON: {error}", code="bad_arguments")
+        fault = ProtocolFault(FaultKind.TOOL_ERROR, f"the arguments are not JSON: {error}", code="bad_arguments")
         return fault_result(fault)
     ended: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 

@@ -81,7 +81,7 @@ async def test_arguments_that_contain_themselves_are_the_callers_fault() -> None
     loop: dict[str, object] = {}
     loop["self"] = loop
     async with stage() as played:
-        with pytest.raises(ProtocolFault, match="no JSON"):
+        with pytest.raises(ProtocolFault, match="not JSON"):
             await played.endpoint.invoke("echo", loop)
 
 

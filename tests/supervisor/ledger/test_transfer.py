@@ -74,8 +74,8 @@ def damaged(lines: list[bytes], index: int, line: bytes) -> list[bytes]:
 
 BROKEN = [
     (lambda lines: [], 1, "empty"),
-    (lambda lines: [b"hello\n"], 1, "no export"),
-    (lambda lines: lines[1:], 1, "no export"),
+    (lambda lines: [b"hello\n"], 1, "not an export"),
+    (lambda lines: lines[1:], 1, "not an export"),
     (lambda lines: damaged(lines, 0, lines[0].replace(b'"version":1', b'"version":2')), 1, "format 2"),
     (lambda lines: lines[:-1], 6, "ends with event 2"),
     (lambda lines: damaged(lines, 3, lines[3].replace(b"tool_0", b"tool_9")), 4, "event 1: its hash is another"),

@@ -121,7 +121,7 @@ def test_a_row_from_windows_is_told() -> None:
 @pytest.mark.parametrize("row", ["text", None, [], {}, {"type": "http"}])
 def test_what_is_no_server_is_left_with_its_reason(row: object) -> None:
     """One odd row would end the import of all the others."""
-    with pytest.raises(NotOursToTakeError, match=r"no object|neither"):
+    with pytest.raises(NotOursToTakeError, match=r"not an object|neither"):
         adopt(row)
 
 

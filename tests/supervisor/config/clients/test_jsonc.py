@@ -177,7 +177,7 @@ def test_comments_are_refused_where_the_client_knows_none() -> None:
 
 def test_a_name_that_is_no_text_is_refused() -> None:
     """Writing the file would fail half way."""
-    with pytest.raises(EditError, match="no Unicode text"):
+    with pytest.raises(EditError, match="not Unicode text"):
         set_member("{}", ("a",), "\udcff", has_comments=False)
 
 

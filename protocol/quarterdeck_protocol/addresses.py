@@ -102,8 +102,8 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 """How IPv6-only networks write an IPv4 address (RFC 6052)."""
 
 OPEN: Final = frozenset({Place.INTERNET, Place.DOCUMENTATION})
-"""What nobody has to name.  Documentation's networks lead nowhere on the internet: closing them protects nobody, and
-laboratories and build machines whose outside world has such addresses would lose it."""
+"""What a confined program may reach without being told so.  Documentation's networks lead nowhere on the internet: it
+protects nobody to close them, and laboratories and build machines whose outside world has such addresses need them."""
 
 NEVER_BY_NAME: Final = frozenset({Place.METADATA, Place.LINK_LOCAL, Place.MULTICAST, Place.UNSPECIFIED})
 """Who owns a name decides where it leads, and nobody means these by one: not even a name that a user opened."""

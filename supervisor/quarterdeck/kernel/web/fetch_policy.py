@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import field_validator
 
-from quarterdeck_protocol.addresses import NEVER_BY_NAME, OPEN, Address, Net, Place, parse_address, place_of, plain
+from quarterdeck_protocol.addresses import NEVER_BY_NAME, Address, Net, Place, parse_address, place_of, plain
 from quarterdeck_protocol.destinations import MAX_DESTINATIONS, parse_destination
 from quarterdeck_protocol.models import FrozenModel, Text
 
@@ -143,7 +143,8 @@ def refusal(
         return given in entry.net or plain(given) in entry.net
 
     opening = [entry for entry in allowed if opens(entry)]
-    if place not in OPEN and not opening:
+    # Documentation's networks too, which sandboxes may reach: a page has no business there.
+    if place is not Place.INTERNET and not opening:
         return f"{address} is {place}"
     if port in BLOCKED_PORTS and not any(entry.port == port for entry in opening):
         return f"port {port} belongs to another service than the web"

@@ -5,7 +5,6 @@ offered, and a call of one waits for it.  Every call goes one way, `begin`, whet
 """
 
 import asyncio
-import difflib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
@@ -18,6 +17,7 @@ from quarterdeck.fleet.short_call import refuse, settled
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.nearness import nearest
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
 
@@ -252,8 +252,8 @@ class GatedEndpoint(LiveEndpoint):
         await wait_until(self._registrar.watch, is_so, within_s)
 
     def _unknown_tool(self, tool: str) -> ProtocolFault:
-        near = difflib.get_close_matches(tool[:_MAX_NAME_CHARS], self._registrar.offer(self._config.id).names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(tool, self._registrar.offer(self._config.id).names)
+        hint = f"; did you mean {near!r}?" if near else ""
         message = f"{self._config.id} offers no tool {tool[:_MAX_NAME_CHARS]!r}{hint}"
         return ProtocolFault(FaultKind.TOOL_ERROR, message, code="unknown_tool", delivery=Delivery.NOT_SENT)
 

@@ -69,13 +69,17 @@ def reaper(script: str, *, boot: str = BOOT.format("reaper"), wants_apart: bool 
                     "listen": [],
                     "confine": None,
                     "open_files": 0,
+                    "oom_score": None,
                     "set_apart": False,
                     "probes": probes,
                 }
                 data = marshal.dumps(order)
                 ours.sendall(len(data).to_bytes(8, "big") + data)
-                while not ours.recv(65536).endswith(b"\n\n"):
-                    pass
+                report = b""
+                while not report.endswith(b"\n\n"):
+                    part = ours.recv(65536)
+                    assert part, "the gate ended before it had reported"
+                    report += part
                 ours.sendall(b"g")
                 assert ours.recv(16) == b""
                 yield made

@@ -1,6 +1,14 @@
-"""What a server says on stderr: redacted, its end kept for the dossier, the rest kept in a file of bounded size."""
+"""What a server says on stderr: redacted, its end kept for the dossier, the rest kept in a file of bounded size.
+
+Each line of the file begins with the time at which it was written, in UTC and whole seconds, and a tab; `split_time`
+takes it off again.  Lines of older files have none.  What the dossier keeps has none either.
+"""
 
 import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -13,19 +21,36 @@ LOG_BYTES: Final = 4 * 1024 * 1024
 """A log file's size before it becomes the one older file that is kept."""
 
 
+_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\t")
+
+
+def split_time(line: bytes) -> tuple[str, bytes]:
+    """When a line of a log was written, as ISO 8601 in UTC, and its text; no time for a line of an older file."""
+    found = _STAMP.match(line)
+    return (found[1].decode(), line[found.end() :]) if found is not None else ("", line)
+
+
 class StderrKeeper:
     """The sink of one server's stderr."""
 
-    def __init__(self, log_path: str, redactor: Redactor) -> None:
+    def __init__(self, log_path: str, redactor: Redactor, clock: Callable[[], float] = time.time) -> None:
         """Keep a tail, and a log at `log_path` (0600) unless it is empty.
+
+        Args:
+            log_path: where the log is.
+            redactor: takes secrets out of what is kept.
+            clock: seconds since 1970.
 
         Raises:
             OSError: the log cannot be opened.
         """
         self._path = Path(log_path) if log_path else None
         self._redactor = redactor
+        self._clock = clock
         self._file: BinaryIO | None = None
         self._size = 0
+        self._is_within_line = False
+        self._is_torn = False
         self._tail = bytearray()
         self._is_cut = False
         self._partial = b""
@@ -69,21 +94,40 @@ class StderrKeeper:
     def _log(self, data: bytes) -> None:
         if self._file is None or self._path is None:
             return
-        self._file.write(data[-LOG_BYTES:])
-        self._size += len(data)
-        if self._size > LOG_BYTES:
+        stamped = self._stamped(data)
+        self._file.write(stamped)
+        self._size += len(stamped)
+        if self._size >= LOG_BYTES:
             self._close_log()
             os.replace(self._path, self._path.with_name(self._path.name + ".1"))
             self._open()
 
+    def _stamped(self, data: bytes) -> bytes:
+        """The same with the time before each line, and no longer than a log may be: the end of it counts."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ\t", time.gmtime(self._clock())).encode()
+        begin = b"" if self._is_within_line else b"\n" + stamp if self._is_torn else stamp
+        self._is_torn = False
+        self._is_within_line = not data.endswith(b"\n")
+        stamped = begin + data[:-1].replace(b"\n", b"\n" + stamp) + data[-1:]
+        if len(stamped) <= LOG_BYTES:
+            return stamped
+        # A line that lost its begin has a time all the same, or the server could write one there.
+        return stamp + stamped[len(stamp) - LOG_BYTES :]
+
     def _close_log(self) -> None:
+        """Close the file, its last line whole: the next one has a time of its own."""
         if self._file is not None:
             file, self._file = self._file, None
-            file.close()
+            with file, suppress(OSError):
+                if self._is_within_line:
+                    self._is_within_line = False
+                    file.write(b"\n")
 
     def _open(self) -> None:
         if self._path is None:
             return
-        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._file = os.fdopen(fd, "ab", buffering=0)
         self._size = os.fstat(fd).st_size
+        # A worker that was killed may have left a line without its end.
+        self._is_torn = self._size > 0 and os.pread(fd, 1, self._size - 1) != b"\n"

@@ -8,14 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_sandbox import stderr as stderr_module
-from quarterdeck_sandbox.stderr import TAIL_BYTES, Redactor, StderrKeeper
+from quarterdeck_sandbox.stderr import TAIL_BYTES, Redactor, StderrKeeper, split_time
 
 SECRET = "hunter2-is-long"
+
+NOON = 1767268800.75
+AT = "2026-01-01T12:00:00Z"
 
 
 def keeper(log: Path | None = None, *secrets: str) -> StderrKeeper:
     """A keeper of one server's stderr."""
-    return StderrKeeper(str(log) if log is not None else "", Redactor(secrets))
+    return StderrKeeper(str(log) if log is not None else "", Redactor(secrets), lambda: NOON)
+
+
+def stamped(*lines: str) -> bytes:
+    """What a log holds of these lines."""
+    return "".join(f"{AT}\t{line}\n" for line in lines).encode()
 
 
 @pytest.mark.parametrize(
@@ -39,12 +47,12 @@ def test_lines_reach_the_log_and_the_tail(tmp_path: Path) -> None:
     log = tmp_path / "err.log"
     kept = keeper(log)
     kept.feed(b"one\ntw")
-    assert log.read_bytes() == b"one\n"
+    assert log.read_bytes() == stamped("one")
     assert kept.tail == "one\ntw"
     kept.feed(b"o\n")
     kept.close()
     kept.close()
-    assert log.read_bytes() == b"one\ntwo\n"
+    assert log.read_bytes() == stamped("one", "two")
 
 
 def test_what_stands_without_a_newline_is_kept_at_the_end(tmp_path: Path) -> None:
@@ -53,7 +61,7 @@ def test_what_stands_without_a_newline_is_kept_at_the_end(tmp_path: Path) -> Non
     kept = keeper(log)
     kept.feed(b"Segmentation fau")
     kept.close()
-    assert log.read_bytes() == b"Segmentation fau\n"
+    assert log.read_bytes() == stamped("Segmentation fau")
     assert kept.tail == "Segmentation fau\n"
 
 
@@ -117,7 +125,7 @@ def test_the_log_is_ours_alone_and_is_appended_to(tmp_path: Path) -> None:
         kept = keeper(log)
         kept.feed(word)
         kept.close()
-    assert log.read_bytes() == b"first\nsecond\n"
+    assert log.read_bytes() == stamped("first", "second")
     assert log.stat().st_mode & 0o777 == 0o600
 
 
@@ -138,14 +146,14 @@ def test_a_log_that_grows_too_large_becomes_the_one_older_file(tmp_path: Path, m
 
 def test_a_log_that_was_large_before_is_turned_over_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Restarts would let the file grow without bound."""
-    monkeypatch.setattr(stderr_module, "LOG_BYTES", 10)
+    monkeypatch.setattr(stderr_module, "LOG_BYTES", 40)
     log = tmp_path / "err.log"
-    log.write_bytes(b"x" * 50)
+    log.write_bytes(b"x" * 49 + b"\n")
     kept = keeper(log)
     kept.feed(b"new\n")
     kept.feed(b"newer\n")
     kept.close()
-    assert log.read_bytes() == b"newer\n"
+    assert log.read_bytes() == stamped("newer")
 
 
 def test_one_huge_write_costs_no_more_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +164,54 @@ def test_one_huge_write_costs_no_more_than_the_bound(tmp_path: Path, monkeypatch
     kept.feed(b"x" * 50_000 + b"\n")
     kept.close()
     assert (tmp_path / "err.log.1").stat().st_size == 1_000
+
+
+def test_each_line_of_the_log_has_its_time_and_the_tail_has_none(tmp_path: Path) -> None:
+    """A user could not tell the crash of today from last week's; or a dossier would be half times."""
+    log = tmp_path / "err.log"
+    seconds = iter((NOON, NOON + 60))
+    kept = StderrKeeper(str(log), Redactor(()), seconds.__next__)
+    kept.feed(b"one\n\nthr")
+    kept.feed(b"ee\n")
+    kept.close()
+    assert [split_time(line) for line in log.read_bytes().splitlines()] == [
+        (AT, b"one"),
+        (AT, b""),
+        ("2026-01-01T12:01:00Z", b"three"),
+    ]
+    assert kept.tail == "one\n\nthree\n"
+
+
+def test_a_line_of_an_older_log_is_read_without_time() -> None:
+    """What was written before an update could not be read any more."""
+    assert split_time(b"2026-01-01 a server's own time") == ("", b"2026-01-01 a server's own time")
+
+
+def test_a_line_in_pieces_has_one_time(tmp_path: Path) -> None:
+    """A long line would have times in its middle."""
+    log = tmp_path / "err.log"
+    kept = keeper(log)
+    kept.feed(b"x" * (TAIL_BYTES + 1))
+    kept.feed(b"y\nnext\n")
+    kept.close()
+    assert log.read_bytes() == stamped("x" * (TAIL_BYTES + 1) + "y", "next")
+
+
+@pytest.mark.parametrize("bound", [4 * 1024 * 1024, TAIL_BYTES])
+def test_a_server_cannot_write_a_time_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+    """A server could say that it wrote something at another time than it did."""
+    monkeypatch.setattr(stderr_module, "LOG_BYTES", bound)
+    log = tmp_path / "err.log"
+    log.write_bytes(b"torn by a kill")
+    forged = b"1999-01-01T00:00:00Z\t"
+    kept = keeper(log)
+    kept.feed(forged + b"one\n" + forged + b"x" * (TAIL_BYTES + 1))
+    kept.feed(forged * (TAIL_BYTES // len(forged) + 1))
+    kept.close()
+    files = [path.read_bytes() for path in (log.with_name("err.log.1"), log) if path.exists()]
+    times = {split_time(line)[0] for file in files for line in file.splitlines()}
+    assert times <= {"", AT}
+    assert all(file.endswith(b"\n") for file in files if file)
 
 
 def test_a_link_in_the_logs_place_is_not_followed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`quarterdeck logs`: what a server wrote on its standard error.
 
-The file is read where it lies; no `serve` need run, and nothing is started.
+The file is read where it lies; no `serve` need run, and nothing is started.  Its lines begin with the time at which
+each was written, but for those of older files.
 """
 
 import os
@@ -8,9 +9,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, BinaryIO, Final, NamedTuple
 
 import typer
 
@@ -21,6 +23,7 @@ from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.text import printable
 from quarterdeck.config.paths import server_paths
 from quarterdeck.config.runtime_directory import find_serving
+from quarterdeck_sandbox.stderr import split_time
 
 POLL_S: Final = 0.2
 """How often a followed file is looked at: a person does not notice, a laptop neither."""
@@ -31,6 +34,13 @@ MAX_LINE_BYTES: Final = 1024 * 1024
 """A longer line is shown in pieces."""
 
 
+class LogLine(NamedTuple):
+    """What a server wrote, and when: ISO 8601 in UTC, empty where it is not known."""
+
+    at: str
+    text: bytes
+
+
 def logs(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     config: options.Config = None,
@@ -38,20 +48,28 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
     json: options.Json = False,
 ) -> None:
-    """Show what a server wrote on its standard error (kept between runs, size-capped)."""
+    """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""
     path = _log_path(source(config), server)
     if not path.exists() and not follow:
         print_line(f"{printable(server)} has written nothing yet", stderr=True)
         return
     for line in read_lines(path, lines, follow=follow):
-        text = line.decode("utf-8", "replace")
+        text = line.text.decode("utf-8", "replace")
         if json:
-            print_json({"server": server, "line": text})
+            print_json({"server": server, "at": line.at or None, "line": text})
         elif sys.stdout.isatty():
-            print_line(printable(text))
+            print_line(f"{_local(line.at)}{printable(text)}")
         else:
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(f"{_local(line.at)}{text}\n")
             sys.stdout.flush()
+
+
+def _local(at: str) -> str:
+    """A time as the clock on the wall showed it, and the gap after it; nothing for none."""
+    try:
+        return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M:%S}  " if at else ""
+    except (ValueError, OverflowError):
+        return f"{at}  "  # an older file, in which a server wrote something alike
 
 
 def _log_path(whom: Source, server: str) -> Path:
@@ -77,7 +95,7 @@ def _log_path(whom: Source, server: str) -> Path:
     return server_paths(digest, server).log
 
 
-def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[bytes]:
+def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[LogLine]:
     """The last `count` lines of a log, its older half included, then those that come, if wanted: then without end.
 
     A file that is replaced while it is followed is read to its end first.
@@ -99,13 +117,25 @@ def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[byte
         file.close()
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
+def _lines(file: BinaryIO) -> Iterator[LogLine]:
     """The whole lines from here to the end; an unfinished one is left for the next time."""
+    is_begin, at = _is_at_begin(file), ""
     while line := file.readline(MAX_LINE_BYTES):
-        if not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
+        is_whole = line.endswith(b"\n")
+        if not is_whole and len(line) < MAX_LINE_BYTES:
             file.seek(-len(line), os.SEEK_CUR)
             return
-        yield line.rstrip(b"\r\n")
+        at, text = split_time(line) if is_begin else (at, line)
+        yield LogLine(at, text.rstrip(b"\r\n"))
+        is_begin = is_whole
+
+
+def _is_at_begin(file: BinaryIO) -> bool:
+    """Whether what comes next is the begin of a line, not a further piece of one."""
+    if not file.tell():
+        return True
+    file.seek(-1, os.SEEK_CUR)
+    return file.read(1) == b"\n"
 
 
 def _open(path: Path) -> BinaryIO:

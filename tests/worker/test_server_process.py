@@ -15,6 +15,7 @@ from support.workers import PATIENCE_S, turns
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import OpenOrder
+from quarterdeck_sandbox.stderr import split_time
 from quarterdeck_worker import server_process as server_module
 from quarterdeck_worker.news import Newsroom
 from quarterdeck_worker.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
@@ -133,6 +134,11 @@ async def test_a_line_that_is_too_long_is_a_loss_that_names_the_limit() -> None:
         assert "2,000" in fault.message
 
 
+def texts(log: Path) -> list[bytes]:
+    """The lines of a log without their times."""
+    return [split_time(line)[1] for line in log.read_bytes().splitlines()]
+
+
 async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: Path) -> None:
     """Whoever wrote the server would not see which print it was, or the log would be flooded."""
     log = tmp_path / "err.log"
@@ -140,7 +146,7 @@ async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: P
         process.writes(b"Listening on port 8080\n" + (b"y" * 1_000 + b"\n") * 30)
         await turns()
         assert server.lines.junk_lines == 31
-    lines = log.read_bytes().splitlines()
+    lines = texts(log)
     assert lines[0] == b"[quarterdeck] not MCP on stdout: Listening on port 8080"
     assert len(lines) == JUNK_LINES_LOGGED
     assert max(map(len, lines)) < 400
@@ -152,11 +158,11 @@ async def test_stderr_is_kept_as_it_comes_and_to_its_end(tmp_path: Path) -> None
     async with running(str(log)) as (process, server):
         process.complains(b"one\n")
         await turns()
-        assert log.read_bytes() == b"one\n"
+        assert texts(log) == [b"one"]
         process.complains(b"x" * 40_000 + b"\nlast")
         await turns()
         assert server.dossier().stderr_tail.endswith("last")
-    assert log.read_bytes().endswith(b"\nlast\n")
+    assert texts(log)[-1] == b"last"
 
 
 async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:

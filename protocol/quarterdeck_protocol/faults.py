@@ -39,7 +39,8 @@ class Delivery(StrEnum):
 
 REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "auth_needed": 'name the credentials in the row\'s headers, as "Authorization": "Bearer ${keyring:NAME}"',
+        "auth_needed": "get a token from the server; quarterdeck secret set NAME; in its row "
+        '"headers": {"Authorization": "Bearer ${keyring:NAME}"}',
         "bad_arguments": "give one JSON object",
         "bad_cwd": "correct cwd: it must be a directory that is there",
         "bad_output": "see quarterdeck logs SERVER, and report it to the server's author",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck_protocol.faults import FaultRecord, RemoteCause
+from quarterdeck_protocol.faults import REMEDIES, FaultRecord, RemoteCause
 from quarterdeck_worker.dial import Telltale
 from quarterdeck_worker.verdicts import broken, refused_or_closed, unreachable
 
@@ -43,6 +43,21 @@ async def test_an_end_names_the_origin_and_no_more() -> None:
         fault = refused_or_closed(URL, found)
         assert fault.message.startswith("https://h.example:8443 ")
         assert "s3cret" not in repr(fault)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today(status: int) -> None:
+    """A user would look for other credentials than those that nobody gave, or for a command that is not there."""
+    fault = unreachable(URL, CAUSE, telltale(status))
+    assert fault.code == "auth_needed"
+    assert fault.message == f"https://h.example:8443 requires login: it answered {status}"
+    ended = refused_or_closed(URL, telltale(status, rejected=True))
+    assert (ended.code, ended.message) == (
+        "auth_needed",
+        f"https://h.example:8443 requires login again: it answered {status}",
+    )
+    assert "quarterdeck secret set NAME" in REMEDIES["auth_needed"]
+    assert '"headers": {"Authorization": "Bearer ${keyring:NAME}"}' in REMEDIES["auth_needed"]
 
 
 def test_an_exception_without_words_is_told_by_its_type() -> None:

@@ -36,7 +36,7 @@ def unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultReco
     """A URL behind which there is no server for us."""
     origin = origin_of(url)
     if telltale.wants_credentials:
-        code, message = "auth_needed", f"{origin} answered {telltale.status}: it wants other credentials"
+        code, message = "auth_needed", f"{origin} requires login: it answered {telltale.status}"
     elif telltale.status is not None:
         code, message = "connect_failed", f"{origin} answered {telltale.status}: no MCP server there"
     elif isinstance(cause, MCPError):
@@ -52,7 +52,7 @@ def refused_or_closed(url: str, telltale: Telltale) -> FaultRecord:
     if not telltale.rejected.is_set():
         return _lost(f"{origin} closed the connection")
     if telltale.wants_credentials:
-        return _lost(f"{origin} answered {telltale.status}: our credentials are not good any more", "auth_needed")
+        return _lost(f"{origin} requires login again: it answered {telltale.status}", "auth_needed")
     return _lost(f"{origin} answered {telltale.status}: the session is over, as after a restart of the server")
 
 

@@ -12,8 +12,8 @@ from quarterdeck_protocol.nearness import nearest
 
 EXPLANATIONS: Final = {
     "auth_needed": (
-        "The remote server answered 401 or 403: it wants to know who you are.",
-        'quarterdeck secret set TOKEN; in the row "headers": {"Authorization": "Bearer ${keyring:TOKEN}"}',
+        "The remote server answered 401 or 403: it requires login. Nobody is logged in for you: the row names a token.",
+        'quarterdeck secret set TOKEN; "headers": {"Authorization": "Bearer ${keyring:TOKEN}"}',
     ),
     "bad_arguments": (
         "The arguments of the call are no JSON object.",
@@ -62,6 +62,10 @@ EXPLANATIONS: Final = {
     "crash_loop": (
         "The server died too often within a minute, and is left alone.",
         "quarterdeck logs notes; quarterdeck restart notes",
+    ),
+    "directory_unusable": (
+        "The server's private directory cannot be made or written: the disk is full or read-only, or it is another's.",
+        "df -h ~/.local/state; df -i ~/.local/state",
     ),
     "exited": (
         "The server's process ended after it was ready.",

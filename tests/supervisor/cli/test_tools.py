@@ -57,6 +57,21 @@ def test_tools_are_listed_and_the_absent_are_named(
     assert listed["absent"][0]["fault"]["code"] == "command_not_found"
 
 
+def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script would take a deck without any tool for a deck that works."""
+    git, fs = (ServerView(each, "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN) for each in ("git", "fs"))
+    tool = ToolView("fs__read", "fs", "Reads a file.", msgspec.Raw(b'{"name":"read"}'))
+    for answer, code in (
+        (ToolList((), (git, fs)), 4),
+        (ToolList((tool,), (git,)), 0),
+        (ToolList((), (git,), ("tool read of fs is held",)), 0),
+        (ToolList((), ()), 0),
+    ):
+        answering(monkeypatch, answer)
+        assert run(["tools"]) == code, answer
+        assert run(["tools", "--json"]) == code, answer
+
+
 def test_arguments_reach_the_server_as_they_were_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers would change their form, keys their order."""
     asked = answering(monkeypatch, result({"content": []}))

@@ -65,13 +65,13 @@ class Revision(StrEnum):
 
 def _header_name(text: str) -> str:
     if not _TOKEN.fullmatch(text):
-        raise ValueError("no HTTP header has such a name")
+        raise ValueError("is not a valid HTTP header name")
     return text
 
 
 def _header_value(text: str) -> str:
     if _LINE_ENDS.search(text):
-        raise ValueError("a header's value is one line")
+        raise ValueError("a header's value must be one line")
     return text
 
 

@@ -21,7 +21,7 @@ _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 """The last label in every spelling of an address that `inet_aton` reads, `127.1` and `0x7f000001` included."""
 
-_IN_PART: Final = "names an address in part, or in another spelling: write 10.0.0.5:443 or [fd00::5]:443"
+_IN_PART: Final = "is an incomplete address, or not in the usual spelling: write 10.0.0.5:443 or [fd00::5]:443"
 
 
 class Destination(NamedTuple):
@@ -56,9 +56,9 @@ def _name(text: str) -> str:
     if _NUMBER.fullmatch(host.rpartition(".")[2]) or _is_address(host.strip("[]")):
         raise ValueError(_IN_PART)
     if "*" in host:
-        raise ValueError("has a wildcard, and only whole host names can be mapped: list each")
+        raise ValueError("has a wildcard, but only whole host names are supported: list each host")
     if len(host) > _MAX_HOST_CHARS or not all(map(_LABEL.fullmatch, host.split("."))):
-        raise ValueError("names no host: letters, digits, '-' and dots, as in example.com:443")
+        raise ValueError("is not a host name: use letters, digits, '-' and dots, as in example.com:443")
     return host
 
 

@@ -10,19 +10,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("no process can be given a NUL character")
+        raise ValueError("contains a NUL character, which a process cannot be given")
     return text
 
 
 def _variable_name(text: str) -> str:
     if not text or "=" in text:
-        raise ValueError("a variable's name is not empty and holds no '='")
+        raise ValueError("a variable's name must not be empty or contain '='")
     return text
 
 
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
-        raise ValueError("is no absolute path: it has to start with '/'")
+        raise ValueError("is not an absolute path: it must start with '/'")
     # POSIX leaves two leading slashes to the system; here they are one.
     return "/" + posixpath.normpath(path).lstrip("/")
 

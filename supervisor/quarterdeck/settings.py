@@ -115,7 +115,7 @@ class Settings:
     ) -> Self:
         files = tuple(files)
         gathered = gather(files)
-        passed_over = [f"passed over: {found.error}" for found in files if found.error is not None]
+        passed_over = [f"skipped: {found.error}" for found in files if found.error is not None]
         said, settings = list[str](), dict[Path, NativeSettings]()
         for found in files:
             if found.loaded is None:

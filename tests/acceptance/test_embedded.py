@@ -209,5 +209,5 @@ async def test_a_stock_stdio_session_may_be_lent() -> None:
 def test_what_only_a_worker_can_give_is_refused(settings: dict[str, Any]) -> None:
     """Whoever asks for a directory or a restart must learn that there is none."""
     config = StdioServerConfig(id="own", command="unused", **settings)
-    with pytest.raises(ValueError, match=f"{next(iter(settings))} means nothing to a session made in this process"):
+    with pytest.raises(ValueError, match=f"{next(iter(settings))} does not apply to a session made in this process"):
         create_server_endpoint(config, OwnServer().session)

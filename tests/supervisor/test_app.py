@@ -65,8 +65,8 @@ def test_files_are_read_together_and_the_earlier_one_wins(tmp_path: Path) -> Non
     assert [row.id for row in settings.broken] == ["half"]
     assert settings.ids == ("a", "b", "half")
     assert sorted(settings.warnings) == [
-        f"{second}: 'a' is set aside: {first} names it first",
-        f"{second}: 'half' is set aside: {first} names it first",
+        f"{second}: 'a' is ignored: {first} defines it first",
+        f"{second}: 'half' is ignored: {first} defines it first",
     ]
     assert settings.config_paths == (first, second)
 
@@ -241,7 +241,7 @@ def test_the_files_say_what_native_tools_may_do(tmp_path: Path) -> None:
     assert said.sandbox.network == "none"
     assert said.webfetch is not None
     assert said.webfetch.allow == ("x.example:1",)
-    assert settings.warnings == (f"{second}: 'native.sandbox' is set aside: {first} names it first",)
+    assert settings.warnings == (f"{second}: 'native.sandbox' is ignored: {first} defines it first",)
     assert Settings.load([first], {}).native is None
 
 

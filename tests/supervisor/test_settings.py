@@ -63,7 +63,7 @@ def test_an_earlier_place_wins_and_the_user_over_the_project(home: Path) -> None
         ("f", Standing.PROJECT),
     ]
     assert settings.origin("f").path == last
-    assert f"{first}: 'a' is set aside: {own} defines it, and a project's file may not" in settings.warnings
+    assert f"{first}: 'a' is ignored: {own} defines it, and a project's file may not" in settings.warnings
     assert settings.config_paths[0] == first
     assert len(settings.config_paths) == 5
 
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_used_is_passed_over_with_a_warning(home: Path) ->
     settings = discover(home)
     assert commands(settings) == {"a": "user"}
     assert len(settings.warnings) == 1
-    assert settings.warnings[0].startswith(f"passed over: {project(home)}/.mcp.json: ")
+    assert settings.warnings[0].startswith(f"skipped: {project(home)}/.mcp.json: ")
 
 
 def test_nothing_is_a_configuration_too(home: Path) -> None:
@@ -135,7 +135,7 @@ def test_nothing_of_a_project_counts_while_a_users_file_cannot_be_read(home: Pat
     settings = discover(home)
     assert settings.servers == ()
     assert len(settings.unread) == 1
-    assert any("is set aside until" in warning for warning in settings.warnings)
+    assert any("is ignored until" in warning for warning in settings.warnings)
 
 
 def test_a_project_in_the_home_directory_reaches_nothing_of_it(home: Path) -> None:

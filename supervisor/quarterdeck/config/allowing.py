@@ -123,14 +123,18 @@ def _lacks(named: Named, view: View, user_home: str) -> Need | str | None:
         if grant := grant_for(path, user_home):
             return f'{what} is given by "grants": ["{grant}"] alone'
         if not os.path.isdir(path) and not os.path.isfile(path):
-            return f"{what} is no file or folder: what is behind it acts outside of any sandbox"
-        return need_of(named, user_home) or f"{what} lies in a folder that holds more: move it into one of its own"
+            return f"{what} is not a file or folder: a socket or device leads out of the sandbox"
+        return need_of(named, user_home) or f"{what} is in a folder with other files: move it into a folder of its own"
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        return f"{what} is not there, nor its folder: make that first" if is_within(path, user_home) else None
+        return (
+            f"{what} does not exist, and neither does its folder: create the folder first"
+            if is_within(path, user_home)
+            else None
+        )
     if is_visible(view, folder):
         return None
-    return need_of(named, user_home) or f"{what} would be made in a folder that holds more: name another for it"
+    return need_of(named, user_home) or f"{what} would be created in a folder with other files: choose another place"
 
 
 def _lacks_around(named: Named, view: View, user_home: str) -> Need | None:

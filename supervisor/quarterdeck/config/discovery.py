@@ -40,12 +40,12 @@ def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None =
         try:
             loaded = load_config_file(path, environ, workspace=named.absolute())
         except ConfigFileError as error:
-            _logger.warning("passed over: %s", error)
+            _logger.warning("skipped: %s", error)
             continue
         _tell(path, loaded)
         for config in loaded.servers:
             if servers.setdefault(config.id, config) is not config:
-                _logger.warning("%s: %r is set aside: an earlier file names it", path, config.id)
+                _logger.warning("%s: %r is ignored: an earlier file defines it", path, config.id)
     return list(servers.values())
 
 
@@ -53,4 +53,4 @@ def _tell(path: Path, loaded: LoadedConfig) -> None:
     for warning in loaded.warnings:
         _logger.warning("%s: %s", path, warning)
     for row in loaded.broken:
-        _logger.warning("passed over: %s", row.message)
+        _logger.warning("skipped: %s", row.message)

@@ -79,7 +79,7 @@ def _explain(error: json.JSONDecodeError) -> str:
     if rest.startswith("#"):
         return "a comment does not begin with #"
     if rest.startswith("/*") and "*/" not in rest:
-        return "the comment has no end"
+        return "the comment is not closed"
     if rest.startswith(("//", "/*")):
         return "comments are not JSON: remove them"
     if rest.startswith("'"):

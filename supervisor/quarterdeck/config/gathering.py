@@ -93,13 +93,13 @@ def gather(files: Iterable[FileFound]) -> Gathered:
             continue
         if unread is not None and found.candidate.standing is Standing.PROJECT:
             # Which ids are the user's is not known: none may be taken.
-            warnings.append(f"{path}: is set aside until {unread.path}, your own, can be read")
+            warnings.append(f"{path}: is ignored until {unread.path}, your own, can be read")
             continue
         warnings += loaded.warnings
         secrets |= loaded.secrets
         reserved = users if found.candidate.standing is Standing.PROJECT else {}
         taken = {
-            row.id: f"{path}: {row.id!r} is set aside: {_why(row.id, reserved, origins)}"
+            row.id: f"{path}: {row.id!r} is ignored: {_why(row.id, reserved, origins)}"
             for row in (*loaded.servers, *loaded.broken)
             if row.id.casefold() in reserved or (row.id in origins and is_server_id(row.id))
         }
@@ -113,7 +113,7 @@ def gather(files: Iterable[FileFound]) -> Gathered:
 def _why(server: str, reserved: Mapping[str, Path], origins: Mapping[str, Origin]) -> str:
     if server.casefold() in reserved:
         return f"{reserved[server.casefold()]} defines it, and a project's file may not"
-    return f"{origins[server].path} names it first"
+    return f"{origins[server].path} defines it first"
 
 
 def _bounds(cwd: Path, environ: Mapping[str, str], users: Iterable[FileFound]) -> ProjectBounds:

@@ -107,7 +107,7 @@ def merge_native(parts: Mapping[Path, NativeSettings]) -> tuple[NativeSettings, 
             if getattr(part, member) is None:
                 continue
             if member in owners:
-                warnings.append(f"{path}: '{NATIVE_KEY}.{member}' is set aside: {owners[member]} names it first")
+                warnings.append(f"{path}: '{NATIVE_KEY}.{member}' is ignored: {owners[member]} defines it first")
             owners.setdefault(member, path)
         merged = merged.over(part)
     return merged, tuple(warnings)

@@ -94,7 +94,7 @@ class OsKeyring:
             case {"outcome": "done"}:
                 return dict(answer)
             case {"outcome": "no_keyring"}:
-                raise NoKeyringError("there is none here: keep the secret again, in a file")
+                raise NoKeyringError("there is no keyring here: set the secret again, in a file")
             case {"outcome": "failed", "why": str(why)}:
                 raise KeyringError(f"it refused ({why}): unlock it")
             case _:

@@ -80,7 +80,7 @@ def _loosened(policy: SandboxPolicy, bounds: ProjectBounds, location: str) -> It
             if not bounds.holds(os.path.realpath(path)):
                 yield Problem(at(location, key, index), f"a project's file may grant only what is in it: {_OWN_FILE}")
     if policy.grants:
-        yield Problem(at(location, "grants"), f"a project's file may grant nothing of yours: {_OWN_FILE}")
+        yield Problem(at(location, "grants"), f"a project's file may not use grants: {_OWN_FILE}")
     for index, name in enumerate(policy.environment):
         if name not in bounds.allowed_env:
             yield _variable(at(location, "environment", index), name)

@@ -215,9 +215,9 @@ def _strangers(given: Mapping[str, object], model: _Model | None, location: str)
         elif model and key == "sandbox":
             yield Problem(at(location, key), "a remote server has no process to confine: remove it")
         elif model and key in _ALL_KEYS:
-            yield Problem(at(location, key), f"means nothing to a {model.transport} server: remove it")
+            yield Problem(at(location, key), f"does not apply to a {model.transport} server: remove it")
         elif key in _OF_SANDBOX and model in {None, StdioServerConfig}:
-            yield Problem(at(location, key), "belongs into 'sandbox'", nearest=f"sandbox.{key}")
+            yield Problem(at(location, key), "belongs in 'sandbox'", nearest=f"sandbox.{key}")
         elif near := mistyped(key[:64], sorted(known | _OURS)):
             yield unknown_key(location, key[:64], [near])  # a mistyped key must not start a server without it
 

@@ -65,7 +65,7 @@ def strangers(document: JsonObject) -> str:
     others = [key for key in document if key not in OUR_KEYS and key != "$schema"]
     if not any(key in document for key in OUR_KEYS):
         near = [key for key in others[:100] if difflib.get_close_matches(key[:64], SERVER_KEYS, n=1)]
-        hint = f": is {near[0][:64]!r} meant?" if near else ""
+        hint = f": did you mean {near[0][:64]!r}?" if near else ""
         raise DocumentError(f"has neither 'mcpServers' nor 'servers'{hint}")
     told = [f"{key[:64]!r}{_likeness(key)}" for key in others[:_MAX_TOLD]]
     return f"ignored: {', '.join(told)}" if told else ""
@@ -154,4 +154,4 @@ def pointer(*steps: str | int) -> str:
 
 def _likeness(key: str) -> str:
     near = difflib.get_close_matches(key[:64], OUR_KEYS, n=1, cutoff=0.8)
-    return f" (is {near[0]!r} meant?)" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""

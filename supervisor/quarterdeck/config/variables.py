@@ -102,7 +102,7 @@ class Variables:
             if binding.error or (binding.key is not None and binding.value is None):
                 leading = binding.original.string
                 line = binding.original.line + leading[: len(leading) - len(leading.lstrip())].count("\n")
-                raise VariableError(f"{shown!r} line {line}: no NAME=value")
+                raise VariableError(f"{shown!r} line {line}: not in the form NAME=value")
             if binding.key is not None and binding.value is not None:
                 values[binding.key] = binding.value
         self.taken[shown] = FileRead(self.locate(path), values)

@@ -92,7 +92,7 @@ async def _hints(places: frozenset[_Place]) -> AsyncGenerator[None, None]:
                 await anyio.to_thread.run_sync(watcher.watch, look_ms, step_ms, look_ms, stop, abandon_on_cancel=True)
                 yield
     except (OSError, RuntimeError, UnicodeError) as error:
-        _log.debug("files are looked at every %s s: %s", LOOK_S, error)
+        _log.debug("files are checked every %s s: %s", LOOK_S, error)
         await anyio.sleep(LOOK_S)
         yield
     finally:

@@ -59,7 +59,7 @@ class EmbeddedSeat:
         """
         for name in ("cwd", "restart", "sandbox"):
             if name in config.model_fields_set:
-                raise ValueError(f"{name} means nothing to a session made in this process: leave it out")
+                raise ValueError(f"{name} does not apply to a session made in this process: leave it out")
         self._config = config
         self._factory = session_factory
         self._handle: WorkerHandle | None = None

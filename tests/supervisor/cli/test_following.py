@@ -169,7 +169,7 @@ async def test_new_warnings_are_told_once(files: Files, caplog: pytest.LogCaptur
         await first.reload(deck)
     assert len(deck.reloads) == 2
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert told == [f"{second.path}: 'a' is set aside: {first.path} names it first"]
+    assert told == [f"{second.path}: 'a' is ignored: {first.path} defines it first"]
 
 
 class Changes:

@@ -75,8 +75,8 @@ def test_what_cannot_be_given_is_said(home: Path) -> None:
     assert needs == []
     assert [line.partition(" is ")[0] for line in said][:1] == [str(home / ".aws/credentials")]
     assert '"grants": ["aws"]' in said[0]
-    assert "holds more" in said[1]
-    assert "make that first" in said[2]
+    assert "with other files" in said[1]
+    assert "create the folder first" in said[2]
 
 
 @pytest.mark.parametrize("path", ["", "/proc", "/"])

@@ -70,8 +70,8 @@ def test_what_is_ignored_or_set_aside_is_told_and_no_error(tmp_path: Path) -> No
     assert [(finding.file, finding.reason) for finding in found] == [
         (first, "servers.a: ignored: 'timeout'"),
         (second, "ignored: 'extra'"),
-        (second, f"'a' is set aside: {first} names it first"),
-        (second, f"'native.sandbox' is set aside: {first} names it first"),
+        (second, f"'a' is ignored: {first} defines it first"),
+        (second, f"'native.sandbox' is ignored: {first} defines it first"),
     ]
 
 

@@ -82,7 +82,7 @@ def test_of_several_files_the_earlier_one_says_each_member() -> None:
     first, second = NativeSettings(sandbox=strict), NativeSettings(sandbox=SandboxPolicy(), webfetch=web)
     merged, warnings = merge_native({Path("a.json"): first, Path("b.json"): second})
     assert merged == NativeSettings(sandbox=strict, webfetch=web)
-    assert warnings == ("b.json: 'native.sandbox' is set aside: a.json names it first",)
+    assert warnings == ("b.json: 'native.sandbox' is ignored: a.json defines it first",)
     assert merge_native({}) == (NO_SETTINGS, ())
 
 

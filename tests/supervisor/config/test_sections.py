@@ -39,7 +39,7 @@ def test_each_key_of_ours_makes_a_file_ours_and_may_be_there_once(key: str) -> N
 def test_a_key_that_is_almost_ours_is_told_with_the_right_one() -> None:
     """`"allow_project_envs"` would do nothing, and nobody say why."""
     said = strangers(read({"servers": [], "allow_project_envs": [], "globalShortcut": ""}))
-    assert said == "ignored: 'allow_project_envs' (is 'allow_project_env' meant?), 'globalShortcut'"
+    assert said == "ignored: 'allow_project_envs' (did you mean 'allow_project_env'?), 'globalShortcut'"
 
 
 def test_every_row_lays_claim_to_its_name_however_wrong_it_is() -> None:

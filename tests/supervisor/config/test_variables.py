@@ -112,7 +112,7 @@ def test_an_env_file_is_read_as_dotenv_and_literally(tmp_path: Path) -> None:
 def test_a_bad_line_of_an_env_file_is_found(tmp_path: Path, text: str, line: int) -> None:
     """A variable would be missing, and nobody would say so."""
     (tmp_path / ".env").write_text(text)
-    with pytest.raises(VariableError, match=rf"^'\.env' line {line}: no NAME=value$"):
+    with pytest.raises(VariableError, match=rf"^'\.env' line {line}: not in the form NAME=value$"):
         variables(tmp_path).read_env_file(".env", ".env")
 
 

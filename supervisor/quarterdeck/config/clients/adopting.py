@@ -93,14 +93,14 @@ def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, 
     adopted = {key: taken.take(value) for key, value in kept.items()}
     if folder is not None:
         _locate(adopted, folder)
-    notes = [f"left out, as it means nothing here: {', '.join(left)}"] if left else []
+    notes = [f"left out, as it is not supported here: {', '.join(left)}"] if left else []
     if is_theirs:
-        notes.append("its sandbox is left out, for it is another program's: say here what it may reach")
+        notes.append("its sandbox is left out, since another program wrote it: set 'sandbox' here")
     notes += [f"{reference} is not known here: replace it" for reference in taken.unknown]
     if taken.names_workspace:
         notes.append("${workspaceFolder} is the folder of our file here: replace it")
     if is_across:
-        notes.append("it was started on Windows: see that its command can be started here")
+        notes.append("it was started on Windows: check that its command can be started here")
     return Adopted(adopted, tuple(notes), tuple(taken.inputs))
 
 

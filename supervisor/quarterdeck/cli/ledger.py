@@ -5,6 +5,7 @@ The ledger is read where it lies, beside a `serve` that runs; nothing is started
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,7 +18,7 @@ from quarterdeck.cli.ledger_care import compact, export, import_, verify
 from quarterdeck.cli.ledger_views import (
     print_calls,
     print_deck,
-    print_events,
+    print_lines,
     print_steps,
     view_event,
     view_standing,
@@ -90,7 +91,9 @@ def log(
     reverse: Annotated[bool, typer.Option("--reverse", help="The oldest first.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Show what happened, the newest first; with --json a document an event."""
+    """Show what happened, the newest first, by moments; with --json a document an event."""
+    from quarterdeck.ledger.history import lines_of
+
     now = datetime.now(UTC)
     start, end = (parse_time(text, now) if text is not None else None for text in (since, until))
     with reading() as reader:
@@ -100,17 +103,17 @@ def log(
             kinds=[str(each) for each in kind] if kind else None,
             since=start,
             until=end,
-            limit=lines,
+            limit=lines if json else None,
             newest_first=not reverse,
         )
         if json:
             for each in events:
                 print_json(view_event(each))
             return
-        found = list(events)
+        found = list(islice(lines_of(events), lines))
         archived = reader.start.count
     if found:
-        print_events(found)
+        print_lines(found)
     else:
         print_line("there is no such event", stderr=True)
     if archived:

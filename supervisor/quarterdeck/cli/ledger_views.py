@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from quarterdeck.ledger.book import ServerKey
     from quarterdeck.ledger.calls import CallRow
     from quarterdeck.ledger.events import Stored
-    from quarterdeck.ledger.history import Step
+    from quarterdeck.ledger.history import Line, Step
     from quarterdeck.trust.overview import Matter, ServerMatters
 
 HAPPENED_STYLES: Final = {
@@ -31,23 +31,21 @@ Since = Callable[["ServerMatters", "Matter"], str]
 """Since when something stands as it does; empty when that cannot be told."""
 
 
-def print_events(events: "Sequence[Stored]") -> None:
-    """A line an event."""
-    from quarterdeck.ledger.history import in_words, labels_of, place_of
+def print_lines(lines: "Sequence[Line]") -> None:
+    """What happened, with the numbers of the events that each line tells."""
+    from quarterdeck.ledger.history import labels_of
 
-    labels = labels_of(place_of(each.event) for each in events)
-    rows = []
-    for each in events:
-        words = in_words(each.event)
-        rows.append(
-            [
-                Cell(str(each.seq)),
-                Cell(each.at, "dim"),
-                Cell(flat(labels[place_of(each.event)]) or "-"),
-                Cell(words.who or "-"),
-                Cell(flat(words.what)),
-            ]
-        )
+    labels = labels_of(each.place for each in lines)
+    rows = [
+        [
+            Cell(str(each.first) if each.first == each.last else f"{each.first}-{each.last}"),
+            Cell(each.at, "dim"),
+            Cell(flat(labels[each.place]) or "-"),
+            Cell(each.words.who or "-"),
+            Cell(flat(each.words.what)),
+        ]
+        for each in lines
+    ]
     print_table(("SEQ", "AT", "SERVER", "BY", "WHAT"), rows)
 
 

@@ -1,9 +1,10 @@
-"""What differs between two moments of a ledger, and an event in words.  Pure."""
+"""What differs between two moments of a ledger, and events in words.  Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 from typing import Final, NamedTuple, assert_never
 
 from .book import Book, Entry, Item, ItemKey, ServerKey
@@ -19,6 +20,7 @@ from .events import (
     Retired,
     Scanned,
     Seen,
+    Stored,
     Subject,
     Voice,
 )
@@ -66,6 +68,25 @@ class Step:
     after: str = ""
     by: Voice | None = None
     at: str = ""
+
+
+NAMED: Final = 20
+"""Tools that one line names; of more it says how many."""
+
+
+class Line(NamedTuple):
+    """What was done at one moment to one thing, or to several tools alike.
+
+    Attributes:
+        first: the number of the first event that it tells.
+        last: of the last one.
+    """
+
+    first: int
+    last: int
+    at: str
+    place: ServerKey
+    words: "Words"
 
 
 class Words(NamedTuple):
@@ -123,6 +144,85 @@ def in_words(event: LedgerEvent) -> Words:
             return Words(f"the {event.count} events before are archived")
         case _:
             assert_never(event)
+
+
+def lines_of(events: Iterable[Stored]) -> Iterator[Line]:
+    """The events in their order, those of one moment that say the same of several tools in one line."""
+
+    def moment(stored: Stored) -> tuple[object, ...]:
+        alone = stored.seq if _done(stored.event) is None else 0
+        return place_of(stored.event), stored.at, alone
+
+    for (place, at, alone), run in groupby(events, moment):
+        if alone:
+            yield from (Line(each.seq, each.seq, each.at, place_of(each.event), in_words(each.event)) for each in run)
+        else:
+            assert isinstance(place, ServerKey)
+            yield from _together(list(run), place, str(at))
+
+
+class _Done(NamedTuple):
+    """What one event says of one form of one thing."""
+
+    verb: str
+    key: ItemKey
+    hash: str = ""
+    who: str = ""
+
+
+def _done(event: LedgerEvent) -> _Done | None:
+    """What can be told together with others; None for what stands alone."""
+    match event:
+        case Seen():
+            return _Done("offered", ItemKey(event.subject, event.name), event.hash)
+        case Approved():
+            return _Done("approved", ItemKey(event.subject, event.name), event.hash, event.by)
+        case Enrolled():
+            return _Done("enrolled", ItemKey(Subject.TOOL, event.tool), event.definition)
+        case Retired() if event.tool:
+            return _Done("retired", ItemKey(Subject.TOOL, event.tool))
+        case Gone():
+            return _Done("dropped", ItemKey(event.subject, event.name))
+        case _:
+            return None
+
+
+def _together(run: Sequence[Stored], place: ServerKey, at: str) -> Iterator[Line]:
+    """One moment of one server: its things by what was done to them."""
+    is_falling = run[0].seq > run[-1].seq
+    things: dict[tuple[ItemKey, str], list[tuple[_Done, Stored]]] = {}
+    for stored in sorted(run, key=lambda each: each.seq):
+        if (done := _done(stored.event)) is not None:
+            things.setdefault((done.key, done.hash), []).append((done, stored))
+    alike: dict[tuple[Subject, tuple[tuple[str, str], ...]], list[list[tuple[_Done, Stored]]]] = {}
+    for (key, _), told in things.items():
+        alike.setdefault((key.subject, tuple((done.verb, done.who) for done, _ in told)), []).append(told)
+    lines = []
+    for (_, pattern), group in alike.items():
+        numbers = [stored.seq for told in group for _, stored in told]
+        if len(numbers) == 1:
+            words = in_words(group[0][0][1].event)
+        else:
+            words = Words(
+                f"{_listed([verb for verb, _ in dict.fromkeys(pattern)])} {_named([told[0][0] for told in group])}",
+                ", ".join(dict.fromkeys(who for _, who in pattern if who)),
+            )
+        lines.append(Line(min(numbers), max(numbers), at, place, words))
+    yield from sorted(lines, reverse=is_falling)
+
+
+def _named(told: Sequence[_Done]) -> str:
+    if len(told) == 1:
+        [one] = told
+        return thing(*one.key) + (f" ({short(one.hash)})" if one.hash else "")
+    names = [each.key.name for each in told]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{len(names)} tools: {', '.join(names[:NAMED])}{more}"
+
+
+def _listed(verbs: Sequence[str]) -> str:
+    """Verbs as a sentence has them."""
+    return " and ".join(part for part in (", ".join(verbs[:-1]), verbs[-1]) if part)
 
 
 def thing(subject: Subject, name: str) -> str:

@@ -23,11 +23,12 @@ from support.histories import (
     retired,
     seen,
     story,
+    tool_form,
 )
 
 from quarterdeck.ledger.book import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events import Checkpoint, LedgerEvent, Scanned, Stored, Subject, Voice
-from quarterdeck.ledger.history import Happened, Step, Words, difference, in_words, labels_of, place_of
+from quarterdeck.ledger.history import NAMED, Happened, Step, Words, difference, in_words, labels_of, lines_of, place_of
 
 AT = "2026-01-02T03:04:05.678Z"
 TIME = ServerKey(SCOPE, "time")
@@ -179,3 +180,49 @@ def test_a_launch_is_told_from_a_tool() -> None:
     launch = msgspec.structs.replace(event, subject=Subject.LAUNCH, name="")
     assert in_words(launch).what == "blocked its launch"
     assert ItemKey(Subject.LAUNCH) != NOW.key
+
+
+def told(events: Iterable[LedgerEvent], *, newest_first: bool = False) -> list[tuple[int, int, str, str]]:
+    """The lines of events of one moment."""
+    stored = [Stored(seq, AT, event) for seq, event in enumerate(events, 1)]
+    lines = lines_of(reversed(stored) if newest_first else stored)
+    return [(line.first, line.last, line.words.what, line.words.who) for line in lines]
+
+
+def test_what_happens_to_several_tools_alike_is_one_line() -> None:
+    """The log of a server's first start would be three lines for each tool."""
+    events = [each for tool in (NOW, ZONE) for each in (seen(tool), approved(tool))]
+    events += [enrolled(NOW), enrolled(ZONE)]
+    line = (1, 6, "offered, approved and enrolled 2 tools: now, zone", "baseline")
+    assert told(events) == [line]
+    assert told(events, newest_first=True) == [line]
+    assert told([*events, gone(NOW)])[1:] == [(7, 7, "does not offer tool now any more", "")]
+    assert told([gone(NOW), gone(ZONE)]) == [(1, 2, "dropped 2 tools: now, zone", "")]
+
+
+def test_what_differs_is_told_apart() -> None:
+    """A tool that is held, another form, or who approved it would be lost among the others."""
+    events = [seen(NOW), approved(NOW), seen(ZONE), seen(EVIL), approved(READ, Voice.PERSON)]
+    assert [line[2:] for line in told(events)] == [
+        (f"offered and approved tool now ({NOW.hash[:8]})", "baseline"),
+        ("offered 2 tools: zone, now", ""),
+        (f"approved tool read ({READ.hash[:8]})", "person"),
+    ]
+    assert [line[0] for line in told([seen(NOW), seen(TOLD), ended(), seen(ZONE)], newest_first=True)] == [4, 3, 2, 1]
+
+
+def test_servers_and_moments_are_told_apart() -> None:
+    """What one server did would be said of another, or at another time."""
+    stored = [Stored(1, AT, seen(NOW)), Stored(2, AT, seen(ZONE, "other")), Stored(3, "2027", seen(ZONE, "other"))]
+    assert [(line.at, line.place.server, line.first, line.last) for line in lines_of(stored)] == [
+        (AT, "time", 1, 1),
+        (AT, "other", 2, 2),
+        ("2027", "other", 3, 3),
+    ]
+
+
+def test_a_line_names_so_many_tools_and_counts_the_rest() -> None:
+    """A server with hundreds of tools would fill the screen."""
+    [(_, _, what, _)] = told(seen(tool_form(f"t{number}", "")) for number in range(NAMED + 5))
+    assert what.startswith(f"offered {NAMED + 5} tools: t0, t1, ")
+    assert what.endswith(f"t{NAMED - 1} and 5 more")

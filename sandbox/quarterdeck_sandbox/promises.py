@@ -136,6 +136,11 @@ def _none(mechanism: str) -> Finding:
 
 def _filesystem(at: Situation) -> Finding:
     match at.tier:
+        case Tier.BUBBLEWRAP if at.stays_root and not at.machine.closes:
+            return _partial(
+                "mount namespace, and Landlock: root without capabilities: modes and times of /dev/null and its kin "
+                "can be changed"
+            )
         case Tier.BUBBLEWRAP:
             return _full(f"mount namespace{', and Landlock: root without capabilities' if at.stays_root else ''}")
         case Tier.LANDLOCK:

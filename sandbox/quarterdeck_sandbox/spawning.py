@@ -7,7 +7,7 @@ import marshal
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import Enum
 from functools import partial
@@ -70,7 +70,8 @@ def spawn_bubblewrap(
             flags += ["--seccomp", str(put(confinement.seccomp))]
         argv = [confinement.machine.bubblewrap.path, *flags, "--", *_gate(bubblewrap.INSIDE, "gate", *gate_fds)]
         fds += [info_w.fileno(), blocked.fileno()]
-        child = _popen(_closed_first(confinement, argv, put), fds, subprocess.DEVNULL if ends else None)
+        devices = bubblewrap.fixed_devices(confinement)
+        child = _popen(_closed_first(confinement, argv, put, devices), fds, subprocess.DEVNULL if ends else None)
         if ends:
             child.stdin, child.stdout = (FileIO(os.dup(end.fileno()), end.mode) for end in ends)
     info_w.close()
@@ -94,15 +95,18 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
         os.close(leash)
 
 
-def _closed_first(confinement: Confinement, argv: list[str], put: Callable[[bytes], int]) -> list[str]:
+def _closed_first(
+    confinement: Confinement, argv: list[str], put: Callable[[bytes], int], devices: Sequence[str] = ()
+) -> list[str]:
     """`argv`, started where what it may not write is read-only, where that takes mounts: it costs an interpreter."""
     opened = None
     if confinement.writes_by_mounts:
         mounts = confinement.view.mounts
         opened = list(outermost(mount.source for mount in mounts if mount.kind is MountKind.WRITE))
-    elif not confinement.view.closed:
+    elif not confinement.view.closed and not devices:
         return argv
-    return readonly_argv(put(marshal.dumps({"open": opened, "steps": steps(confinement.view), "argv": argv})))
+    closed = [*((device, True) for device in devices), *steps(confinement.view)]
+    return readonly_argv(put(marshal.dumps({"open": opened, "steps": closed, "argv": argv})))
 
 
 def readonly_argv(order_fd: int) -> list[str]:

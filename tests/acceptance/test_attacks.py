@@ -73,6 +73,18 @@ def test_a_root_without_capabilities_is_held_like_any_user(tier: Tier, identity:
         assert {run.verdicts[name].state for name in ("chmod_outside", "utime_outside", "xattr_outside")} == {"HELD"}
 
 
+OPEN_DEVICES: Final = "for name in null zero full random urandom; do : <>/dev/$name && printf '%s ' $name; done"
+
+
+@pytest.mark.parametrize("identity", Identity)
+@pytest.mark.parametrize("tier", CONFINED)
+def test_the_devices_that_every_program_needs_can_be_opened(tier: Tier, identity: Identity, place: Scene) -> None:
+    """git, and whatever starts a process with its output thrown away, would fail; closed for chmod is not shut."""
+    (place.root / "granted").mkdir()  # by root, so that it is root's: then no other user would do
+    run = place.run(tier, ["/bin/sh", "-c", OPEN_DEVICES], "--write", str(place.root / "granted"))
+    assert run.stdout == b"null zero full random urandom ", run.stderr
+
+
 def attack_with_everything(tier: Tier, place: Scene, *options: str, to_be_had: Iterable[str] = ()) -> Run:
     """Run every attack that can be run after another, and see that none got anything but the impossible."""
     wanted = [name for family in FAMILIES for name in names(family)]

@@ -30,7 +30,8 @@ TRUSTED = {"preset": "trusted", "limits": {"memory_bytes": 1 << 30}}
 @pytest.mark.parametrize(
     ("name", "tier", "machine", "strength", "words"),
     [
-        ("filesystem", B, ROOT, "full", "mount namespace, and Landlock"),
+        ("filesystem", B, replace(ROOT, closes=True), "full", "mount namespace, and Landlock"),
+        ("filesystem", B, ROOT, "partial", "modes and times of /dev/null"),
         ("filesystem", LL, ROOT, "partial", "modes and times of root's files can be changed"),
         ("filesystem", LL, replace(ROOT, closes=True), "partial", "read-only mounts, as root without capabilities"),
         ("filesystem", LIM, ROOT, "none", "what root can"),

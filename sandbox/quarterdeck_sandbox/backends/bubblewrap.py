@@ -31,7 +31,7 @@ SHARED_MEMORY_BYTES: Final = 64 * 1024 * 1024
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
 
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-"""What bwrap shows of the machine's devices."""
+"""What bwrap shows of the machine's devices: the machine's own, and root's."""
 
 HOSTNAME: Final = "sandbox"
 
@@ -48,8 +48,6 @@ def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], i
         *_namespaces(confinement),
         *("--ro-bind", gate_folder, INSIDE),
         *("--proc", "/proc", "--dev", "/dev"),
-        # They are the machine's own, and root's: whoever is root could change their modes.
-        *(word for device in _DEVICES if confinement.stays_root for word in ("--remount-ro", device)),
         *_shared_memory(confinement),
         *("--remount-ro", "/dev"),
         *_mounts(confinement, put),
@@ -69,6 +67,14 @@ def rules(confinement: Confinement) -> Mapping[str, object] | None:
         "deny_tcp": False,
     }
     return {"landlock": landlock, "seccomp": b""}
+
+
+def fixed_devices(confinement: Confinement) -> tuple[str, ...]:
+    """The devices that have to be mounted read-only before bwrap shows them: whoever is root could change their modes.
+
+    It keeps them so.  What it mounts read-only itself (`--remount-ro`) is `nodev` too: none of them could be opened.
+    """
+    return _DEVICES if confinement.stays_root and confinement.machine.closes else ()
 
 
 def temporary(confinement: Confinement) -> tuple[str, ...]:

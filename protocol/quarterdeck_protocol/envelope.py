@@ -50,7 +50,7 @@ def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) ->
     try:
         header = _encoder.encode(frame)
     except (UnicodeEncodeError, OverflowError) as error:
-        raise WireError(f"no header can carry this: {error}") from None
+        raise WireError(f"this cannot be sent as a header: {error}") from None
     if limits is not None and (len(header) > limits.header_bytes or len(body) > limits.body_bytes):
         raise _too_large(len(header), len(body), limits)
     prefix = len(header).to_bytes(_PREFIX, "big")
@@ -63,7 +63,7 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
     """The frame and body of a message.
 
     Raises:
-        WireError: too many or too large parts, a header that is no frame of ours.
+        WireError: too many or too large parts, a header that is not a frame of ours.
     """
     if not 1 <= len(parts) <= 2:
         raise WireError(f"a message of {len(parts)} parts")
@@ -85,7 +85,7 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
         if type(frame) in _WITH_FAULT and _untyped.decode(header) != _untyped.decode(_encoder.encode(frame)):
             raise WireError("a fault with more in it than a fault")
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-        raise WireError(f"a header that is no frame: {error}") from None
+        raise WireError(f"a header that is not a frame: {error}") from None
     return frame, body
 
 

@@ -85,7 +85,7 @@ class Link:
             LinkMisuseError: the token is too short.
         """
         if len(token) < MIN_TOKEN_BYTES:
-            raise LinkMisuseError(f"a token of {len(token)} bytes; {MIN_TOKEN_BYTES} are the least")
+            raise LinkMisuseError(f"a token of {len(token)} bytes; {MIN_TOKEN_BYTES} are needed")
         self.side = side
         self._peer = side.peer
         self._token = token
@@ -176,7 +176,7 @@ class Link:
         if frame.request_id not in self._serving:
             raise LinkMisuseError(f"no request {frame.request_id} awaits a reply")
         if not self._dead and not self._send(frame, body):
-            raise LinkMisuseError(f"no message can carry the reply to {frame.request_id}")
+            raise LinkMisuseError(f"no message can hold the reply to {frame.request_id}")
         self._serving.remove(frame.request_id)
 
     def serves(self, request_id: int) -> bool:
@@ -217,7 +217,7 @@ class Link:
         if not self._greeted:
             return [self._violation(f"{type(frame).__name__} before the handshake")]
         if isinstance(frame, Beat):
-            return [] if self._rhythm.allows(now) else [self._violation("it beats without a pause")]
+            return [] if self._rhythm.allows(now) else [self._violation("it sends heartbeats without a pause")]
         assert isinstance(frame, Credit)
         return self._credited(frame.units, now)
 

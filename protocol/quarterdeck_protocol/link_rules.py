@@ -54,7 +54,7 @@ def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
     """Why this may not be sent to `receiver` in any state of the link; None when it may."""
     kind = type(frame)
     if kind not in (_TO_SUPERVISOR if receiver is Side.SUPERVISOR else _TO_WORKER):
-        return f"{type(frame).__name__} is not the {receiver}'s to receive"
+        return f"{type(frame).__name__} is not for the {receiver}"
     if body and kind not in _CARRIERS:
         return f"{type(frame).__name__} has a body of {len(body):,} bytes"
     if kind in _REQUESTS:

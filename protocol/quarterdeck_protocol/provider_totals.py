@@ -51,7 +51,7 @@ class Totals:
             ("characters of names and choices", self._text, subset.most_text),
         ):
             if most is not None and count > most:
-                yield f"It has {count} {what}, and {most} are taken."
+                yield f"It has {count} {what}, and {most} are allowed."
 
     def recurses(self) -> bool:
         """Whether a schema applies itself by way of others: take away, again and again, what nothing left applies."""

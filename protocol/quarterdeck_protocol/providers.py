@@ -122,7 +122,7 @@ class _Visit:
                 return
             if not isinstance(place.schema, dict):
                 if not self._subset.boolean_schemas:
-                    yield Outside(Rule.BOOLEAN, place.pointer(), "`true` or `false` stands for a schema.")
+                    yield Outside(Rule.BOOLEAN, place.pointer(), "`true` or `false` is used as a schema.")
                 continue
             yield from self._at(place, place.schema)
             inner = list(self._inside(place, place.schema))
@@ -138,7 +138,7 @@ class _Visit:
             yield Outside(Rule.ROOT_TYPE, "", "The root is not of the type object.")
         for keyword in self._root:
             if keyword in self._subset.not_at_root:
-                yield Outside(Rule.ROOT_WORD, f"/{keyword}", f"`{keyword}` stands at the root.")
+                yield Outside(Rule.ROOT_WORD, f"/{keyword}", f"`{keyword}` is at the root.")
         if self._subset.root_properties and "properties" not in self._root:
             yield Outside(Rule.ROOT_PROPERTIES, "", "The root has no `properties`.")
         named = self._root.get("properties")
@@ -153,13 +153,13 @@ class _Visit:
             yield Outside(Rule.SHAPE, place.pointer(keyword), f"The value of `{keyword}` is of the wrong kind.")
         for keyword in node:
             if self._subset.keywords is not None and keyword not in self._subset.keywords:
-                yield Outside(Rule.KEYWORD, place.pointer(keyword), f"The word {_quoted(keyword)} is not taken.")
+                yield Outside(Rule.KEYWORD, place.pointer(keyword), f"The keyword {_quoted(keyword)} is not supported.")
         for rule, keyword, sentence in (*self._of_type(node), *self._of_object(node), *self._of_values(node)):
             yield Outside(rule, place.pointer(*([keyword] if keyword else [])), sentence)
         if self._subset.most_depth is not None and place.depth == self._subset.most_depth + 1:
-            yield Outside(Rule.LIMIT, place.pointer(), f"Over {self._subset.most_depth} schemas stand in each other.")
+            yield Outside(Rule.LIMIT, place.pointer(), f"Over {self._subset.most_depth} schemas are nested.")
         if self._subset.most_levels is not None and _is_object(node) and place.levels == self._subset.most_levels:
-            yield Outside(Rule.LIMIT, place.pointer(), f"Over {self._subset.most_levels} objects stand in each other.")
+            yield Outside(Rule.LIMIT, place.pointer(), f"Over {self._subset.most_levels} objects are nested.")
 
     def _of_type(self, node: Schema) -> Iterator[tuple[Rule, str, str]]:
         subset, kind = self._subset, node.get("type")
@@ -170,12 +170,12 @@ class _Visit:
         if subset.array_items and kind == "array" and "items" not in node:
             yield Rule.ITEMS, "", "An array has no `items`."
         if subset.lone_unions and "anyOf" in node and len(node) > 1:
-            yield Rule.UNION, "anyOf", "Something stands beside `anyOf`."
+            yield Rule.UNION, "anyOf", "`anyOf` has other keywords beside it."
         reference = node.get("$ref")
         if not isinstance(reference, str):
             return
         if subset.lone_references and any(not word.startswith("$") for word in node):
-            yield Rule.REFERENCE, "$ref", "Something stands beside `$ref`."
+            yield Rule.REFERENCE, "$ref", "`$ref` has other keywords beside it."
         if not subset.remote_references and not reference.startswith("#"):
             yield Rule.REFERENCE, "$ref", "`$ref` leads out of the schema."
 
@@ -186,7 +186,7 @@ class _Visit:
         names = properties if isinstance(properties := node.get("properties"), dict) else {}
         required = needed if isinstance(needed := node.get("required"), list) else []
         if not subset.empty_objects and not names:
-            yield Rule.EMPTY_OBJECT, "", "An object names no properties."
+            yield Rule.EMPTY_OBJECT, "", "An object declares no properties."
         if subset.closed_objects and node.get("additionalProperties") is not False:
             yield Rule.OPEN_OBJECT, "", "An object does not say `additionalProperties: false`."
         if subset.all_required and not names.keys() <= {name for name in required if isinstance(name, str)}:
@@ -199,7 +199,7 @@ class _Visit:
         form, declared = node.get("format"), node.get("type")
         kinds = declared if isinstance(declared, list) else [declared]
         if isinstance(form, str) and not subset.takes_format(form, kinds):
-            yield Rule.FORMAT, "format", f"The format {_quoted(form)} is not taken for this type."
+            yield Rule.FORMAT, "format", f"The format {_quoted(form)} is not supported for this type."
         choices = listed if isinstance(listed := node.get("enum"), list) else []
         if subset.enum_kinds is not None and not {*map(_kind, choices)} <= subset.enum_kinds:
             yield Rule.CHOICE, "enum", f"It lists values of other types than {', '.join(sorted(subset.enum_kinds))}."

@@ -143,7 +143,7 @@ class MessageBuffer:
             return
         index, limits = len(self._parts), self.part_limits
         if flags & ~(_MORE | _LONG):
-            raise ZmtpError(f"a frame with flags {flags:#04x}, which is no part of a message")
+            raise ZmtpError(f"a frame with flags {flags:#04x}, which do not belong to a message")
         if index + (flags & _MORE) >= len(limits):
             raise ZmtpError(f"a message of more than {len(limits)} parts")
         if size > limits[index]:
@@ -151,7 +151,9 @@ class MessageBuffer:
 
     def _obey(self, command: bytes) -> None:
         if not command.startswith(_READY) or _socket_type(command[len(_READY) :]) != self._peer_type:
-            raise ZmtpError(f"the peer refused us, or is no {self._peer_type.decode()}: {command[:100]!r}")
+            raise ZmtpError(
+                f"the peer refused the connection, or is not a {self._peer_type.decode()}: {command[:100]!r}"
+            )
         self.is_ready = True
 
 

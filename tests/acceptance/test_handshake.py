@@ -37,7 +37,7 @@ async def test_a_shell_that_finds_no_program_is_explained() -> None:
     fault = await fault_at_open(stdio_config("wrapped", ["sh", "-c", "no-such-command"]))
     assert_fault(fault, "spawn_failed", "exited_at_handshake", "not_sent", "exited with status 127")
     assert fault.dossier is not None
-    assert fault.dossier.hints == ("its command found no such program",)
+    assert fault.dossier.hints == ("its command could not find a program",)
 
 
 async def test_servers_without_a_whole_answer_are_given_up_at_the_deadline() -> None:
@@ -114,7 +114,7 @@ async def test_junk_is_counted_in_the_dossier_of_a_server_that_never_answers() -
     fault = await fault_at_open(stdio_config("chatty", ["sh", "-c", program], connect_timeout_s=SHORT_S))
     assert_fault(fault, "timeout", "handshake_timeout", "not_sent")
     assert fault.dossier is not None
-    assert fault.dossier.hints == ("it wrote 50 lines on stdout that are no MCP messages",)
+    assert fault.dossier.hints == ("it wrote 50 lines on stdout that are not MCP messages",)
     assert "hello world" in fault.dossier.stderr_tail
 
 

@@ -161,7 +161,7 @@ def test_a_body_over_the_limit_is_refused_where_it_is_sent() -> None:
     assert supervisor.request(Call(1, 1.0, "t"), b"x" * 11, 0.0) is Refusal.UNSENDABLE
     assert supervisor.request(Call(1, 1.0, "t"), b"x" * 10, 0.0) is None
     carry(supervisor, worker)
-    with pytest.raises(LinkMisuseError, match="no message can carry"):
+    with pytest.raises(LinkMisuseError, match="no message can hold"):
         worker.reply(Answer(1), b"x" * 11)
     assert worker.serves(1)
     worker.reply(Answer(1), b"x" * 10)
@@ -299,9 +299,9 @@ def test_replying_to_nothing_or_twice_is_misuse() -> None:
 def test_a_frame_of_the_other_side_is_misuse() -> None:
     """Neither end may even try."""
     supervisor, worker = make_pair()
-    with pytest.raises(LinkMisuseError, match="not the supervisor's to receive"):
+    with pytest.raises(LinkMisuseError, match="not for the supervisor receive"):
         worker.request(List(1, 1.0), b"", 0.0)
-    with pytest.raises(LinkMisuseError, match="not the worker's to receive"):
+    with pytest.raises(LinkMisuseError, match="not for the worker receive"):
         supervisor.post(ListChanged())
 
 

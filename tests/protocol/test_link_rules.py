@@ -52,8 +52,8 @@ def test_the_rules_are_the_tables(frame: Frame, body: bytes, receiver: Side) -> 
 @pytest.mark.parametrize(
     ("frame", "body", "receiver", "reason"),
     [
-        (Call(1, 1.0, "t"), b"", Side.SUPERVISOR, "Call is not the supervisor's to receive"),
-        (Answer(1), b"", Side.WORKER, "Answer is not the worker's to receive"),
+        (Call(1, 1.0, "t"), b"", Side.SUPERVISOR, "Call is not for the supervisor"),
+        (Answer(1), b"", Side.WORKER, "Answer is not for the worker"),
         (Beat(), b"x", Side.WORKER, "Beat has a body of 1 bytes"),
         (Open(1, 0.0), b"", Side.WORKER, "a timeout of 0.0 s"),
         (List(1, nan), b"", Side.WORKER, "a timeout of nan s"),

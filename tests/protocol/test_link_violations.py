@@ -91,7 +91,7 @@ def test_who_beats_without_a_pause_ends_its_link() -> None:
     """It would hold up the others' calls, and look alive all the while."""
     supervisor, _ = make_pair()
     events = [event for _ in range(1_000) for event in supervisor.receive(encode(Beat()), 1.0)]
-    assert events == [Violated("it beats without a pause")]
+    assert events == [Violated("it sends heartbeats without a pause")]
     assert is_dead(supervisor)
 
 

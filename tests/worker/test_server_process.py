@@ -121,7 +121,7 @@ async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest
         fault = await loss
         assert server.lines.junk_lines == 300
         assert fault.dossier is not None
-        assert fault.dossier.hints == ("it wrote 300 lines on stdout that are no MCP messages",)
+        assert fault.dossier.hints == ("it wrote 300 lines on stdout that are not MCP messages",)
 
 
 async def test_a_line_that_is_too_long_is_a_loss_that_names_the_limit() -> None:

@@ -135,7 +135,7 @@ async def test_an_answer_that_the_sdk_cannot_read_is_an_error_at_once(broken: by
         item = await read.receive()
         assert isinstance(item, SessionMessage)
         assert isinstance(item.message, JSONRPCError)
-        assert (item.message.id, item.message.error.message) == (1, "the server's answer is not what MCP says")
+        assert (item.message.id, item.message.error.message) == (1, "the server's answer does not follow MCP")
         assert played.junk == [broken]
 
 

@@ -89,7 +89,7 @@ async def _page(session: ClientSession, cursor: str | None) -> tuple[list[object
     try:
         page = await session.send_request(types.ListToolsRequest(params=params), RAW_RESULT)
     except (ValidationError, RecursionError) as error:
-        raise ListingError("bad_output", f"the list of tools is not what MCP says: {first_line(error)}") from error
+        raise ListingError("bad_output", f"the list of tools does not follow MCP: {first_line(error)}") from error
     # A session that somebody else made has another dispatcher, and leaves the tools in their place.
     return [*rows, *page["tools"]], page.get("nextCursor")
 

@@ -37,11 +37,11 @@ JUNK_LINES_LOGGED: Final = 20
 JUNK_LINE_BYTES: Final = 300
 
 HINTS: Final = {
-    126: "its command found a program that may not be executed",
-    127: "its command found no such program",
+    126: "its command found a program that is not executable",
+    127: "its command could not find a program",
     -signal.SIGKILL: "it was killed from outside, perhaps by the system because memory ran out",
     -signal.SIGSEGV: "it crashed in native code",
-    -signal.SIGABRT: "it gave up by itself in native code",
+    -signal.SIGABRT: "it aborted in native code",
 }
 """What a return code says to who knows the system: a status of a shell's, or minus a signal."""
 
@@ -153,7 +153,7 @@ class ServerProcess:
         limit = self._process.limit
         hints = [HINTS[code]] if code in HINTS and limit is None and not self._network_loss else []
         if self.lines.junk_lines:
-            hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are no MCP messages")
+            hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are not MCP messages")
         hints += infer_hints(self._stderr.tail, self._process.confinement)
         return Dossier(
             exit_status=code if code is not None and code >= 0 else None,

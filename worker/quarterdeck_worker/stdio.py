@@ -30,10 +30,10 @@ MAX_NOTE_BYTES: Final = 1024 * 1024
 PASSED_ON: Final = frozenset({"notifications/cancelled", "notifications/subscriptions/acknowledged"})
 """Notifications that the SDK's session keeps account of; every other one is ours or nobody's."""
 
-UNKNOWN_METHOD: Final = {"code": types.METHOD_NOT_FOUND, "message": "this client promised nothing of the kind"}
+UNKNOWN_METHOD: Final = {"code": types.METHOD_NOT_FOUND, "message": "this client did not declare that capability"}
 """The answer to every request of a server but `ping`."""
 
-UNREADABLE: Final = types.ErrorData(code=types.PARSE_ERROR, message="the server's answer is not what MCP says")
+UNREADABLE: Final = types.ErrorData(code=types.PARSE_ERROR, message="the server's answer does not follow MCP")
 """What is waited for in vain otherwise: an answer with our id that the SDK cannot read."""
 
 

@@ -102,7 +102,7 @@ class Worker:
             case Expired(request_id=request_id):
                 self._expire(request_id)
             case Silent(silence_s=silence_s):
-                self.abandon_ship(f"the supervisor is silent for {silence_s:.0f} s")
+                self.abandon_ship(f"the supervisor has sent nothing for {silence_s:.0f} s")
             case Violated(reason=reason):
                 self.abandon_ship(reason)
             case Greeted() | Arrived() | Settled() | Late() | Overdue():

@@ -16,7 +16,7 @@ EXPLANATIONS: Final = {
         'quarterdeck secret set TOKEN; "headers": {"Authorization": "Bearer ${keyring:TOKEN}"}',
     ),
     "bad_arguments": (
-        "The arguments of the call are no JSON object.",
+        "The arguments of the call are not a JSON object.",
         """quarterdeck call notes__save '{"text": "hello"}'""",
     ),
     "bad_cwd": (
@@ -24,12 +24,12 @@ EXPLANATIONS: Final = {
         '"cwd": "/home/me/project"',
     ),
     "bad_output": (
-        "The server wrote a line on stdout that is no MCP message, or one that is too long or too deep.",
+        "The server wrote a line on stdout that is not an MCP message, or one that is too long or too deep.",
         "A server that prints its banner on stdout in place of stderr: quarterdeck logs SERVER shows it.",
     ),
     "bad_result": (
-        "The server answered the call with something that is no result of a tool.",
-        'An answer without "content", or with text that is no text.',
+        "The server answered the call with something that is not a tool result.",
+        'An answer without "content", or with text that is not a string.',
     ),
     "busy": (
         "More calls of this server wait than its worker may hold, or it does not read what it is sent.",
@@ -40,7 +40,7 @@ EXPLANATIONS: Final = {
         '"call_timeout_s": 900',
     ),
     "cancelled": (
-        "Whoever made the call gave up: the client cancelled it, or its connection ended.",
+        "The caller gave up: the client cancelled the call, or its connection ended.",
         "Ctrl-C in the client while a tool runs.",
     ),
     "closed": (
@@ -56,11 +56,11 @@ EXPLANATIONS: Final = {
         "quarterdeck config check says what, with file, place and the nearest right key.",
     ),
     "connect_failed": (
-        "Nobody answers at the remote server's URL: its name has no address, the connection is refused, TLS fails.",
+        "The remote server's URL cannot be reached: its name has no address, the connection is refused, TLS fails.",
         "curl -i URL, from this machine",
     ),
     "crash_loop": (
-        "The server died too often within a minute, and is left alone.",
+        "The server crashed too often within a minute, and is not restarted.",
         "quarterdeck logs notes; quarterdeck restart notes",
     ),
     "directory_unusable": (
@@ -76,7 +76,7 @@ EXPLANATIONS: Final = {
         "A module that is missing, an argument that it does not know, a file that its sandbox does not show.",
     ),
     "handshake_failed": (
-        "The server answered the first message with an error, or with a protocol revision that nobody speaks.",
+        "The server answered the first message with an error, or with a protocol revision that is not supported.",
         'A server of another revision: "protocol": "2025-11-25" in its row.',
     ),
     "handshake_timeout": (
@@ -84,7 +84,7 @@ EXPLANATIONS: Final = {
         '"connect_timeout_s": 180, for a package that is downloaded first',
     ),
     "input_required": (
-        "The server asked its user a question in the middle of the call, which nobody here can answer.",
+        "The server asked its user a question in the middle of the call, which is not supported here.",
         "A tool that asks which account is meant: name it in the arguments.",
     ),
     "launch_blocked": (
@@ -108,7 +108,7 @@ EXPLANATIONS: Final = {
         "quarterdeck doctor; on Debian: apt install slirp4netns",
     ),
     "network_lost": (
-        "The process that carries the sandbox's network (slirp4netns or pasta) ended or hangs; the server had none.",
+        "The sandbox's network helper (slirp4netns or pasta) ended or hangs; the server had no network.",
         "Somebody killed slirp4netns: the server is started again with a new one.",
     ),
     "not_connected": (
@@ -120,11 +120,11 @@ EXPLANATIONS: Final = {
         'chmod +x server.py, or "command": "python3", "args": ["server.py"]',
     ),
     "protocol_violation": (
-        "The worker process that drives the server broke the rules of its link to us, and was killed.",
-        "No configuration of yours does that: it is a bug of ours, or a worker that was taken over.",
+        "The worker process that drives the server broke the protocol between worker and supervisor, and was killed.",
+        "No configuration of yours does that: it is a bug in quarterdeck, or a compromised worker.",
     ),
     "reply_error": (
-        "The server answered the call with an error of its protocol, not with a result.",
+        "The server answered the call with a JSON-RPC error, not with a result.",
         "A parameter that is missing, or of another type than its schema says.",
     ),
     "result_too_large": (
@@ -132,7 +132,7 @@ EXPLANATIONS: Final = {
         '"max_result_bytes": "256 MiB"',
     ),
     "sandbox_refused": (
-        "The row asks for something that the sandbox cannot give on this machine, or not without harm.",
+        "The row asks for something that the sandbox cannot give on this machine, or not safely.",
         '"network": ["api.example.com:443"] where bubblewrap is not installed',
     ),
     "server_lost": (
@@ -140,20 +140,20 @@ EXPLANATIONS: Final = {
         "quarterdeck logs notes; quarterdeck inspect notes shows its last death.",
     ),
     "shutting_down": (
-        "Serving ends, and the call could not be finished before.",
-        "quarterdeck serve was told to end (SIGTERM) while the tool ran: call again when it is back.",
+        "Quarterdeck is shutting down, and the call could not finish in time.",
+        "quarterdeck serve was stopped (SIGTERM) while the tool ran: call again when it is back.",
     ),
     "spawn_failed": (
         "The operating system would not start the process.",
         "No memory, no process ids left, or a program for another processor.",
     ),
     "too_many_pages": (
-        "The server's list of tools goes on from page to page without an end.",
+        "The server's list of tools has too many pages, or does not end.",
         "A server whose next cursor is always the same.",
     ),
     "too_many_tools": (
         "The server lists more tools than any client could use.",
-        "A server that makes up a tool for every row of a database.",
+        "A server that creates a tool for every row of a database.",
     ),
     "tool_blocked": (
         "Somebody ran `quarterdeck trust block SERVER TOOL`.",
@@ -185,7 +185,7 @@ EXPLANATIONS: Final = {
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="What stands in error[…].", show_default=False)
+        str | None, typer.Argument(metavar="CODE", help="The code in error[…].", show_default=False)
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -44,7 +44,7 @@ def refused(refusal: Refusal) -> ProtocolFault:
     if refusal is Refusal.UNSENDABLE:
         return ProtocolFault(
             FaultKind.TOOL_ERROR,
-            "no message can carry this call: it is too large, or some of its text is not Unicode",
+            "this call cannot be sent: it is too large, or some of its text is not Unicode",
             code="bad_arguments",
             delivery=Delivery.NOT_SENT,
         )

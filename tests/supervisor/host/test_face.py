@@ -113,7 +113,7 @@ async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
     async with in_memory(create_provider_host(box), mode) as (client, _):
         result = await client.call_tool("s__t", {})
     assert result.is_error
-    assert result.content[0].text.startswith("it died\nFix: wait: it is started again")
+    assert result.content[0].text.startswith("it died\nFix: wait: it is restarted")
     assert result.meta["quarterdeck/fault"] == {"kind": "tool_error", "code": "server_lost", "delivery": "unknown"}
 
 

@@ -3,10 +3,10 @@
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from json import dumps as json_text
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -78,13 +78,16 @@ def show(
 
 @group.command("check")
 def check(config: options.Config = None, json: options.Json = False) -> None:
-    """Find everything that is wrong.  Exit codes: 0 all can be used, 2 something cannot."""
+    """Find everything that is wrong.  Exit codes: 0 all can be used, 2 something cannot.
+
+    What the sandbox will refuse is found without starting anything; a command that is not here is a warning.
+    """
     from quarterdeck.config.checking import check_files
 
     files = files_of(config)
     findings = check_files(files)
-    is_broken = any(finding.is_error for finding in findings)
-    missing = _missing_commands(files)
+    missing, refused = _unstartable(config or (), files)
+    is_broken = bool(refused) or any(finding.is_error for finding in findings)
     if json:
         said = [dataclasses.asdict(finding) for finding in findings]
         print_json(
@@ -94,6 +97,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
                     "files": [_place(found) for found in files],
                     "findings": said,
                     "commands_missing": missing,
+                    "refused": [each._asdict() for each in refused],
                 }
             )
         )
@@ -102,11 +106,16 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
             word, style = ("error", "red") if finding.is_error else ("warning", "yellow")
             print_line(f"{word}: {printable(str(finding))}", style)
         for server, command in missing.items():
-            what = f"{server}: there is no command {command!r} on your PATH: install it, or give its full path"
+            where = "" if "/" in command else " on your PATH"
+            remedy = "or correct its path" if "/" in command else "or give its full path"
+            what = f"{server}: there is no command {command!r}{where}: install it, {remedy}"
             print_line(f"warning: {printable(what)}", "yellow")
+        for each in refused:
+            print_line(f"error: {printable(each.server)} would not be started: {printable(each.why)}", "red")
+            print_line(f"  fix: {printable(each.fix)}")
         if not any(found.exists for found in files):
             print_line(NOTHING, stderr=True)
-        elif not (findings or missing):
+        elif not (findings or missing or refused):
             print_line("nothing is wrong", "green", stderr=True)
     if is_broken:
         raise typer.Exit(ExitCode.USAGE)
@@ -209,18 +218,36 @@ def _shown(path: Path) -> str:
     return printable(str(path)).replace("\n", "\\n")
 
 
-def _missing_commands(files: "tuple[FileFound, ...]") -> dict[str, str]:
-    """The servers whose command is not on this machine, each with it; a server's own PATH is looked through."""
-    import shutil
+class Refused(NamedTuple):
+    """A server that would not be started here: the code of its fault, why, and what to do."""
 
+    server: str
+    code: str
+    why: str
+    fix: str
+
+
+def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tuple[dict[str, str], list[Refused]]":
+    """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
     from quarterdeck.config.gathering import gather
+    from quarterdeck.config.trusted_files import trusted_files
+    from quarterdeck.fleet.rehearsal import Outlook, rehearse
+    from quarterdeck.trust.rows import fill_remedy
     from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.faults import REMEDIES
+    from quarterdeck_sandbox.probing import known_machine
 
-    return {
-        config.id: config.command
-        for config in gather(files).servers
-        if isinstance(config, StdioServerConfig)
-        # What has a slash in it may be relative to a working directory: the start says whether it is there.
-        and "/" not in config.command
-        and shutil.which(config.command, path=config.env.get("PATH")) is None
-    }
+    servers = gather(files).servers
+    local = [server for server in servers if isinstance(server, StdioServerConfig)]
+    if not local:
+        return {}, []
+    machine, trusted = known_machine(), trusted_files(named, servers)
+    missing, refused = {}, []
+    for server in local:
+        found = rehearse(server, machine, trusted)
+        if found.code == "command_not_found":
+            missing[server.id] = server.command
+        elif found.outlook is Outlook.REFUSED:
+            fix = fill_remedy(REMEDIES[found.code], server.id, named)
+            refused.append(Refused(server.id, found.code, " ".join(found.why), fix))
+    return missing, refused

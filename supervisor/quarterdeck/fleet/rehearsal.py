@@ -12,7 +12,7 @@ from quarterdeck.config.trusted_files import with_announced
 from quarterdeck.config.user_environment import user_environment
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox.confine import Asker, confine
-from quarterdeck_sandbox.launch import LaunchError, plan_launch
+from quarterdeck_sandbox.launch import LaunchError, plan_launch, words_of
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.temporary import temporary_folder
@@ -28,11 +28,17 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """One server's: `why` is a line for each way in which it is weaker, or the reason with the remedy."""
+    """One server's.
+
+    Attributes:
+        why: a line for each way in which it is weaker, or the reason with what to do.
+        code: that of the fault with which its start would end; empty where it would not.
+    """
 
     server: str
     outlook: Outlook
     why: tuple[str, ...] = ()
+    code: str = ""
 
 
 def rehearse(
@@ -59,8 +65,10 @@ def rehearse(
             plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
             asker = Asker(places, environ, machine, allow_unsandboxed=allow_unsandboxed)
             gaps = confine(plan, config.sandbox, asker).gaps
-    except (LaunchError, OSError) as error:
-        return Rehearsal(config.id, Outlook.REFUSED, (str(error),))
+    except LaunchError as error:
+        return Rehearsal(config.id, Outlook.REFUSED, (str(error),), error.code)
+    except OSError as error:
+        return Rehearsal(config.id, Outlook.REFUSED, (words_of(error),), "spawn_failed")
     return Rehearsal(config.id, Outlook.WEAKER if gaps else Outlook.STARTS, gaps)
 
 

@@ -87,9 +87,14 @@ class Row:
 
     def fill(self, remedy: str) -> str:
         """A remedy for any server as one for this, so that its commands work as they are printed."""
-        files = (word for file in self.files for word in ("-c", file))
-        words = shlex.join([self.id, *files, *state_dir_words()])
-        return _ANY_SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
+        return fill_remedy(remedy, self.id, self.files)
+
+
+def fill_remedy(remedy: str, server: str, files: Iterable[str | Path]) -> str:
+    """A remedy for any server as one for this, which the command finds in these files."""
+    named = (word for file in files for word in ("-c", str(file)))
+    words = shlex.join([server, *named, *state_dir_words()])
+    return _ANY_SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,10 @@ import typer
 
 from quarterdeck.cli import config
 from quarterdeck.cli.exits import CommandError
+from quarterdeck_sandbox.machine import Machine
+
+MACHINE = Machine(system="linux", architecture="x86_64", kernel="6.12.0", landlock_abi=6, seccomp=True)
+"""It confines, but not all that `strict` asks for."""
 
 
 @pytest.fixture
@@ -21,6 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "QUARTERDECK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr("quarterdeck_sandbox.probing.known_machine", lambda: MACHINE)
     return tmp_path / "home"
 
 
@@ -143,6 +148,40 @@ def test_a_warning_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str])
     own(home, {"mcpServers": {"a": {"command": "sh"}}})
     assert run("check") == 0
     assert "nothing is wrong" in capsys.readouterr().err
+
+
+def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file would be called right whose servers never start."""
+    documents = home / "documents"
+    documents.mkdir()
+    rows = {
+        "docs": {"command": "/bin/sh", "args": [str(documents)]},
+        "walled": {"command": "/bin/sh", "sandbox": {"preset": "strict"}},
+        "elsewhere": {"command": "/bin/sh", "cwd": str(home / "gone")},
+        "absent": {"command": str(home / "no-such-command")},
+        "good": {"command": "/bin/sh"},
+        "far": {"type": "http", "url": "https://example.com/mcp"},
+    }
+    path = own(home, {"mcpServers": rows})
+    assert run("check") == 2
+    out, err = capsys.readouterr()
+    assert f'error: docs would not be started: {documents} is hidden: add "read": ["{documents}"]' in out
+    assert "fix: quarterdeck allow docs gives it what its row names" in out
+    assert "error: walled would not be started: the policy needs bubblewrap" in out
+    assert f"error: elsewhere would not be started: the working directory {home / 'gone'} does not exist" in out
+    assert f"warning: absent: there is no command '{home / 'no-such-command'}': install it" in out
+    assert "good" not in out
+    assert "nothing is wrong" not in err
+    said = run_json(capsys, "check", "-c", str(path))
+    assert said["ok"] is False
+    assert [(each["server"], each["code"]) for each in said["refused"]] == [
+        ("docs", "sandbox_refused"),
+        ("walled", "sandbox_refused"),
+        ("elsewhere", "bad_cwd"),
+    ]
+    assert f"quarterdeck allow docs -c {path} gives it" in said["refused"][0]["fix"]
+    assert said["commands_missing"] == {"absent": str(home / "no-such-command")}
+    assert not (home.parent / "state").exists()
 
 
 def test_nothing_at_all_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

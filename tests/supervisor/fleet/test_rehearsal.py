@@ -43,22 +43,26 @@ def test_a_server_that_starts_and_one_that_starts_weaker_are_told_apart() -> Non
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "said", "code"),
     [
-        ({"command": "no-such-command"}, "no-such-command is not on the server's PATH"),
-        ({"sandbox": {"preset": "strict"}}, "the policy needs bubblewrap and this machine gives landlock"),
-        ({"args": ["DOCUMENTS"]}, '"read": ["DOCUMENTS"]'),
-        ({"cwd": "/no/such/place"}, "/no/such/place does not exist"),
+        ({"command": "no-such-command"}, "no-such-command is not on the server's PATH", "command_not_found"),
+        (
+            {"sandbox": {"preset": "strict"}},
+            "the policy needs bubblewrap and this machine gives landlock",
+            "sandbox_refused",
+        ),
+        ({"args": ["DOCUMENTS"]}, '"read": ["DOCUMENTS"]', "sandbox_refused"),
+        ({"cwd": "/no/such/place"}, "/no/such/place does not exist", "bad_cwd"),
     ],
 )
-def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str, state: Path) -> None:
+def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str, code: str, state: Path) -> None:
     """It would be found out by a start that fails."""
     (state / "documents").mkdir()
     here = str(state / "documents")
     if "args" in fields:
         fields = {"args": [here]}
     found = rehearse(server(**fields), WEAK)
-    assert found.outlook is Outlook.REFUSED
+    assert (found.outlook, found.code) == (Outlook.REFUSED, code)
     assert said.replace("DOCUMENTS", here) in found.why[0]
 
 

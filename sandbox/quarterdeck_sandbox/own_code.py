@@ -13,7 +13,7 @@ _BENEATH_US: Final = (
     *("anyio", "dotenv", "jsonschema", "keyring", "mcp", "msgspec", "platformdirs", "psutil"),
     *("pydantic", "rich", "starlette", "structlog", "typer", "uvicorn", "watchfiles", "zmq"),
 )
-"""What we import directly, and is often installed from a folder of somebody's who works on it."""
+"""What we import directly, or typer for us, and is often installed from a folder of somebody's who works on it."""
 
 _SHARED_PREFIXES: Final = frozenset({"/", "/usr", "/usr/local"})
 """Where an interpreter is one program of many."""

@@ -54,8 +54,6 @@ IMPORTED: Final = (
     "quarterdeck_sandbox.foreground",
     "quarterdeck_sandbox.probing",
     "quarterdeck_sandbox.temporary",
-    "rich.console",
-    "rich.table",
 )
 """What programs import only when they run; one that is missing here costs time and nothing else."""
 

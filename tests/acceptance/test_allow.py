@@ -53,7 +53,7 @@ def test_a_serve_that_runs_starts_the_server_with_what_its_remedy_gave_it(folder
         eventually(lambda: fault(config)["phase"] == "ready", DEADLINE_S, "it runs")
     assert json.loads(config.read_text())["mcpServers"]["echo"]["sandbox"] == {"read": [str(SERVERS)]}
     again = quarterdeck_forked("allow", "echo", "-c", str(config), "--read", str(SERVERS), "--yes")
-    assert (again.returncode, "may do that already" in again.stdout) == (0, True)
+    assert (again.returncode, "has that access already" in again.stdout) == (0, True)
 
 
 def test_a_row_with_anything_else_that_waits_is_not_approved_beside(folder: Path) -> None:

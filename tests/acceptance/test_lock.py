@@ -100,7 +100,7 @@ def test_a_locked_serve_offers_what_is_locked_and_ends_when_a_server_changes(dec
         assert quarterdeck_forked("restart", "one", "-c", deck.config).returncode in (0, 6)
         assert client.process.wait(DEADLINE_S) == 7
         last = client.stderr_text().splitlines()[-2:]
-        assert last[0] == "error[drifted]: what servers offer is not what deck.lock names: one echo changed"
+        assert last[0] == "error[drifted]: what servers offer differs from deck.lock: one echo changed"
         assert "quarterdeck lock --check" in last[1]
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_sandbox.needs import Need
 
-Paths = Annotated[list[Path] | None, typer.Option(metavar="PATH", help="Show it this, unchangeable; may be repeated.")]
+Paths = Annotated[list[Path] | None, typer.Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
-Writable = Annotated[list[Path] | None, typer.Option(metavar="PATH", help="Let it change this; may be repeated.")]
+Writable = Annotated[list[Path] | None, typer.Option(metavar="PATH", help="Let it change this path; may be repeated.")]
 
 
 def allow(
@@ -48,7 +48,7 @@ def allow(
     needs = _named(read, write) or _found(subject.config)
     if not needs:
         print_line(
-            f"{server}: nothing that its command line or its variables name is hidden; name a path: --read or --write"
+            f"{server} can see every path in its command line and variables; to add another: --read or --write PATH"
         )
         return
     plan = _planned(subject, needs)
@@ -57,7 +57,7 @@ def allow(
         print_line(f"{need.key:5}  {printable(need.path)}{why}")
     print_diff(plan.diff)
     if not plan.diff:
-        print_line(f"{server} may do that already")
+        print_line(f"{server} has that access already")
         return
     if dry_run:
         print_line("nothing was changed (--dry-run)", "dim")
@@ -67,7 +67,7 @@ def allow(
     backup = _written(plan)
     _approve(whom, subject, plan)
     before = f"; as it was: {printable(str(backup))}" if backup else ""
-    print_line(f"{server} is allowed that from its next start on{before}", "green")
+    print_line(f"{server} has that access from its next start{before}", "green")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _refuse_unapproved(whom: Source, row: "Row") -> None:
     if launch.state not in {State.APPROVED, State.UNSTARTED} and not is_known_twin:
         raise CommandError(
             ExitCode.USAGE,
-            f"how {row.id} is started waits for your approval: what else is in its row has to be looked at first",
+            f"how {row.id} is started waits for your approval: review the rest of its row first",
             f"{row.command('diff')}, then {row.command('approve', '--all')}",
         )
 
@@ -181,7 +181,7 @@ def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
     try:
         widened(subject.config, needs, os.environ)
     except (LaunchError, ValueError) as error:
-        raise CommandError(ExitCode.USAGE, f"it may not be given that: {error}") from error
+        raise CommandError(ExitCode.USAGE, f"it cannot be given that: {error}") from error
     try:
         file = read_user_file(path)
         new = edited(file.text, subject.origin, sandbox)
@@ -189,7 +189,7 @@ def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
     except (DocumentError, EditError) as error:
         shown = json.dumps({"sandbox": sandbox}, ensure_ascii=False)[1:-1]
         raise CommandError(
-            ExitCode.USAGE, f"{path} is left as it is: {error}", f"write this into {subject.origin.location}: {shown}"
+            ExitCode.USAGE, f"{path} is not changed: {error}", f"write this into {subject.origin.location}: {shown}"
         ) from error
     except UserFileError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from error
@@ -212,7 +212,7 @@ def _written(plan: _Plan) -> Path | None:
     try:
         file = read_user_file(plan.path)
         if file.text != plan.old:
-            raise CommandError(ExitCode.USAGE, f"{plan.path} has changed meanwhile, and is left as it is")
+            raise CommandError(ExitCode.USAGE, f"{plan.path} has changed meanwhile, and is not changed")
         return write_user_file(file, plan.new, datetime.now(UTC))
     except UserFileError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from error
@@ -234,7 +234,7 @@ def _approve(whom: Source, subject: _Subject, plan: _Plan) -> None:
         if dict(now.row) != expected or now.files != subject.origin.files:
             raise CommandError(
                 ExitCode.NO_ANSWER,
-                f"{plan.path} was changed by somebody else meanwhile: nothing is approved",
+                f"{plan.path} was changed by another program meanwhile: nothing is approved",
                 subject.row.command("diff"),
             )
         [launch] = [each for each in found.matters if each.key.subject is Subject.LAUNCH]

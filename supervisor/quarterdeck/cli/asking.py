@@ -175,7 +175,9 @@ def _answer_of(directory: Path, request: Request) -> Answer | None:
     except TooLargeError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from None
     except NoAnswerError as error:
-        raise CommandError(ExitCode.NO_ANSWER, str(error), "see its log, or ask servers of your own: --own") from None
+        raise CommandError(
+            ExitCode.NO_ANSWER, str(error), "see its log, or start the servers for this command alone: --own"
+        ) from None
 
 
 def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
@@ -209,7 +211,7 @@ def check_server(settings: "Settings", server: str) -> None:
         CommandError: it does not.
     """
     if server not in settings.ids:
-        known = f"the servers are {', '.join(settings.ids)}" if settings.ids else "the configuration names none"
+        known = f"the servers are {', '.join(settings.ids)}" if settings.ids else "the configuration has no servers"
         raise CommandError(ExitCode.NOT_FOUND, f"there is no server {server!r}: {known}")
 
 
@@ -255,7 +257,7 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandEr
     join = (
         f"join it: point your client at {holder.url}"
         if holder.url
-        else "end it, and start one that many clients can join: quarterdeck serve --http"
+        else "stop it, and start one that many clients can use: quarterdeck serve --http"
     )
     return CommandError(
         ExitCode.USAGE,
@@ -279,7 +281,7 @@ def load(whom: Source, *, may_be_empty: bool = False) -> "Settings":
         raise CommandError(ExitCode.USAGE, str(error)) from None
     if not (may_be_empty or settings.config_paths or settings.native):
         remedy = NO_CONFIGURATION + (OR_NATIVE if whom.knows_profile else "")
-        raise CommandError(ExitCode.USAGE, "no configuration is named, and none is found", remedy)
+        raise CommandError(ExitCode.USAGE, "no configuration is given, and none is found", remedy)
     set_up_logging(whom.log_level, whom.log_format, settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)

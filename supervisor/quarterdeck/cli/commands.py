@@ -80,7 +80,7 @@ ENTRIES: Final = (
         "inspect",
         "inspect:inspect",
         RUN,
-        "Show one server closely: its policy and what of it is enforced",
+        "Show one server in detail: its policy, and how much is enforced",
         (
             ("quarterdeck inspect notes", "command, receipt, limits and their use, last death"),
             ("quarterdeck inspect notes -c mcp.json --json", "the same for a program"),
@@ -100,7 +100,7 @@ ENTRIES: Final = (
         "restart",
         "servers:restart",
         RUN,
-        "Start one server anew",
+        "Restart one server",
         (
             ("quarterdeck restart notes", "its past crashes are forgotten"),
             ("quarterdeck restart notes --json", "how it is afterwards, for a program"),
@@ -118,7 +118,7 @@ ENTRIES: Final = (
             ("quarterdeck trust diff notes --whole", "all of it, however long"),
             ("quarterdeck trust approve notes save_note", "one tool, in the form that is shown"),
             ("quarterdeck trust approve --project", "how the servers of this folder's files are started"),
-            ("quarterdeck trust block notes save_note", "no form of it is used until one is approved"),
+            ("quarterdeck trust block notes save_note", "not offered again until approved"),
             ("quarterdeck trust block notes --all", "the server itself"),
             ("quarterdeck trust scan", "today's rules over all that was ever offered"),
             ("quarterdeck trust scan --json", "the same for a program"),
@@ -128,7 +128,7 @@ ENTRIES: Final = (
         "lock",
         "lock:lock",
         TRUST,
-        "Write the approved hashes to deck.lock, or hold the servers against it",
+        "Write the approved hashes to deck.lock, or compare the servers with it",
         (
             ("quarterdeck lock", "write deck.lock, for version control"),
             ("quarterdeck lock --check", "fail with 7 when servers list anything else"),
@@ -170,9 +170,9 @@ ENTRIES: Final = (
             ("quarterdeck config show --all", "every value"),
             ("quarterdeck config check", "everything that is wrong, here and on this machine"),
             ("quarterdeck config check -c mcp.json", "of one file"),
-            ("quarterdeck config schema > quarterdeck.schema.json", "for an editor to complete by"),
+            ("quarterdeck config schema > quarterdeck.schema.json", "for completion in an editor"),
             ("quarterdeck config schema", "on the terminal"),
-            ("quarterdeck config import claude-desktop --dry-run", "what would be taken over"),
+            ("quarterdeck config import claude-desktop --dry-run", "what would be imported"),
             ("quarterdeck config import ./mcp.json --server notes", "one server of a file"),
         ),
     ),
@@ -200,7 +200,7 @@ ENTRIES: Final = (
         "secret",
         "secret:group",
         CONFIGURE,
-        "Keep what ${keyring:NAME} stands for: set, list, remove",
+        "Store the secrets that ${keyring:NAME} refers to",
         (
             ("quarterdeck secret set GITHUB_TOKEN", "typed without echo"),
             ("pass github | quarterdeck secret set GITHUB_TOKEN", "piped in"),
@@ -266,7 +266,7 @@ ENTRIES: Final = (
         DIAGNOSE,
         "Try a sandbox policy on any command",
         (
-            ("quarterdeck sandbox run --network none -- curl https://example.com", "it has no network"),
+            ("quarterdeck sandbox run --network none -- curl https://example.com", "without network"),
             ("quarterdeck sandbox run --read . -- ls ~", "it sees this folder, and no home"),
         ),
     ),
@@ -286,7 +286,7 @@ ENTRIES: Final = (
         "demo",
         "demo:demo",
         DIAGNOSE,
-        "See servers that hang and crash, and what becomes of it",
+        "See what happens when servers hang and crash",
         (
             ("quarterdeck demo", "half a minute; it leaves nothing behind"),
             ("quarterdeck demo --json", "what was promised and kept, for a program"),
@@ -296,7 +296,7 @@ ENTRIES: Final = (
         "completion",
         "completion:completion",
         CONFIGURE,
-        "Print what lets your shell complete commands and options",
+        "Print the script that completes commands and options in your shell",
         (
             ("quarterdeck completion bash >> ~/.bashrc", "for good; zsh and fish likewise"),
             ('eval "$(quarterdeck completion bash)"', "for this shell"),

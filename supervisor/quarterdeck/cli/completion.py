@@ -20,7 +20,7 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Your shell.", show_default=False)],
 ) -> None:
-    """Print what lets your shell complete commands and options.
+    """Print the script that completes commands and options in your shell.
 
     It runs quarterdeck for each word that you complete.
     """

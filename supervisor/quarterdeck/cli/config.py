@@ -46,7 +46,7 @@ def path(config: options.Config = None, json: options.Json = False) -> None:
 @group.command("show")
 def show(
     config: options.Config = None,
-    everything: Annotated[bool, typer.Option("--all", help="What is left to the defaults, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show what is at its default.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""

@@ -21,7 +21,7 @@ STYLES: Final = {"ok": "green", "weaker": "yellow", "missing": "bold red"}
 
 VERDICTS: Final = {
     0: "Everything is enforced in full.",
-    1: "Servers run confined; what is weaker is named above.",
+    1: "Servers run confined; what is weaker is listed above.",
     2: "Servers do not run confined on this machine.",
 }
 """What is said of a machine, by its exit code."""
@@ -80,7 +80,7 @@ def foresee(config: "list[Path] | None", machine: "Machine") -> "list[Rehearsal]
     rows = [
         rehearse(server, machine, trusted)
         if isinstance(server, StdioServerConfig)
-        else Rehearsal(server.id, Outlook.STARTS, ("it is remote: no process of it runs here",))
+        else Rehearsal(server.id, Outlook.STARTS, ("it is remote: it has no process here",))
         for server in found.servers
     ]
     return [*rows, *(Rehearsal(row.id, Outlook.REFUSED, (row.message,)) for row in found.broken)]

@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: Final = {
-    ExitCode.OK: "done; for serve: its client left, or SIGTERM came",
+    ExitCode.OK: "done; for serve: its client disconnected, or SIGTERM",
     ExitCode.TOOL_ERROR: (
         "the tool answered with isError; for demo: a promise was not kept; for doctor: something is weaker, or a "
         "configured server would be refused; for checkpoint: a file could not be restored; for purge: something is in "
@@ -32,18 +32,18 @@ MEANINGS: Final = {
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
     ExitCode.NOT_FOUND: "there is no such server, tool, client, checkpoint, event, secret, lock or ledger",
-    ExitCode.NOT_READY: "the server is not ready, or could not be started; for tools: none of them",
-    ExitCode.FAULT: "the call ended without a result: refused, lost or out of time",
+    ExitCode.NOT_READY: "the server is not ready, or could not be started; for tools: no server is ready",
+    ExitCode.FAULT: "the call ended without a result: refused, lost or timed out",
     ExitCode.NO_ANSWER: (
         "the running serve did not answer, or could not serve; for trust: the decision was not recorded"
     ),
-    ExitCode.DRIFTED: "for lock --check and serve --locked: what servers offer is not what deck.lock names",
+    ExitCode.DRIFTED: "for lock --check and serve --locked: what servers offer differs from deck.lock",
     ExitCode.BROKEN: "the ledger is not what was written: its chain is broken, or events at its end are gone",
-    ExitCode.INTERNAL: "a bug of ours",
-    ExitCode.UNWRITTEN: "stdout could not be written: its device is full, or its reader left",
-    ExitCode.HUNG_UP: "the terminal was closed (SIGHUP), which serve outlives",
+    ExitCode.INTERNAL: "a bug in quarterdeck",
+    ExitCode.UNWRITTEN: "stdout could not be written: its device is full, or its reader closed it",
+    ExitCode.HUNG_UP: "the terminal was closed (SIGHUP); serve keeps running",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
-    ExitCode.TERMINATED: "terminated (SIGTERM), serve excepted",
+    ExitCode.TERMINATED: "terminated (SIGTERM); serve exits with 0",
 }
 """The table of `--help` and of the documentation."""
 

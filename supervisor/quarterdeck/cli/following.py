@@ -40,7 +40,7 @@ async def _follow(deck: Quarterdeck, whom: Source) -> None:
             async for _ in changes:
                 await reload(deck, whom)
     except Exception:
-        _log.exception("the configuration files are not followed any more: restart this to apply what changes in them")
+        _log.exception("the configuration files are no longer watched: restart this to apply changes")
 
 
 async def reload(deck: Quarterdeck, whom: Source) -> None:

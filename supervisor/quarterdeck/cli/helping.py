@@ -55,7 +55,7 @@ def print_program_help() -> None:
         ],
     )
     lines += ["", *_section("Examples", _examples((("quarterdeck demo", "see it work"), *_first_examples())))]
-    lines += ["", "quarterdeck help COMMAND says more of one, quarterdeck help exit-codes what a script is told."]
+    lines += ["", "quarterdeck help COMMAND explains one; quarterdeck help exit-codes lists the exit codes."]
     _write(lines)
 
 

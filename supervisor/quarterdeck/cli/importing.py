@@ -24,7 +24,7 @@ def import_config(
         str,
         typer.Argument(
             metavar="CLIENT|FILE",
-            help="claude-desktop, claude-code, cursor, vscode, windsurf; or any file that names servers.",
+            help="claude-desktop, claude-code, cursor, vscode, windsurf; or any file that lists servers.",
             show_default=False,
         ),
     ],
@@ -64,7 +64,7 @@ def import_config(
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
     except (DocumentError, EditError) as error:
-        raise CommandError(ExitCode.USAGE, f"{target} is left as it is: {error}") from error
+        raise CommandError(ExitCode.USAGE, f"{target} is not changed: {error}") from error
     except UserFileError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from error
     left_out = [*taken.left_out, *kept]
@@ -121,7 +121,7 @@ def _user_file() -> Path:
 
 def _check(taken: "Taken", source: str, wanted: list[str], target: Path) -> None:
     if not taken.read:
-        raise CommandError(ExitCode.NOT_FOUND, f"{source} has no file here that names servers")
+        raise CommandError(ExitCode.NOT_FOUND, f"{source} has no file here that lists servers")
     if any(path.resolve() == target.resolve() for path in taken.read):
         raise CommandError(ExitCode.USAGE, f"{target} would be imported into itself", "name another file with --to")
     known = {each.name for each in taken.left_out} | {name for each in taken.found for name in (each.name, each.id)}

@@ -32,7 +32,7 @@ Clients = Annotated[
     ),
 ]
 
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="What the client calls us.")]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be changed, and change nothing.")]
 
@@ -127,14 +127,14 @@ def _choose_spot(client: "Client", around: "Surroundings", *, create: bool) -> "
         raise CommandError(
             ExitCode.NOT_FOUND,
             f"{client.title} is not installed: there is no {chosen.path.parent}",
-            "start it once, or write its file all the same with --create",
+            "start it once, or create its file anyway with --create",
         )
     present = [spot for spot in spots if spot.is_across and spot.is_present]
     if chosen.is_across and len({_profile(spot, around) for spot in present}) > 1:
         raise CommandError(
             ExitCode.USAGE,
             f"several users of Windows have {client.title}",
-            "say which with USERPROFILE=/mnt/c/Users/NAME",
+            "choose one with USERPROFILE=/mnt/c/Users/NAME",
         )
     return chosen
 
@@ -157,7 +157,7 @@ def _serve_arguments(
     arguments: list[str] = []
     for path in config or ():
         if not path.is_file():
-            raise CommandError(ExitCode.USAGE, f"{path} is not a file", "name a file that names servers")
+            raise CommandError(ExitCode.USAGE, f"{path} is not a file", "give a file that lists servers")
         arguments += ["--config", os.path.abspath(path)]
     if profile is not None:
         arguments += ["--profile", str(profile.shown)]
@@ -215,7 +215,7 @@ def _tell(plan: "Plan", backup: Path | None, done: str, *, dry_run: bool) -> Non
     else:
         kept = f"; as it was: {printable(str(backup))}" if backup else ""
         print_line(f"{done}{kept}")
-        print_line(f"restart {plan.spot.client.title} to see it", "dim")
+        print_line(f"restart {plan.spot.client.title} to apply it", "dim")
     if plan.others:
         others = ", ".join(repr(printable(each)) for each in plan.others)
-        print_line(f"it starts quarterdeck as {others} too: unlink what is too much", "yellow", stderr=True)
+        print_line(f"it starts quarterdeck as {others} too: unlink those that you do not need", "yellow", stderr=True)

@@ -97,7 +97,8 @@ def _write(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
     _print_drifts(changes)
     for server in draft.partial:
         _warn(
-            server, "something of it is held or blocked; the lock has what was approved before: quarterdeck trust list"
+            server,
+            "some of it is held or blocked; the lock keeps what was approved before: quarterdeck trust list",
         )
     for server in draft.kept:
         _warn(server, "it was never ready here, and stays in the lock as it was")
@@ -153,7 +154,7 @@ def _check(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
     if drifts:
         if not json:
             remedy = "see quarterdeck trust diff; if it is right, approve what is held, then run quarterdeck lock"
-            print_line(f"{file} names something else: {remedy}", "red", stderr=True)
+            print_line(f"{file} differs from what is offered: {remedy}", "red", stderr=True)
         raise typer.Exit(ExitCode.DRIFTED)
     if missed:
         raise typer.Exit(ExitCode.NOT_READY)

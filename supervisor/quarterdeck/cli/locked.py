@@ -70,8 +70,8 @@ def _drifted(found: tuple[Drift, ...]) -> CommandError:
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     return CommandError(
         ExitCode.DRIFTED,
-        f"what servers offer is not what deck.lock names: {named}{more}",
-        "quarterdeck lock --check shows all of it; if it is right, approve what is held, then run quarterdeck lock",
+        f"what servers offer differs from deck.lock: {named}{more}",
+        "quarterdeck lock --check shows what differs; if it is right, approve what is held, then run quarterdeck lock",
     )
 
 

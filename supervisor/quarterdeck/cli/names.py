@@ -49,7 +49,7 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
     if limit is not None and prefix is not None:
         raise CommandError(
             ExitCode.USAGE,
-            "--name-budget and --client-prefix say the same in two ways",
+            "--name-budget and --client-prefix set the same thing in two ways",
             f"give one of them; behind {prefix!r} {MAX_NAME_CHARS - len(prefix)} characters are left",
         )
     if limit == NO_BUDGET:
@@ -61,7 +61,7 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
     except ValueError as error:
         if prefix is None:
             raise CommandError(
-                ExitCode.USAGE, f"--name-budget: {error}", "or say 0, for leaving names as they are"
+                ExitCode.USAGE, f"--name-budget: {error}", "or give 0, to leave names as they are"
             ) from None
         raise CommandError(
             ExitCode.USAGE,

@@ -63,7 +63,7 @@ def native_options(
         if lonely := [name for name, value in given.items() if value]:
             raise CommandError(
                 ExitCode.USAGE,
-                f"{lonely[0]} needs --profile, which says which native tools there are",
+                f"{lonely[0]} needs --profile, which chooses the native tools",
                 "add --profile read-only, workspace or all; or leave it out",
             )
         return None
@@ -91,5 +91,5 @@ def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
 def _names(tools: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for part in tools.split(",") if (name := part.strip())))
     if not names:
-        raise CommandError(ExitCode.USAGE, "--tools names no tool", "for example --tools read,grep,bash")
+        raise CommandError(ExitCode.USAGE, "--tools lists no tools", "for example --tools read,grep,bash")
     return names

@@ -15,7 +15,7 @@ Config = Annotated[
         "-c",
         metavar="FILE",
         envvar="QUARTERDECK_CONFIG",
-        help="A file that names servers (mcpServers or servers); may be repeated, the earlier one wins.",
+        help="A file that lists servers (mcpServers or servers); may be repeated, the earlier one wins.",
         show_default=False,
     ),
 ]
@@ -76,9 +76,7 @@ AllowDir = Annotated[
 
 Tools = Annotated[
     str | None,
-    typer.Option(
-        "--tools", metavar="A,B,…", help="With --profile: of its native tools only these.", show_default=False
-    ),
+    typer.Option("--tools", metavar="A,B,…", help="With --profile: only these native tools.", show_default=False),
 ]
 
 Own = Annotated[
@@ -92,7 +90,7 @@ Unsandboxed = Annotated[
     bool,
     typer.Option(
         "--allow-unsandboxed",
-        help="Start servers even where nothing but limits confines them; a serve that runs already is not changed.",
+        help="Start servers even where only resource limits confine them; does not affect a running serve.",
     ),
 ]
 

@@ -70,8 +70,8 @@ def run(arguments: Sequence[str]) -> int:
     if failure is None:
         return code
     if failure.number != errno.EPIPE:  # whoever left wants to hear no more
-        why = f"what it had to say could not be written to stdout: {failure}"
-        complain(ExitCode.UNWRITTEN, why, "make room there, or have it written elsewhere")
+        why = f"the output could not be written to stdout: {failure}"
+        complain(ExitCode.UNWRITTEN, why, "make room there, or redirect the output")
     return code or ExitCode.UNWRITTEN
 
 
@@ -175,7 +175,7 @@ def _take_state_dir(arguments: list[str]) -> list[str]:
         option, has_value, value = rest.pop(0).partition("=")
         if not has_value:
             if not rest:
-                raise CommandError(ExitCode.USAGE, f"{option} names no directory", f"give one: {option} DIR")
+                raise CommandError(ExitCode.USAGE, f"{option} needs a directory", f"give one: {option} DIR")
             value = rest.pop(0)
         from quarterdeck.config.paths import name_state_dir
 
@@ -188,7 +188,7 @@ def _unknown(name: str) -> CommandError:
 
     near = nearest(name, BY_NAME)
     hint = f": did you mean {near!r}?" if near else ""
-    return CommandError(ExitCode.USAGE, f"there is no command {name!r}{hint}", "quarterdeck --help names them all")
+    return CommandError(ExitCode.USAGE, f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
 
 
 def _root() -> None:
@@ -208,7 +208,7 @@ def _report(error: Exception) -> int:
     complain(
         ExitCode.INTERNAL,
         f"an unforeseen error: {type(cause).__name__}: {cause}",
-        "this is a bug of ours: please report it, with what --log-level debug shows",
+        "this is a bug in quarterdeck: please report it, with what --log-level debug shows",
     )
     return ExitCode.INTERNAL
 

@@ -31,10 +31,11 @@ RECORDS: Final = {
 def purge(
     server: Annotated[
         str | None,
-        typer.Argument(metavar="SERVER", help="Its id, of any configuration or of -c.", show_default=False),
+        typer.Argument(metavar="SERVER", help="A server's id; with -c, of that configuration.", show_default=False),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Of every server and workspace; of -c all servers. Records stay.")
+        bool,
+        typer.Option("--all", help="Remove what every server and workspace left; with -c, its servers. Records stay."),
     ] = False,
     ledger: Annotated[
         bool,
@@ -51,9 +52,9 @@ def purge(
     What a running serve uses is never removed.
     """
     if server is not None and everything:
-        raise CommandError(ExitCode.USAGE, "SERVER and --all exclude each other")
+        raise CommandError(ExitCode.USAGE, "give SERVER or --all, not both")
     if ledger and (not everything or config):
-        raise CommandError(ExitCode.USAGE, "--ledger needs --all, and goes without -c")
+        raise CommandError(ExitCode.USAGE, "--ledger needs --all, and cannot be combined with -c")
     state = _state()
     found = _find(state, config)
     wanted = _choose(found, server, everything=everything, ledger=ledger)
@@ -179,7 +180,7 @@ def _size(measure: "Measure") -> str:
 def _tell(found: "list[Leftover]", wanted: "list[Leftover]", removed: str, kept: list[str], *, is_asked: bool) -> None:
     if not is_asked:
         if found:
-            print_line("name a SERVER to remove what it left, or --all, which keeps records", "dim", stderr=True)
+            print_line("to remove: give a SERVER, or --all (which keeps records)", "dim", stderr=True)
         return
     if removed:
         print_line(removed)

@@ -37,7 +37,7 @@ def run(
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
     ] = None,
-    read: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Show this path, unchangeable.")] = None,
+    read: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Show this path, read-only.")] = None,
     write: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Let it change this path.")] = None,
     hide: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Hide this path within those.")] = None,
     grant: Annotated[list[str] | None, typer.Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
@@ -46,9 +46,7 @@ def run(
     ] = None,
     limit: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
-    tier: Annotated[
-        str | None, typer.Option(metavar="TIER", help="Act as if nothing stronger worked: landlock or limits.")
-    ] = None,
+    tier: Annotated[str | None, typer.Option(metavar="TIER", help="Use at most this tier: landlock or limits.")] = None,
     allow_unsandboxed: Annotated[
         bool, typer.Option("--allow-unsandboxed", help="Run it with limits alone where nothing better works.")
     ] = False,
@@ -134,7 +132,9 @@ async def _run(
             try:
                 record_exposure(state_dir(), wanted.write)
             except (OSError, UnsafePathError) as error:
-                raise CommandError(ExitCode.USAGE, f"what it may write cannot be recorded: {error}") from error
+                raise CommandError(
+                    ExitCode.USAGE, f"the paths that it may write cannot be recorded: {error}"
+                ) from error
         confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, asker)
         receipts: list[Receipt] = []
 

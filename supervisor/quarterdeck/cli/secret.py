@@ -33,7 +33,7 @@ def _group() -> None:
 def set_secret(
     name: Name,
     file: Annotated[
-        bool, typer.Option("--file", help="Keep it in a file of yours (0600), even where there is a keyring.")
+        bool, typer.Option("--file", help="Store it in a file (0600), even where there is a keyring.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -65,7 +65,7 @@ def list_secrets(json: options.Json = False) -> None:
     elif kept:
         print_table(("NAME", "KEPT IN"), [[Cell(each.name), Cell(PLACES[each.place], "dim")] for each in kept])
     else:
-        print_line("there are no secrets: quarterdeck secret set NAME keeps one", stderr=True)
+        print_line("there are no secrets: store one with quarterdeck secret set NAME", stderr=True)
 
 
 @group.command("remove")
@@ -82,7 +82,7 @@ def remove_secret(name: Name, json: options.Json = False) -> None:
     if json:
         print_json({"name": name, "place": gone.place.name.lower()})
     else:
-        print_line(f"{name} is gone from {PLACES[gone.place]}", "green")
+        print_line(f"{name} is removed from {PLACES[gone.place]}", "green")
 
 
 def _read_value(name: str) -> str:
@@ -96,7 +96,7 @@ def _read_value(name: str) -> str:
                 return getpass.getpass(f"{name}: ")
         except (EOFError, getpass.GetPassWarning):
             raise CommandError(
-                ExitCode.USAGE, "nothing was typed, or not without echo", "pipe the value in instead"
+                ExitCode.USAGE, "nothing was typed, or the terminal cannot hide the input", "pipe the value in instead"
             ) from None
     data = sys.stdin.buffer.read(MAX_SECRET_BYTES + 3)
     try:

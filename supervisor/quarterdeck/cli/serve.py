@@ -82,7 +82,7 @@ def serve(
         bool,
         typer.Option(
             "--no-token",
-            help="With --http: ask for no bearer token; on loopback only, and where nothing confined can reach it.",
+            help="With --http: require no bearer token; on loopback only, where nothing sandboxed can reach it.",
         ),
     ] = False,
     allow_remote: Annotated[
@@ -95,7 +95,7 @@ def serve(
         ),
     ] = None,
     portable_schemas: Annotated[
-        bool, typer.Option("--portable-schemas", help="Publish plain input schemas in place of the servers' own.")
+        bool, typer.Option("--portable-schemas", help="Publish simplified input schemas instead of the servers' own.")
     ] = False,
     settle: Annotated[
         float | None,
@@ -107,7 +107,7 @@ def serve(
     client_prefix: names.Prefix = None,
     locked: Annotated[
         bool,
-        typer.Option("--locked", help="Offer only what deck.lock names, and end when a server offers anything else."),
+        typer.Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else."),
     ] = False,
     lock_file: Annotated[Path, typer.Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
         "deck.lock"
@@ -137,8 +137,8 @@ def serve(
         names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
         raise CommandError(
             ExitCode.USAGE,
-            f"no client can be served: closed at the start: {names_closed}",
-            "an MCP client starts it with pipes; for one that stays by itself use serve --http",
+            f"no client can be served: these streams were closed at the start: {names_closed}",
+            "an MCP client starts it with pipes; for a server that keeps running use serve --http",
         )
     budget = names.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
@@ -160,7 +160,7 @@ def serve(
             check_networks(settings, port)
         wish = HttpWish(bind, port, token, allow_remote, tuple(allow_host or ()), json)
     elif sys.stdin.isatty():
-        _log.info("serving on stdin and stdout: an MCP client is meant to start this, not a person")
+        _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
     raise_limit()
     plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
     run(lambda: _serve(plan), outlives_terminal=True)
@@ -209,8 +209,8 @@ def check_networks(settings: "Settings", port: int) -> None:
     if found:
         raise CommandError(
             ExitCode.USAGE,
-            f"--no-token would let {', '.join(found)} call every tool: their network leads to this machine's loopback",
-            'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that takes) or '
+            f"--no-token would let {', '.join(found)} call every tool: their network can reach this machine's loopback",
+            'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that needs) or '
             '"none" in its "sandbox"',
         )
 
@@ -301,7 +301,7 @@ async def _serve_http(deck: "Quarterdeck", host: "ProviderHostImpl", wish: HttpW
         deck.announce_url(url)
         _log.info("listening on %s", url)
         if wish.token is None:
-            _log.warning("no token is asked for: every process of this machine, of any user, can call every tool")
+            _log.warning("no token is required: every process of this machine, of any user, can call every tool")
 
     address = HttpOptions(
         bind=wish.bind, port=wish.port, token=wish.token, allow_remote=wish.allow_remote, hosts=wish.hosts

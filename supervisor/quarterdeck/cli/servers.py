@@ -101,7 +101,7 @@ def restart(
     log_level: options.Level = LogLevel.WARNING,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
-    """Start one server anew, whatever its phase; its past crashes are forgotten."""
+    """Restart one server, whatever its phase; its past crashes are forgotten."""
     whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     request = Restart(server)
     answer = ask(whom, request, only=server) if own else ask_running(whom, request, anywhere=True)

@@ -27,13 +27,13 @@ Server = Annotated[str | None, typer.Argument(metavar="SERVER", help="Its id, as
 
 ToolNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TOOL", help="Its tools, by the names that it gives them itself.", show_default=False),
+    typer.Argument(metavar="TOOL", help="Its tools, by the server's own names.", show_default=False),
 ]
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-Whole = Annotated[bool, typer.Option("--whole", help="Cut nothing, however long it is.")]
+Whole = Annotated[bool, typer.Option("--whole", help="Show everything, however long.")]
 
 
 @group.callback()
@@ -44,7 +44,7 @@ def _group() -> None:
 @group.command("list")
 def list_matters(
     config: options.Config = None,
-    everything: Annotated[bool, typer.Option("--all", help="What is approved, too, and what is gone.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show what is approved, and what is gone.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what is held or blocked, and what the scan found; with --all everything that was ever decided."""
@@ -70,11 +70,11 @@ def diff(
             print_json({"servers": [view_difference(each, desk.read, matters) for each, matters in chosen]})
             return
         if not _print_all(desk, chosen, whole=whole):
-            print_line("not all of it is shown: add --whole", "yellow", stderr=True)
+            print_line("the output is cut: add --whole to see everything", "yellow", stderr=True)
     held = [matter for _, matters in chosen for matter in matters]
     if held:
         name = server if server is not None else "SERVER"
-        part = f", {name} TOOL… a part of it" if any(matter.key.name for matter in held) else ""
+        part = f", {name} TOOL… only these tools" if any(matter.key.name for matter in held) else ""
         print_line(f"{desk.command('approve', name, '--all')} approves it{part}", "dim", stderr=True)
     elif server is None:
         print_line("nothing is held", stderr=True)
@@ -105,7 +105,7 @@ def approve(
         chosen, spared = _chosen(desk, server, wish)
         if not (json or _print_all(desk, chosen, whole=whole)):
             raise CommandError(
-                ExitCode.USAGE, "nothing is approved: not all of it could be shown", "add --whole, and read it all"
+                ExitCode.USAGE, "nothing is approved: some of it could not be shown", "add --whole, and read it all"
             )
         if chosen and not yes and (project or sys.stdin.isatty()):
             _confirm("start these servers as shown?" if project else "approve this?")
@@ -125,7 +125,7 @@ def block(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
     tools: ToolNames = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="The server itself: it is stopped, and not started.")
+        bool, typer.Option("--all", help="The whole server: it is stopped, and not started again.")
     ] = False,
     config: options.Config = None,
     json: options.Json = False,
@@ -194,7 +194,7 @@ def _chosen(
 def _unclear() -> CommandError:
     return CommandError(
         ExitCode.USAGE,
-        "nothing is named that should be approved",
+        "nothing to approve was given",
         "name SERVER TOOL…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
     )
 

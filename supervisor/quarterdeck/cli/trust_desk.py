@@ -99,7 +99,7 @@ class Desk:
                 f"name one: {' or '.join(named) or '-c FILE'}",
             )
         known = list(dict.fromkeys(each.server for each in self.servers))
-        hint = meant(name, known, "servers") if known else ": none is configured here, and none was ever started"
+        hint = meant(name, known, "servers") if known else ": no server is configured here, or was ever started"
         raise CommandError(ExitCode.NOT_FOUND, f"there is no server {name!r}{hint}")
 
     def trust_of(self, server: "ServerMatters") -> "TrustMode | None":

@@ -58,7 +58,7 @@ def print_servers(
         print_table(HEADERS, rows)
         print_line()
     if not servers:
-        print_line("no server is configured here, and none was ever started")
+        print_line("no server is configured here, or was ever started")
         return
     states = Counter(matter.state.value for server in servers for matter in server.matters)
     held = sum(len(server.waiting) for server in servers)
@@ -171,7 +171,7 @@ def _in_order(matters: "Iterable[Matter]") -> "list[Matter]":
 def _sameness(matter: "Matter") -> str:
     if matter.seen == matter.approved:
         return "nothing changed since it was approved"
-    return "it is written differently, but nothing that matters changed"
+    return "only its formatting changed"
 
 
 def _is_notable(matter: "Matter") -> bool:

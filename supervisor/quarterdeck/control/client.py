@@ -70,12 +70,12 @@ def ask(directory: Path, request: Request) -> Answer:
             with connection.makefile("rb") as answers:
                 reply = answers.readline()
         except TimeoutError:
-            raise NoAnswerError(f"the serve that was asked does not answer within {ANSWER_S:g} s") from None
+            raise NoAnswerError(f"the running serve does not answer within {ANSWER_S:g} s") from None
         except OSError as error:
-            raise NoAnswerError(f"the serve that was asked broke off: {error.strerror or error}") from error
+            raise NoAnswerError(f"the running serve closed the connection: {error.strerror or error}") from error
     if not reply.endswith(b"\n"):
-        raise NoAnswerError("the serve that was asked ended before it answered")
+        raise NoAnswerError("the running serve ended before it answered")
     try:
         return decode_answer(reply)
     except BadLineError as error:
-        raise NoAnswerError(f"the serve that was asked is of another version: {error}") from error
+        raise NoAnswerError(f"the running serve is of another version: {error}") from error

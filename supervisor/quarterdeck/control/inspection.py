@@ -17,9 +17,9 @@ from quarterdeck_sandbox.usage import Usage
 
 NO_POLICY: Final = msgspec.Raw(b"null")
 
-BROKEN: Final = "its configuration cannot be used: nothing of it was started"
-REMOTE: Final = "a remote server: there is no process of ours to confine"
-EMBEDDED: Final = "a session made in this process: there is no process of ours to confine"
+BROKEN: Final = "its configuration cannot be used: it was not started"
+REMOTE: Final = "a remote server: there is no process here to confine"
+EMBEDDED: Final = "a session made in this process: there is no process here to confine"
 NOT_STARTED: Final = "its process has not been started yet"
 
 BY_KERNEL: Final = "the kernel"

@@ -318,7 +318,7 @@ def decode_request(line: bytes) -> Request:
     try:
         request: Request = _requests.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLineError(f"no request: {error}") from None
+        raise BadLineError(f"not a valid request: {error}") from None
     return request
 
 
@@ -331,7 +331,7 @@ def decode_answer(line: bytes) -> Answer:
     try:
         answer: Answer = _answers.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLineError(f"no answer: {error}") from None
+        raise BadLineError(f"not a valid answer: {error}") from None
     return answer
 
 

@@ -77,7 +77,7 @@ class Stage:
         """What `quarterdeck ps` says."""
         directory = find_serving(self._digest, self._runtime_root)
         if directory is None:
-            raise StageError("the serve of the demonstration is not there any more")
+            raise StageError("the serve of the demonstration has ended")
         answer = await asyncio.to_thread(ask, directory, Ps())
         assert isinstance(answer, ServerList)
         return {server.id: server for server in answer.servers}

@@ -49,7 +49,7 @@ class _Story:
             await self._hang(stage)
             await self._crash(stage)
             await self._kill(stage)
-        self._tell(Scene("All the while, somebody kept calling the well-behaved server"))
+        self._tell(Scene("All the while, a client kept calling the well-behaved server"))
         tidy = (await stage.servers())["tidy"]
         self._tell(Fact(f"tidy__add answered {tally.answered} times, at the slowest in {_ms(tally.slowest_s)}"))
         is_calm = tally.answered > 0 and tally.failed == 0 and tally.slowest_s < NOTICEABLE_S
@@ -64,7 +64,7 @@ class _Story:
         self._promise("none of them is left", is_kept=not left)
 
     async def _mount(self, stage: Stage, connected_s: float) -> None:
-        self._tell(Scene("Three servers that nobody should trust, as one MCP server"))
+        self._tell(Scene("Three servers that should not be trusted, as one MCP server"))
         self._tell(Fact(f"a stock MCP client started `quarterdeck serve` and was connected after {connected_s:.1f} s"))
         await stage.tools()
         servers = await stage.servers()
@@ -110,7 +110,7 @@ class _Story:
         is_told = (
             dossier is not None and dossier.exit_status == CRASH_STATUS and "ZeroDivisionError" in dossier.stderr_tail
         )
-        self._promise("the caller was told, and its last words are kept", is_kept=reply.is_error and is_told)
+        self._promise("the caller was told, and what the server wrote last is kept", is_kept=reply.is_error and is_told)
         await self._return(stage, before)
         again = self._show("fragile__divide(9, 3)", await stage.call("fragile__divide", a=9, b=3))
         self._promise("it answers again", is_kept=again.text == "3")

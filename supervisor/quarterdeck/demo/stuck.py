@@ -19,7 +19,7 @@ if __name__ == "__main__":
     serve(
         "stuck",
         {
-            "think": Tool("Think about a question, for ever.", {"question": "string"}, _think),
+            "think": Tool("Think about a question, without end.", {"question": "string"}, _think),
             "ping": Tool("Answer at once.", {}, _ping),
         },
     )

@@ -252,7 +252,9 @@ class ServerEndpointImpl:
         if is_refused and _ERA_MARK in str(settled) and self.try_older_era():
             server, era = self._config.id, self._card.era if self._card is not None else ""
             now = f"`quarterdeck restart {server}` does now"
-            _log.warning("%s breaks %s, which it chose: its next start tries %s; %s", server, era, OLDER_ERA, now)
+            _log.warning(
+                "%s violates %s, the revision it chose: its next start tries %s; %s", server, era, OLDER_ERA, now
+            )
         deliver(settled)
 
     # Calls

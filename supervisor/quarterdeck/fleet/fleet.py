@@ -163,7 +163,7 @@ class ServerFleetImpl:
             await carried_through(runtime.release)
 
     async def restart(self, server: str) -> None:
-        """Start one server anew, whatever its phase; its crashes are forgotten.
+        """Restart one server, whatever its phase; its crashes are forgotten.
 
         Raises:
             KeyError: the configuration has no such server.
@@ -271,12 +271,12 @@ class ServerFleetImpl:
                 if fault.code == "server_lost":
                     await _until_lost(endpoint)
                 elif fault.code in ERA_FAULTS and endpoint.try_older_era():
-                    _log.warning("%s is started again, in the protocol's older era", server)
+                    _log.warning("%s is restarted, with the older protocol", server)
                     self._handle(Lost(server, generation, fault))
                     return
         except ProtocolFault as fault:
             if endpoint.is_installing and fault.code == SLOW_START:
-                _log.warning("%s was still being installed when its time was up", server)
+                _log.warning("%s was still being installed when its time ran out", server)
             self._handle(ConnectFailed(server, generation, fault, endpoint.is_installing))
             return
         if (lost := endpoint.fault) is not None:

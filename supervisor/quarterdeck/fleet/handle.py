@@ -154,7 +154,7 @@ class WorkerHandle:
                 if on_reply is not None:
                     on_reply(Failed(request_id, _NEVER_SENT), b"")
             case Overdue():
-                self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", "the worker let a deadline pass unanswered")
+                self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", "the worker did not answer before a deadline")
             case Violated(reason=reason):
                 self.violated(reason)
             case Arrived() | Expired():
@@ -167,7 +167,7 @@ class WorkerHandle:
 
     def violated(self, reason: str) -> None:
         """The worker broke the rules: it is killed, and lost."""
-        self._kill_as(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the link's rules: {reason}")
+        self._kill_as(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the protocol of its link: {reason}")
 
     def on_exit(self, returncode: int | None) -> None:
         """The worker's process is gone.  One that left in good order has said why: what it wrote is in our socket.
@@ -227,7 +227,7 @@ class WorkerHandle:
                 async with asyncio.timeout(KILL_S):
                     await self.exited.wait()
             except TimeoutError:
-                _log.error("the worker of %s (pid %s) does not die", self._name, self.pid)
+                _log.error("the worker of %s (pid %s) does not end", self._name, self.pid)
         self.driver.close()
         self.forget()
 
@@ -243,7 +243,7 @@ class WorkerHandle:
             start = msgspec.json.decode(body, type=ServerStart)
             receipt = msgspec.json.decode(start.receipt, type=Receipt)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self.violated(f"no start of a server: {error}")
+            self.violated(f"not a valid start of a server: {error}")
             return
         if self._lost is None and not self._dismissed:
             self._listener.on_started(start, receipt)

@@ -5,7 +5,7 @@ core's.
 
 A death after ready is judged by `restart.decide`.  So is a failure to connect of a server that has served before, or
 that lost its worker to us; any other leaves the server faulted at once, for trying again would not mend it.  But one
-that was still being installed when its time was up is tried once more, with more time.
+that was still being installed when its time ran out is tried once more, with more time.
 """
 
 from collections.abc import Mapping
@@ -171,5 +171,5 @@ def _crash_loop(server: str, restarts: int, last: ProtocolFault) -> ProtocolFaul
     """
     if not restarts:
         return last
-    message = f"{server} died again after {restarts} restarts and is left alone; the last time: {last.message}"
+    message = f"{server} died again after {restarts} restarts and is not restarted; the last time: {last.message}"
     return ProtocolFault(last.kind, message, last, code="crash_loop", delivery=last.delivery, dossier=last.dossier)

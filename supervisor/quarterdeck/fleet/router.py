@@ -184,7 +184,7 @@ class Router:
         self._part_with(stranger)
         if not self._has_warned:  # one that comes again and again shall not flood the log too
             self._has_warned = True
-            _log.warning("a peer without a valid token wrote to the link's socket; it was hung up on")
+            _log.warning("a peer without a valid token wrote to the link's socket; its connection was closed")
 
     def _part_with(self, stranger: Channel) -> None:
         self._release(stranger)

@@ -139,7 +139,7 @@ class Runtime:
             return await self._place().spawn(order, on_exit)
         except OSError as error:
             # The zygote died since it was last needed: nothing was started, and another one is.
-            _log.debug("a second zygote is tried: %s", error)
+            _log.debug("starting another zygote: %s", error)
             return await self._place().spawn(order, on_exit)
 
     def _place(self) -> Placement:

@@ -110,13 +110,13 @@ class Admission:
     def judge(self, method: str, path: str, headers: Sequence[Header]) -> Answer | Passed:
         """What becomes of a request with this head."""
         if path.removesuffix("/") != PATH:
-            return Answer(404, f"there is nothing here: the server is at {PATH}")
+            return Answer(404, f"nothing is served here: the server is at {PATH}")
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
-            return Answer(421, "this is not a name of this server: `quarterdeck serve --allow-host NAME` accepts it")
+            return Answer(421, "this Host header is not accepted: `quarterdeck serve --allow-host NAME` accepts it")
         origins = _values(headers, b"origin")
         if not all(map(self._may_ask, origins)):
-            return Answer(403, "pages of this origin may not use this server")
+            return Answer(403, "web pages of this origin may not use this server")
         # Without a token, only programs may ask and no page, of whatever origin.
         shared = _shared_with(origins[0]) if self._token is not None and len(origins) == 1 else ()
         if shared and method == "OPTIONS" and (asked := _preflight(headers)):

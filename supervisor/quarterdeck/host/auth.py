@@ -65,5 +65,5 @@ def load_token(path: Path) -> str:
             raise TokenFileError(f"others may read the token: delete {path} to get a new one, or chmod 600 it")
         token = file.read(4096).strip()
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
-        raise TokenFileError(f"{path} holds no token of {_MIN_TOKEN_CHARS} characters: delete it to get a new one")
+        raise TokenFileError(f"{path} contains no token of {_MIN_TOKEN_CHARS} characters: delete it to get a new one")
     return token

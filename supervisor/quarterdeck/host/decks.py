@@ -78,7 +78,7 @@ class Decks:
         place = self._places.get(client)
         if place is None:
             if self._is_closed:
-                yield box_without("this server is ending", live)
+                yield box_without("this server is shutting down", live)
                 return
             if not is_bound and not self._make_room():
                 yield box_without(f"{MAX_NAMED} other clients are using theirs: try again later", live)
@@ -191,11 +191,11 @@ class _Place:
                 await self._ending.wait()
         except Exception as error:
             if self._opened.done():
-                _log.exception("a deck did not end in order")
+                _log.exception("a deck did not shut down cleanly")
             else:
                 self._opened.set_exception(error)
         finally:
             if not self._opened.done():
-                self._opened.set_exception(RuntimeError("their start was given up"))
+                self._opened.set_exception(RuntimeError("their start was abandoned"))
             # Looked at once, or the loop would complain: whoever waited may have left.
             self._opened.exception()

@@ -190,7 +190,7 @@ def _check_reach(options: HttpOptions, address: str) -> None:
     if not options.allow_remote:
         reason = "other machines could reach it: bind a loopback address, or allow that explicitly"
     elif options.token is None:
-        reason = "other machines could reach it, and there is no token: only loopback may do without"
+        reason = "other machines could reach it, and no token is required: that is allowed on loopback only"
     else:
         return
     raise ProtocolFault(FaultKind.TRANSPORT, f"refusing to listen on {address}: {reason}", code="config_invalid")

@@ -109,7 +109,7 @@ class _Connection:
         if running.fault is not None:
             raise running.fault
         if (failure := self._sink.failure) is not None:
-            why = f"what the client is to hear cannot be written: {failure.strerror}"
+            why = f"the answer to the client cannot be written: {failure.strerror}"
             raise ProtocolFault(FaultKind.TRANSPORT, why, failure)
 
     async def _end(self, running: RunningProviderHost) -> None:

@@ -108,7 +108,7 @@ def test_what_cannot_be_served_is_an_error_with_its_code(
 
 def test_a_server_that_the_configuration_does_not_name_is_not_started_for(config: Path) -> None:
     """A typing error would start every server to find out."""
-    with pytest.raises(CommandError, match="there is no server 'fs': the configuration names none") as refused:
+    with pytest.raises(CommandError, match="there is no server 'fs': the configuration has no servers") as refused:
         ask(Source((config,)), Restart("fs"), only="fs")
     assert refused.value.code == ExitCode.NOT_FOUND
 
@@ -210,7 +210,7 @@ def test_no_configuration_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    with pytest.raises(CommandError, match="no configuration is named, and none is found"):
+    with pytest.raises(CommandError, match="no configuration is given, and none is found"):
         load(source([]))
     assert source([Path("a"), Path("b")], own=True).config == (Path("a"), Path("b"))
 

@@ -225,7 +225,7 @@ async def test_a_watching_that_fails_is_said_and_ends_nothing(
     monkeypatch.setattr(module._log, "exception", said.put_nowait)
     changes.happen.put_nowait(OSError("no watches left"))
     async with asyncio.timeout(30), following(cast("Quarterdeck", files.deck()), files.whom):
-        assert (await said.get()).startswith("the configuration files are not followed any more: restart this")
+        assert (await said.get()).startswith("the configuration files are no longer watched: restart this")
 
 
 async def test_without_a_file_nothing_is_watched(changes: Changes) -> None:

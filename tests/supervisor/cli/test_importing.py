@@ -93,7 +93,7 @@ def test_a_file_of_any_client_is_taken(home: Path, run: Run, capsys: pytest.Capt
         (None, ["cursor"], 3, "no file here"),
         (None, ["none.json"], 3, "neither a client nor a file"),
         ('{"mcpServers": ', ["cursor"], 2, "line 1"),
-        ('{"mcpServers": {"a": {"command": "x"}}}', ["cursor", "--to", "broken.json"], 2, "is left as it is"),
+        ('{"mcpServers": {"a": {"command": "x"}}}', ["cursor", "--to", "broken.json"], 2, "is not changed"),
         ('{"mcpServers": {}}', ["broken.json", "--to", "broken.json"], 2, "line 1"),
     ],
 )

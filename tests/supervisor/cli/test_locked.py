@@ -92,7 +92,7 @@ async def test_a_server_that_changes_while_it_is_served_ends_it(tmp_path: Path) 
                 await work
     assert serving.was_cancelled
     assert raised.value.code is ExitCode.DRIFTED
-    assert raised.value.message == "what servers offer is not what deck.lock names: fs write added"
+    assert raised.value.message == "what servers offer differs from deck.lock: fs write added"
     assert "quarterdeck lock --check" in (raised.value.remedy or "")
 
 

@@ -31,8 +31,8 @@ def test_names_keep_to_what_is_said(limit: int | None, prefix: str | None, budge
         (23, None, "--name-budget: 23 characters are too few"),
         (-1, None, "--name-budget: -1 characters are too few"),
         (None, "p" * 41, "--client-prefix: of 64 characters 41 are its own: 23 characters are too few"),
-        (46, "mcp__deck__", "say the same in two ways"),
-        (0, "", "say the same in two ways"),
+        (46, "mcp__deck__", "set the same thing in two ways"),
+        (0, "", "set the same thing in two ways"),
     ],
 )
 def test_what_cannot_be_kept_is_a_usage_error(limit: int | None, prefix: str | None, told: str) -> None:

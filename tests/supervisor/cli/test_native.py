@@ -85,7 +85,7 @@ def test_one_file_can_be_allowed_and_is_no_workspace(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tools", ["", " , "])
 def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
     """A list that a script left empty would offer everything, or nothing."""
-    with pytest.raises(CommandError, match="names no tool"):
+    with pytest.raises(CommandError, match="lists no tools"):
         native_options(ProfileName.ALL, tmp_path, None, tools)
 
 

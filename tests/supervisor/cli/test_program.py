@@ -165,7 +165,7 @@ def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
         (["pss"], "there is no command 'pss': did you mean 'ps'?"),
         (["frobnicate"], "there is no command 'frobnicate'\n"),
         (["--nonsense"], "there is no option --nonsense before a command"),
-        (["--state-dir"], "--state-dir names no directory"),
+        (["--state-dir"], "--state-dir needs a directory"),
         (["trust", "nonsense"], "nonsense"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_terminal_that_cannot_hide_it_is_refused(state: Path, monkeypatch: pyt
     pipe(monkeypatch, b"")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(secret.getpass, "getpass", getpass)
-    with pytest.raises(CommandError, match="not without echo"):
+    with pytest.raises(CommandError, match="the terminal cannot hide the input"):
         run("set", "GH")
     assert SecretStore().kept() == ()
 

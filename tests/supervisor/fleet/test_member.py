@@ -122,7 +122,7 @@ def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
     assert fault.code == "crash_loop"
     assert fault.remedy is not None
     assert (fault.kind, fault.cause, fault.dossier, fault.delivery) == (last.kind, last, last.dossier, last.delivery)
-    assert fault.message == "fs died again after 5 restarts and is left alone; the last time: no beat"
+    assert fault.message == "fs died again after 5 restarts and is not restarted; the last time: no beat"
 
 
 def test_without_restarts_a_death_is_shown_as_it_is() -> None:

@@ -51,7 +51,7 @@ def test_a_file_without_a_token_is_refused(tmp_path, content):
     path = tmp_path / "token"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(TokenFileError, match="holds no token"):
+    with pytest.raises(TokenFileError, match="contains no token"):
         load_token(path)
 
 

@@ -237,7 +237,7 @@ async def test_the_end_waits_for_every_deck_and_opens_no_other():
     await closing
     assert maker.closed == [0]
     async with decks.lend("b", is_bound=True) as box:
-        assert "ending" in box.problem
+        assert "shutting down" in box.problem
     assert len(maker.opened) == 1
 
 
@@ -268,7 +268,7 @@ async def test_a_deck_that_fails_at_its_end_is_logged_and_the_others_end(caplog)
             pass
     with caplog.at_level(logging.ERROR):
         await decks.close()
-    assert caplog.text.count("did not end in order") == 2
+    assert caplog.text.count("did not shut down cleanly") == 2
 
 
 async def test_a_client_may_be_shown_the_grafted_tools_under_other_names():

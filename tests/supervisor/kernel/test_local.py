@@ -65,7 +65,7 @@ def test_two_contexts_of_one_directory_are_two(tmp_path: Path) -> None:
 
 def test_without_a_directory_there_is_none() -> None:
     """An empty setting would open wherever the process happens to be."""
-    with pytest.raises(ValueError, match="names no directory"):
+    with pytest.raises(ValueError, match="needs a directory"):
         make_local_context("")
 
 

@@ -60,7 +60,7 @@ def plan_link(spot: Spot, name: str, entry: Mapping[str, object]) -> Plan:
     try:
         text = set_member(file.text, (*spot.keys, name), entry, has_comments=spot.client.has_comments)
     except (DocumentError, EditError) as error:
-        raise LinkError(f"{spot.path} is left as it is: {error}") from error
+        raise LinkError(f"{spot.path} is not changed: {error}") from error
     return Plan(spot, file, text, others)
 
 
@@ -78,7 +78,7 @@ def plan_unlink(spot: Spot, name: str) -> Plan:
     try:
         text = remove_member(file.text, (*spot.keys, name), has_comments=spot.client.has_comments)
     except (DocumentError, EditError) as error:
-        raise LinkError(f"{spot.path} is left as it is: {error}") from error
+        raise LinkError(f"{spot.path} is not changed: {error}") from error
     before = _text_before_link(spot, file, name, rows[name])
     return Plan(spot, file, text if before is None else before)
 

@@ -234,7 +234,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(path)
     if not text or "\0" in text:
-        raise ValueError(f"{text!r} names no directory")
+        raise ValueError(f"{text!r} needs a directory")
     return os.path.realpath(text) if ".." in text.split("/") else os.path.abspath(text)
 
 

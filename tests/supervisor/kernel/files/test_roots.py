@@ -262,9 +262,9 @@ def test_only_what_may_be_created_is_made_on_the_way(base: Path) -> None:
 @pytest.mark.parametrize("path", ["", "a\0b"])
 def test_a_root_without_a_name_is_a_mistake(path: str) -> None:
     """An empty setting would open the directory that the process happens to be in."""
-    with pytest.raises(ValueError, match="names no directory"):
+    with pytest.raises(ValueError, match="needs a directory"):
         Roots(path)
-    with pytest.raises(ValueError, match="names no directory"):
+    with pytest.raises(ValueError, match="needs a directory"):
         Roots("/work", [path])
 
 

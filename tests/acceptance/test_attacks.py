@@ -13,8 +13,9 @@ import pytest
 from support.expected import BOMB_LIMITS, BOMBS, FAMILIES, IMPOSSIBLE, NOT_BARE, OUTPUTS, Bomb, names
 from support.forks import Forks
 from support.hostile import ATTACKS, END_S, Run, Scene, scene
-from support.identities import Identity, bubblewrap_missing, plain_python
+from support.identities import Identity, plain_python
 from support.leftovers import no_leftovers
+from support.machine_facts import NO_INTERNET_ALONE, bubblewrap_missing
 from support.real import fault_at_open, stdio_config
 
 from quarterdeck_protocol.policy import NetworkMode, Tier
@@ -116,7 +117,7 @@ def test_the_internet_holds_neither_this_machine_nor_its_neighbours(
     with place.victim() as victim:
         run = place.attack(tier, wanted)
     if run.receipt["network"] != NetworkMode.INTERNET:
-        pytest.skip(f"this machine cannot give the internet alone: {run.receipt['gaps']}")
+        pytest.skip(f"{NO_INTERNET_ALONE}: {run.receipt['gaps']}")
     assert {name: verdict for name, verdict in run.verdicts.items() if verdict.state != "HELD"} == {}
     assert list(run.verdicts) == wanted
     assert victim.contacts == []

@@ -8,6 +8,7 @@ import anyio
 import psutil
 import pytest
 from support.leftovers import eventually_async, is_running
+from support.machine_facts import NO_INTERNET_ALONE
 from support.programs import server_argv
 from support.real import (
     BACKSTOP_S,
@@ -137,7 +138,7 @@ async def test_what_a_server_wrote_before_it_died_still_counts() -> None:
 async def test_a_server_whose_uplink_is_killed_is_lost_with_the_reason() -> None:
     """It would look ready, with the internet in its receipt, and reach nobody."""
     if not known_machine().gives_internet:
-        pytest.skip("this machine cannot give the internet alone")
+        pytest.skip(NO_INTERNET_ALONE)
     policy = SHOWS_SCRIPTS.model_copy(update={"network": NetworkMode.INTERNET})
     async with opened(pretend("echo", sandbox=policy)) as endpoint:
         await say(endpoint)

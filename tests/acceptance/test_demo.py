@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support import lacking
 from support.commands import DEADLINE_S, command
 from support.leftovers import eventually, no_leftovers
+from support.machine_facts import LINUX_ONLY
 
 
 def folders() -> set[Path]:
@@ -19,9 +19,7 @@ def folders() -> set[Path]:
     "lacks",
     [
         "nothing",
-        pytest.param(
-            "landlock,seccomp", marks=pytest.mark.skipif(sys.platform != "linux", reason="other systems lack it")
-        ),
+        pytest.param("landlock,seccomp", marks=LINUX_ONLY),
     ],
 )
 def test_every_promise_is_kept_and_nothing_is_left(lacks: str, own_directories: Path) -> None:

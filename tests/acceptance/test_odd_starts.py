@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from support.commands import DEADLINE_S, command, row, write_config
 from support.leftovers import no_leftovers
+from support.machine_facts import FULL_DEVICE_ONLY, NO_MOUNT_NAMESPACE, NO_ROOT
 
-pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+pytestmark = FULL_DEVICE_ONLY
 
 
 NO_INODES = "i=0; while touch f$i 2>/dev/null; do i=$((i+1)); done"
@@ -78,10 +79,10 @@ def test_a_reader_who_has_left_is_told_nothing(config: Path) -> None:
 def run_on_a_disk(preparation: str, words: str, config: Path, folder: Path) -> tuple[int, str]:
     """The same in a mount namespace with a small disk at `folder`, prepared by a shell's words."""
     if os.geteuid() != 0:
-        pytest.skip("a disk of one's own takes root")
+        pytest.skip(NO_ROOT)
     tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
     if tried.returncode:
-        pytest.skip(f"no mount namespace: {tried.stderr.decode().strip()}")
+        pytest.skip(NO_MOUNT_NAMESPACE)
     folder.mkdir(mode=0o700)
     program = " ".join(map(shlex.quote, command()))
     script = f"mount -t tmpfs -o size=1m,nr_inodes=60,mode=700 tmpfs {folder} && cd {folder} && {preparation}; cd /; "

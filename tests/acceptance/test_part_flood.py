@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY
 from support.programs import SERVERS
 
 SUPERVISOR = """
@@ -55,7 +56,7 @@ FLOODS = {
 """How each ends, and by how much all of them up to it may have let our peak grow: the largest comes last."""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units elsewhere")
+@LINUX_ONLY
 def test_a_worker_that_floods_its_socket_is_killed(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One broken worker would fill the memory of the supervisor, and take all servers with it."""
     monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")

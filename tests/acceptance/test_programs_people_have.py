@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.identities import bubblewrap_missing
+from support.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only
 from support.real_servers import install_tools
 
 INSTALL_S = 300.0
@@ -128,7 +128,7 @@ def test_a_tool_that_pipx_installed(person: Person, tools: Path) -> None:
     assert f"read: {home}/.local/share/pipx/venvs/cowsay (a virtual environment)" in ran.shown
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node on this machine")
+@installed_only("node")
 def test_node_of_nvm(person: Person) -> None:
     """Npx is a link to a script that looks for node on the PATH, and starts more of itself."""
     version = person.home / ".nvm/versions/node/v20"
@@ -138,7 +138,7 @@ def test_node_of_nvm(person: Person) -> None:
     shutil.copy2(node, version / "bin/node")
     npm = node.parent.parent / "lib/node_modules/npm"
     if not npm.is_dir():
-        pytest.skip("no npm beside node")
+        pytest.skip("npm is not installed")
     shutil.copytree(npm, version / "lib/node_modules/npm", symlinks=True)
     (version / "bin/npx").symlink_to("../lib/node_modules/npm/bin/npx-cli.js")
     path = str(version / "bin")
@@ -169,7 +169,7 @@ def test_a_shim_of_pyenv(person: Person) -> None:
     assert f"read: {version} (a virtual environment)" in ran.shown
 
 
-@pytest.mark.skipif(not os.access("/opt", os.W_OK), reason="/opt can be written by root only")
+@ROOT_ONLY
 def test_a_package_in_opt() -> None:
     """It finds its own files beside it."""
     with (

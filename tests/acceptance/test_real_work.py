@@ -11,7 +11,8 @@ from typing import Final
 
 import pytest
 from support.hostile import Scene, scene
-from support.identities import Identity, bubblewrap_missing, is_open, plain_python
+from support.identities import Identity, is_open, plain_python
+from support.machine_facts import bubblewrap_missing, not_installed
 from support.real_servers import install_tools
 
 from quarterdeck_protocol.policy import Tier
@@ -135,7 +136,7 @@ print(json.dumps(ended))
 """
 
 
-def not_installed(work: str, path: str) -> str:
+def lacks(work: str, path: str) -> str:
     """What this work needs and is not there; empty when all is."""
     needed = [WORKS[work][0][0], *((work,) if work in ("gcc", "git") else ())]
     return ", ".join(name for name in needed if name != "PYTHON" and shutil.which(name, path=path) is None)
@@ -149,7 +150,7 @@ def test_ordinary_work_is_not_disturbed(tier: Tier, identity: Identity, place: S
     if tier is Tier.LANDLOCK:
         # Without a namespace /dev/shm, and so every semaphore with a name, is everybody's: it is closed.
         works.remove("multiprocessing")
-    missing = {work: lacks for work in sorted(works) if (lacks := not_installed(work, place.environ()["PATH"]))}
+    missing = {work: lack for work in sorted(works) if (lack := lacks(work, place.environ()["PATH"]))}
     tried = {
         work: [plain_python() if word == "PYTHON" else word for word in WORKS[work][0]]
         for work in sorted(works - missing.keys())
@@ -174,7 +175,7 @@ def npx() -> str:
     """Its name, where it reaches a registry."""
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("npm is not installed")
+        pytest.skip(not_installed("npm"))
     asked = subprocess.run(
         [npm, "view", "cowsay", "version"], capture_output=True, text=True, timeout=REGISTRY_S, check=False
     )

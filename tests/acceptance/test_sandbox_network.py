@@ -13,7 +13,8 @@ from typing import Final
 import pytest
 from support.confined import Runner, bare_repository, certify, echo, https, low_echo, other_name
 from support.forks import Forks
-from support.identities import Identity, bubblewrap_missing
+from support.identities import Identity
+from support.machine_facts import NO_ROOT, bubblewrap_missing, not_installed
 
 from quarterdeck_sandbox.interfaces import own_addresses
 
@@ -126,8 +127,8 @@ def python(world: World, networks: list[str], code: str, *words: str) -> dict[st
 
 @pytest.fixture(autouse=True)
 def _system_python() -> None:
-    if not Path("/usr/bin/python3").exists():
-        pytest.skip("there is no /usr/bin/python3")
+    if reason := not_installed("/usr/bin/python3"):
+        pytest.skip(reason)
 
 
 def test_listed_places_are_reached_and_nothing_else(world: World) -> None:
@@ -167,7 +168,7 @@ def test_a_port_below_1024_is_reached(world: World) -> None:
         try:
             port = cleanup.enter_context(low_echo())
         except PermissionError:
-            pytest.skip("only root can serve on such a port")
+            pytest.skip(NO_ROOT)
         place = f"{world.name}:{port}"
         assert python(world, [place], RAW, place) == {place: f"{port} hello"}
 
@@ -182,9 +183,9 @@ def test_pythons_clients_talk_tls_to_a_listed_host(world: World) -> None:
 
 def test_nodes_fetch_reaches_a_listed_host_and_no_other(world: World) -> None:
     """Most servers are written for node, whose fetch takes no proxy from its environment."""
-    node = shutil.which("node", path="/usr/bin:/bin")
-    if node is None:
-        pytest.skip("node is not installed for everybody")
+    if reason := not_installed("/usr/bin/node"):
+        pytest.skip(reason)
+    node = "/usr/bin/node"
     options = ["--network", f"{world.name}:{world.web}", "--read", str(world.files)]
     trust = {"NODE_EXTRA_CA_CERTS": world.certificate}
     url = f"https://{world.name}:{world.web}/hello.txt"
@@ -197,8 +198,8 @@ def test_nodes_fetch_reaches_a_listed_host_and_no_other(world: World) -> None:
 
 def test_git_clones_over_https_from_a_listed_host(world: World) -> None:
     """An agent's git would need the whole network."""
-    if shutil.which("git", path="/usr/bin:/bin") is None:
-        pytest.skip("git is not installed")
+    if reason := not_installed("/usr/bin/git"):
+        pytest.skip(reason)
     options = ["--network", f"{world.name}:{world.web}", "--read", str(world.files)]
     url = f"https://{world.name}:{world.web}/project.git"
     script = 'git clone --quiet "$0" "$HOME/clone" && git -C "$HOME/clone" log --format=%s'

@@ -10,8 +10,9 @@ from typing import Final
 import pytest
 from support.forks import Forks
 from support.hostile import END_S, Scene, scene
-from support.identities import USER_UID, Identity, bubblewrap_missing, plain_python
+from support.identities import USER_UID, Identity, plain_python
 from support.leftovers import no_leftovers
+from support.machine_facts import bubblewrap_missing
 from support.real import assert_fault, fault_at_open, python_config
 
 from quarterdeck_protocol.policy import Tier

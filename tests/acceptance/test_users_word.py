@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from support.berths import TIERS, Berth, berth_of, missing
 from support.commands import DEADLINE_S, quarterdeck
 from support.identities import Identity
 from support.leftovers import eventually, no_leftovers
+from support.machine_facts import MOUNT_NAMESPACE_ONLY
 from support.raw_client import RawStdioClient
 
 from quarterdeck.config.native import NativeWish
@@ -36,13 +36,10 @@ from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.mounts import Places
 from quarterdeck_sandbox.probing import known_machine
 from quarterdeck_sandbox.promises import SOCKETS_ABI
-from quarterdeck_sandbox.trials.closing import try_closing
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(
-        sys.platform != "linux" or not try_closing(os.geteuid()), reason="no mount namespace can be made here"
-    ),
+    MOUNT_NAMESPACE_ONLY,
 ]
 
 ATTACKS: Final = (

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from support.berths import BUBBLEWRAP_ONLY, PATH, Berth, run, this_machine
+from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
 
 from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.confine import Asker, confine
@@ -18,12 +19,10 @@ from quarterdeck_sandbox.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.mounts import MountKind, Places
 from quarterdeck_sandbox.start import start
-from quarterdeck_sandbox.trials.closing import try_closing
 
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 30.0
-ONLY_ROOT = "only root becomes another"
 
 
 @dataclass
@@ -80,7 +79,7 @@ async def test_what_is_confined_can_be_started_and_use_its_places(yard: Yard) ->
     assert (yard.berth.home / "file").read_text() == "hello\n"
 
 
-@pytest.mark.skipif(not try_closing(os.geteuid()), reason="no mount namespace can be made here")
+@MOUNT_NAMESPACE_ONLY
 async def test_what_is_protected_is_closed_in_what_may_be_written(yard: Yard) -> None:
     """A server would write the configuration by which it is started."""
     work = yard.places.user_home / "work"
@@ -110,7 +109,7 @@ async def test_a_trusted_program_runs_as_us_under_limits(yard: Yard) -> None:
     assert await ends(made) == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+@ROOT_ONLY
 async def test_root_hands_its_places_to_whom_it_becomes(yard: Yard) -> None:
     """A server could not use its own home; or it would run as root."""
     made = yard.confine("true")
@@ -182,7 +181,7 @@ async def test_what_cannot_be_given_is_refused_before_anything_starts(yard: Yard
     assert caught.value.code == "sandbox_refused"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+@ROOT_ONLY
 async def test_a_project_is_written_by_its_owner(yard: Yard) -> None:
     """A user's files would come back as somebody else's."""
     project = yard.places.user_home.parent / "project"
@@ -205,7 +204,7 @@ async def capabilities(confinement: Confinement) -> set[str]:
 SHOW_CAPABILITIES = "sed -n 's/^Cap...:.//p' /proc/self/status"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+@ROOT_ONLY
 async def test_what_is_roots_is_written_by_a_root_without_capabilities(yard: Yard) -> None:
     """In a container everything is root's, and no server could be granted a folder."""
     project = yard.places.user_home.parent / "project"
@@ -217,7 +216,7 @@ async def test_what_is_roots_is_written_by_a_root_without_capabilities(yard: Yar
     assert (project / "made").stat().st_uid == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+@ROOT_ONLY
 async def test_a_program_that_no_other_user_can_reach_runs_as_root_without_capabilities(yard: Yard) -> None:
     """Where Python or Node lies below a closed /root, and nothing is installed, no server would start."""
     folder = yard.places.user_home / "closed"
@@ -236,7 +235,7 @@ async def test_a_program_that_no_other_user_can_reach_runs_as_root_without_capab
         assert await capabilities(made) == {"0" * 16}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason=ONLY_ROOT)
+@ROOT_ONLY
 async def test_the_owner_of_what_is_written_must_reach_the_program(yard: Yard) -> None:
     """Root without capabilities may not write what is somebody else's: it would fail in its own words."""
     folder, project = yard.places.user_home / "closed", yard.places.user_home.parent / "project"

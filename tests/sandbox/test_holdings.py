@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 
 import anyio
 import psutil
 import pytest
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.holdings import Holdings
 
@@ -74,7 +74,7 @@ async def test_the_leash_is_dropped_once() -> None:
     os.close(write)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="descriptors for processes are Linux's")
+@LINUX_ONLY
 async def test_the_first_process_of_a_namespace_is_killed_and_reaped() -> None:
     """Each start would leave a process that is dead and not buried."""
     child = subprocess.Popen(["/bin/sleep", "1000"])  # noqa: ASYNC220 - does not block

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck_sandbox import identity as identity_module
 from quarterdeck_sandbox.identity import (
@@ -21,7 +22,7 @@ from quarterdeck_sandbox.identity import (
 )
 from quarterdeck_sandbox.launch import LaunchError
 
-root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+root = ROOT_ONLY
 
 ALICE, BOB = 40_001, 40_002
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.machine_facts import installed_only
 
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
@@ -17,9 +18,7 @@ from quarterdeck_sandbox.netns import child_pid_of, exit_of, network_of, prepare
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(
-        not (shutil.which("bwrap") and shutil.which("nsenter")), reason="bubblewrap or nsenter is not installed"
-    ),
+    installed_only("bwrap", "nsenter"),
 ]
 
 PATIENCE_S = 20.0

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox import probing, uplink
 from quarterdeck_sandbox.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.probing import container_kind, known_machine, probe_machine, probe_more
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="there is nothing to try elsewhere")
+linux = LINUX_ONLY
 
 CONNECTED = Machine(
     system="linux",
@@ -50,7 +51,7 @@ def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytes
 
 
 @linux
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask for another user")
+@ROOT_ONLY
 def test_root_can_ask_what_an_ordinary_user_has() -> None:
     """The tests of the user's tier would try root's."""
     machine = probe_machine(uid=12_345)

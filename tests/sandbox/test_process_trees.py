@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 import pytest
 from support.berths import TIERS, missing
 from support.leftovers import assert_gone
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_protocol.policy import Tier
 
 PATIENCE_S: Final = 100.0
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+pytestmark = LINUX_ONLY
 
 
 class Played(NamedTuple):

@@ -8,12 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 from support.line_child import LineChild
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox import scanning
 from quarterdeck_sandbox.scanning import disk_use, exact_memory, scan, tmpfs_use, waited_s
 from quarterdeck_sandbox.usage import Process, Space
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+linux = LINUX_ONLY
 
 
 @pytest.mark.parametrize("by_hand", [pytest.param(True, marks=linux), False])
@@ -33,7 +34,7 @@ def test_a_scan_goes_on_when_processes_vanish_meanwhile(monkeypatch: pytest.Monk
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     if sys.platform != "linux":
-        pytest.skip("reads /proc")
+        pytest.skip("this is not Linux")
     listed = [str(gone.pid), "self", "net", str(os.getpid())]
     monkeypatch.setattr(os, "listdir", lambda _: listed)
     assert list(scan()) == [os.getpid()]

@@ -1,11 +1,11 @@
 """Attacks on real sandboxes of this machine, and what is made of them."""
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.confinement import Confinement
@@ -16,14 +16,14 @@ from quarterdeck_sandbox.probing import known_machine, probe_machine
 from quarterdeck_sandbox.process import ConfinedProcess
 from quarterdeck_sandbox.self_test import AGAINST, self_test
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the tiers are Linux's")]
+pytestmark = [pytest.mark.anyio, LINUX_ONLY]
 
 
 async def escapes(tier: Tier) -> set[str]:
     """The attacks that got through on a sandbox of `tier`; all others were held."""
     machine = known_machine().capped(tier)
     if machine.tier is not tier:
-        pytest.skip(f"this machine gives {machine.tier} only")
+        pytest.skip(gives_only(machine.tier))
     test = await self_test(machine)
     assert not test.why
     assert [attack.name for attack in test.attacks] == [name.replace("_", " ") for name in AGAINST]
@@ -52,13 +52,13 @@ async def test_what_was_in_force_is_told_with_the_attacks() -> None:
     assert test.receipt.tier is machine.tier
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user, or stays root")
+@ROOT_ONLY
 async def test_it_runs_as_whom_servers_run(tmp_path: Path) -> None:
     """Where servers stay root, a user of its own would be attacked in their stead."""
     os.chmod(tmp_path, 0o700)
     machine = known_machine().capped(Tier.LANDLOCK)
     if machine.tier is not Tier.LANDLOCK:
-        pytest.skip(f"this machine gives {machine.tier} only")
+        pytest.skip(gives_only(machine.tier))
     test = await self_test(machine, place=str(tmp_path))
     assert test.receipt is not None
     assert test.receipt.uid == 0

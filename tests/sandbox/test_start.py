@@ -18,6 +18,7 @@ from support.berths import (
     run,
     this_machine,
 )
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy import Limits, Property
 from quarterdeck_sandbox.launch import LaunchPlan
@@ -78,7 +79,7 @@ async def test_file_systems_in_memory_have_the_size_of_the_limit(berth: Berth) -
 
 
 @BUBBLEWRAP_ONLY
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts for others")
+@ROOT_ONLY
 async def test_root_can_show_a_home_that_is_closed_to_others(berth: Berth) -> None:
     """A server below /root would not start."""
     berth.home.parent.chmod(0o700)

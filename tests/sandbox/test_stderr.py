@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.machine_facts import FULL_DEVICE_ONLY
 
 from quarterdeck_sandbox import stderr as stderr_module
 from quarterdeck_sandbox.stderr import TAIL_BYTES, Redactor, StderrKeeper, split_time
@@ -224,7 +225,7 @@ def test_a_link_in_the_logs_place_is_not_followed(tmp_path: Path) -> None:
     assert target.read_text() == "untouched"
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk here that is always full")
+@FULL_DEVICE_ONLY
 def test_a_full_disk_costs_the_log_and_not_the_server() -> None:
     """A disk that runs full would end every talkative server, with a fault that hides why."""
     kept = StderrKeeper("/dev/full", Redactor(()))

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from support.leftovers import assert_gone, eventually
+from support.machine_facts import LINUX_ONLY, installed_only
 
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.tether import tethered
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="death signals are Linux's")
+pytestmark = LINUX_ONLY
 
 OWNER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
 
@@ -22,7 +23,7 @@ WAYS = [
     pytest.param(
         Machine("linux", setpriv=shutil.which("setpriv") or ""),
         id="setpriv",
-        marks=pytest.mark.skipif(not shutil.which("setpriv"), reason="there is no setpriv"),
+        marks=installed_only("setpriv"),
     ),
 ]
 

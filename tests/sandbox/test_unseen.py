@@ -5,11 +5,12 @@ from typing import Final
 
 import pytest
 from support.line_child import LineChild
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox import scanning
 from quarterdeck_sandbox.scanning import exact_memory, scan
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = LINUX_ONLY
 
 HELD: Final = 64 << 20
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 from support.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
+from support.machine_facts import NO_ROOT, not_installed
 from support.network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
 LAB: Final = Path(__file__).parents[1] / "support" / "network_lab.py"
@@ -23,12 +23,10 @@ WAYS: Final = [(who, helper) for who in Identity for helper in ("slirp4netns", "
 @cache
 def no_world() -> str:
     """Why no world can be built here; empty when one can."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return "a world of namespaces takes root on Linux"
-    if missing := [
-        name for name in ("bwrap", "ip", "nsenter", "unshare", "mount", "setpriv") if not shutil.which(name)
-    ]:
-        return f"{missing[0]} is not installed"
+    if os.geteuid() != 0:
+        return NO_ROOT
+    if missing := not_installed("bwrap", "ip", "nsenter", "unshare", "mount", "setpriv"):
+        return missing
     tried = subprocess.run(  # noqa: PLW1510 - its failure is the answer
         ["unshare", "--net", "--mount", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far"],
         capture_output=True,
@@ -55,7 +53,7 @@ class Played:
 def played(request: pytest.FixtureRequest) -> Played:
     """All scenes, in one world; skips where none can be played."""
     who, helper = request.param
-    if reason := no_world() or who.missing or ("" if shutil.which(helper) else f"{helper} is not installed"):
+    if reason := no_world() or who.missing or not_installed(helper):
         pytest.skip(reason)
     is_user = who is Identity.USER
     argv = ["unshare", "--mount", "--net", sys.executable, str(LAB), helper, plain_python()]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sandbox.homes import Home, make_home
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.credentials import IN_A_HOME
@@ -134,7 +135,7 @@ def test_a_program_behind_a_link_is_trusted_no_more_than_one_that_is_named(home:
         assert message.startswith(f"{tool}, which the process itself can change, leads to {hidden}")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+@ROOT_ONLY
 def test_a_link_of_another_user_is_not_followed(home: Home) -> None:
     """That user would choose what is shown."""
     link = home.link("proj/link", home.file("documents/x").parent)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.leftovers import assert_gone, eventually
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck.child_process import child_command
 
@@ -28,7 +29,7 @@ def test_code_finds_its_packages_and_nothing_of_the_users(tmp_path: Path, monkey
     assert done.stdout == b"quarterdeck\n", done.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="death signals are Linux's")
+@LINUX_ONLY
 def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
     """It would stay for ever, with a page or a secret in its memory."""
     ready = tmp_path / "ready"
@@ -42,7 +43,7 @@ def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
     assert_gone([child])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="death signals are Linux's")
+@LINUX_ONLY
 def test_one_whose_owner_is_gone_already_does_nothing() -> None:
     """Between its start and its first instruction an owner can die, and nobody would tell it."""
     command = child_command("print('works')", ["quarterdeck"])

@@ -4,7 +4,6 @@ import os
 import platform
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +29,8 @@ from quarterdeck_sandbox.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.receipt import Finding, Receipt, Strength
 from quarterdeck_sandbox.start import start
 
+from .machine_facts import NO_LANDLOCK, bubblewrap_missing
+
 POLICIES: Final = {
     Tier.BUBBLEWRAP: SandboxPolicy.model_validate({"network": "none"}),
     Tier.LANDLOCK: SandboxPolicy.model_validate({"network": "none"}),
@@ -47,8 +48,7 @@ GRACE_S: Final = 5.0
 def this_machine() -> Machine:
     """What is needed of it; without control groups and uplinks."""
     bwrap = shutil.which("bwrap") or ""
-    tried = ("--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "true")
-    works = bool(bwrap) and subprocess.run([bwrap, *tried], capture_output=True, check=False).returncode == 0
+    works = not bubblewrap_missing()
     return Machine(
         system=sys.platform,
         architecture=platform.machine(),
@@ -65,9 +65,9 @@ def missing(tier: Tier) -> str:
     """Why there is no such tier here; empty when there is."""
     machine = this_machine()
     if tier is Tier.BUBBLEWRAP and not machine.bubblewrap.works:
-        return "bubblewrap does not work here"
+        return bubblewrap_missing()
     if tier is Tier.LANDLOCK and not (machine.landlock_abi and machine.seccomp):
-        return "this kernel has no Landlock, or we have no filter for it"
+        return NO_LANDLOCK
     return ""
 
 

@@ -1,7 +1,6 @@
 """Under whom a test's processes run: root, or an ordinary user; and interpreters that such a user can reach."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,8 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+
+from .machine_facts import NO_ROOT, bubblewrap_missing
 
 SOURCES: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("protocol", "sandbox", "worker", "supervisor")
@@ -28,7 +29,7 @@ class Identity(StrEnum):
     def missing(self) -> str:
         """Why tests cannot run as this one here; empty when they can."""
         if os.geteuid() != 0:
-            return "only root can" if self is Identity.ROOT else ""
+            return NO_ROOT if self is Identity.ROOT else ""
         return "" if self is Identity.ROOT else quarterdeck_for_others().missing
 
     @property
@@ -119,8 +120,3 @@ def give_to_commands(*paths: Path) -> None:
     if os.geteuid() == 0 and not bubblewrap_missing():
         for path in paths:
             os.chown(path, USER_UID, USER_UID)
-
-
-def bubblewrap_missing() -> str:
-    """Why there is no bubblewrap tier here; empty when there is."""
-    return "" if shutil.which("bwrap") else "bubblewrap is not installed"

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck_sandbox.spawning import BOOT, GATE_FOLDER
 
 PATIENCE_S = 20.0
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+linux = LINUX_ONLY
 
 
 class Owner:
@@ -257,7 +258,7 @@ def test_the_core_limit_is_the_programs_alone() -> None:
     assert resource.getrlimit(resource.RLIMIT_CORE) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another")
+@ROOT_ONLY
 @linux
 def test_it_becomes_whom_it_is_told_with_nothing_left() -> None:
     """A server would keep root's groups or powers."""
@@ -268,7 +269,7 @@ def test_it_becomes_whom_it_is_told_with_nothing_left() -> None:
     assert status["Umask"] == ["0022"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can stay root")
+@ROOT_ONLY
 @linux
 def test_who_stays_root_has_nothing_left_but_the_name() -> None:
     """Root gains every capability again with each program that it executes, unless that is locked."""

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 from support.kernel_lab import play
+from support.machine_facts import LANDLOCK_ONLY, ROOT_ONLY
 
 from quarterdeck_sandbox.inside import landlock
 
 ABI = landlock.abi()
 
-pytestmark = pytest.mark.skipif(ABI == 0, reason="the kernel has no Landlock")
+pytestmark = LANDLOCK_ONLY
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+needs_root = ROOT_ONLY
 SOMEBODY = 12_345
 
 

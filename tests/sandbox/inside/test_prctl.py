@@ -4,10 +4,11 @@ import sys
 
 import pytest
 from support.kernel_lab import play
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import prctl
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="these are Linux's")
+linux = LINUX_ONLY
 
 
 @linux

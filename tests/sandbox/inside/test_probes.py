@@ -3,14 +3,14 @@
 import os
 import resource
 import socket
-import sys
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import probes
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+linux = LINUX_ONLY
 
 
 def look(**task: object) -> dict[str, list[object]]:

@@ -3,18 +3,15 @@
 import marshal
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
 
 from quarterdeck_sandbox.spawning import readonly_argv
-from quarterdeck_sandbox.trials.closing import try_closing
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not try_closing(os.geteuid()), reason="no mount namespace can be made here"
-)
+pytestmark = MOUNT_NAMESPACE_ONLY
 
 
 @pytest.fixture
@@ -109,7 +106,7 @@ def test_it_stays_the_user_that_it_was(folder: Path) -> None:
     assert (folder / "mine").stat().st_uid == os.geteuid()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root stays root")
+@ROOT_ONLY
 def test_where_only_some_paths_are_open_all_else_is_read_only(folder: Path) -> None:
     """A server that stays root owns the system's files: it could open the shadow file to all, or close a shell."""
     outside = folder.parent / "outside"

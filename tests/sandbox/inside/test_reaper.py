@@ -12,11 +12,12 @@ from contextlib import contextmanager
 import psutil
 import pytest
 from support.leftovers import assert_gone, eventually
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.spawning import BOOT, GATE_FOLDER
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
+pytestmark = LINUX_ONLY
 
 PATIENCE_S = 20.0
 

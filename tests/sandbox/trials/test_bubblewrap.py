@@ -1,17 +1,17 @@
 """What is made of a `bwrap` that works, works in part, fails or lies; most of them pretended."""
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY, NO_ROOT, USER_ONLY, installed_only
 
 from quarterdeck_sandbox.machine import Bubblewrap
 from quarterdeck_sandbox.trials import running
 from quarterdeck_sandbox.trials.bubblewrap import try_bubblewrap
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is Linux's")
+pytestmark = LINUX_ONLY
 
 ARCHITECTURE = os.uname().machine
 ORDINARY = 12_345
@@ -86,7 +86,7 @@ def test_one_that_can_make_no_network_is_used_without(tmp_path: Path) -> None:
     assert (found.works, found.makes_network, found.why) == (True, False, "bwrap: cannot --unshare-net")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root makes no user namespaces")
+@USER_ONLY
 def test_an_old_one_is_used_without_what_it_does_not_know(tmp_path: Path) -> None:
     """A distribution of some years ago would have no sandbox."""
     found = pretend(tmp_path, "--disable-userns")
@@ -115,12 +115,12 @@ def test_none_is_no_error(tmp_path: Path) -> None:
     assert try_bubblewrap(os.geteuid(), ARCHITECTURE, str(tmp_path)) == Bubblewrap()
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+@installed_only("bwrap")
 @pytest.mark.parametrize("uid", [os.geteuid(), ORDINARY])
 def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every start would leave a directory in /tmp."""
     if uid != os.geteuid() != 0:
-        pytest.skip("only root can try for another user")
+        pytest.skip(NO_ROOT)
     (tmp_path / "temporary").mkdir(mode=0o755)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     found = try_bubblewrap(uid, ARCHITECTURE, os.environ["PATH"])

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck_sandbox.machine import Cgroups
 from quarterdeck_sandbox.trials import cgroups
@@ -55,7 +56,7 @@ def test_a_real_trial_leaves_nothing_behind() -> None:
     assert found.legacy <= found.controllers.keys()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask for another user")
+@ROOT_ONLY
 def test_another_user_has_only_what_is_its_own() -> None:
     """An ordinary user would be promised what root can do."""
     assert try_cgroups(12_345) == Cgroups()

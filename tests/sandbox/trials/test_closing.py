@@ -1,14 +1,14 @@
 """Whether a part of a writable folder can be closed here, found by trying."""
 
 import os
-import sys
 
 import pytest
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.trials import closing
 from quarterdeck_sandbox.trials.running import Outcome
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mount namespaces are Linux's")
+pytestmark = LINUX_ONLY
 
 
 def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

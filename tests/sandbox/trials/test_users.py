@@ -1,8 +1,7 @@
 """Whether root may become other users: a container may forbid it."""
 
-import os
-
 import pytest
+from support.machine_facts import USER_ONLY
 
 from quarterdeck_sandbox.trials.users import covers_range, has_capabilities, try_other_users
 
@@ -31,7 +30,7 @@ def test_the_users_that_are_taken_must_be_mapped(text: str, covered: bool) -> No
     assert covers_range(text) is covered
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may be able to")
+@USER_ONLY
 def test_an_ordinary_user_cannot() -> None:
     """Nobody would be asked."""
     assert try_other_users() is False

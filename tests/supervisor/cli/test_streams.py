@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.machine_facts import FULL_DEVICE_ONLY
 
 from quarterdeck.cli.streams import output_failure
 
 FULL = Path("/dev/full")
-NEEDS_FULL = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
+NEEDS_FULL = FULL_DEVICE_ONLY
 
 BEGIN = "import os, sys; from quarterdeck.cli.streams import *; secure_streams(); "
 

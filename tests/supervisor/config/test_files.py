@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.files import MAX_CONFIG_BYTES, ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.origin import Origin, Standing
@@ -338,7 +339,7 @@ def test_a_broken_row_tells_everything_that_is_wrong_with_it(folder: Path) -> No
     assert broken.message.endswith(str(broken.problems[0]))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone can give files away")
+@ROOT_ONLY
 def test_root_takes_neither_a_row_nor_a_value_from_another_users_file(folder: Path) -> None:
     """Any user could write what root's `serve` starts, or which code it loads."""
     rows = {"a": {"command": "c", "envFile": "env"}, "b": {"command": "c", "args": ["${file:key}"]}}

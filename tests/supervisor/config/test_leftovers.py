@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.leftovers import (
     Kind,
@@ -175,7 +176,7 @@ def test_a_hostile_tree_is_removed_and_what_its_links_lead_to_stays(
     assert (victim / "file").read_text() == "mine"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands homes over to others")
+@ROOT_ONLY
 def test_a_home_of_another_user_is_removed_by_root(state: Path) -> None:
     """What root started would stay for ever."""
     home = state / "servers" / A / "fs" / "home"

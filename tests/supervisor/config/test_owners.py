@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.config import owners
 from quarterdeck.config.owners import other_writer
 from quarterdeck.config.textfile import TextFileError, read_text
 
-is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone can give files away")
+is_root = ROOT_ONLY
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import anyio
 import pytest
+from support.machine_facts import LINUX_ONLY
 from support.workers import PATIENCE_S
 from watchfiles import _rust_notify
 
@@ -252,7 +253,7 @@ async def test_where_nothing_can_be_watched_the_files_are_looked_at(
             await anext(changes)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names that are no text exist here only")
+@LINUX_ONLY
 async def test_a_name_that_is_no_text_does_not_end_the_watch(
     tmp_path: Path, watchers: list[Notify], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.deck.checkpoint_files import FileCheckpointStore
 from quarterdeck.deck.checkpoint_restore import RestoredPath
@@ -100,7 +101,7 @@ async def test_a_mode_alone_is_brought_back(work: Path, store: FileCheckpointSto
 
 
 @pytest.mark.anyio
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+@ROOT_ONLY
 async def test_an_owner_is_brought_back(work: Path, store: FileCheckpointStore) -> None:
     """Served as root, a user's file would come back as root's."""
     path = work / "a"

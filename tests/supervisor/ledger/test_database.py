@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.ledgers import Clock, approved, documents_of, enrolled, files_of, fill, opened
+from support.machine_facts import ROOT_ONLY, mounting_fails
 
 from quarterdeck.ledger import migrations
 from quarterdeck.ledger.chain import Verdict
@@ -209,7 +210,7 @@ def test_a_damage_before_the_last_events_is_found_by_verify(tmp_path: Path, monk
         assert store.verify().broken_seq == 3
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a read-only file system")
+@ROOT_ONLY
 def test_a_read_only_file_system_is_read_and_not_written(tmp_path: Path) -> None:
     """A ledger on a rescued disk could not be looked at."""
     directory = tmp_path / "place" / "ledger"
@@ -218,8 +219,8 @@ def test_a_read_only_file_system_is_read_and_not_written(tmp_path: Path) -> None
     mounted = subprocess.run(
         ["mount", "--bind", "-o", "ro", str(directory.parent), str(directory.parent)], capture_output=True, check=False
     )
-    if mounted.returncode:
-        pytest.skip(f"nothing can be mounted here: {mounted.stderr.decode().strip()}")
+    if reason := mounting_fails(mounted):
+        pytest.skip(reason)
     try:
         with LedgerStore.open(directory, writable=False) as reader:
             assert (reader.verify().is_intact, len(list(reader.events()))) == (True, 10)

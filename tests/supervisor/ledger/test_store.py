@@ -24,6 +24,7 @@ from support.ledgers import (
     fill,
     opened,
 )
+from support.machine_facts import ROOT_ONLY, mounting_fails
 
 from quarterdeck.ledger import pen
 from quarterdeck.ledger.book import Book
@@ -155,7 +156,7 @@ def no_file_larger_than(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system of two MiB")
+@ROOT_ONLY
 def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
     """A limit on one file is not what a full disk is: the head, too, has no room."""
     place = tmp_path / "small"
@@ -163,8 +164,8 @@ def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "none", str(place)], capture_output=True, check=False
     )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    if reason := mounting_fails(mounted):
+        pytest.skip(reason)
     try:
         kept = 0
         with opened(place / "l") as store:

@@ -2,11 +2,11 @@
 
 import os
 import stat
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck.config.clients import userfile
 from quarterdeck.config.clients.userfile import UserFileError, backups, read_user_file, write_user_file
@@ -44,7 +44,7 @@ def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:
     assert os.listdir(dotfiles) == ["real"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@ROOT_ONLY
 def test_the_owner_stays_the_owner(tmp_path: Path) -> None:
     """Run with sudo once, a client could no longer write its own configuration."""
     path = tmp_path / "mcp.json"
@@ -128,7 +128,7 @@ def test_what_is_no_text_file_is_refused_without_waiting(tmp_path: Path, monkeyp
             read_user_file(tmp_path / name)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="extended attributes have another interface there")
+@LINUX_ONLY
 def test_attributes_stay(tmp_path: Path) -> None:
     """An access list would be gone, and with it somebody's access."""
     path = tmp_path / "mcp.json"

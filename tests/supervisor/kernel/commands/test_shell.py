@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.benches import is_run
 from support.leftovers import eventually_async, is_running, running_with
+from support.machine_facts import bubblewrap_missing
 from support.shells import shell
 
 from quarterdeck.kernel import CancelToken
@@ -69,8 +70,8 @@ async def test_a_command_sees_nothing_of_the_users(tmp_path: Path) -> None:
     secret = tmp_path / "user" / "secret"
     secret.parent.mkdir()
     secret.write_text("very secret")
-    if not known_machine().bubblewrap.works:
-        pytest.skip("needs bubblewrap")
+    if reason := bubblewrap_missing():
+        pytest.skip(reason)
     async with shell(tmp_path) as sh:
         done = await sh.exec(f"cat {secret}; cat /proc/1/environ | tr '\\0' '\\n'; exit 0")
     assert "very secret" not in done.stdout

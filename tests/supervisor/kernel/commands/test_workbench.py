@@ -8,6 +8,7 @@ import pytest
 from sandbox.homes import make_home
 from support.benches import ENVIRON, lay_out, session
 from support.identities import give_to_commands
+from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.kernel.commands import workbench
 from quarterdeck.kernel.commands.shell import Outfit
@@ -146,7 +147,7 @@ async def test_what_is_wrong_with_the_workspace_is_said_by_every_command(tmp_pat
         assert (await s.shell.exec("true")).code == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has root's directories")
+@ROOT_ONLY
 async def test_in_a_workspace_of_roots_the_tools_of_root_are_shown(tmp_path: Path) -> None:
     """In a container, where everything is root's, commands would miss what root has installed for itself."""
     own = tmp_path / "own"

@@ -4,16 +4,16 @@ import errno
 import os
 import stat
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck.kernel.files import changing
 from quarterdeck.kernel.files.changing import make_directory, remove_directory, replace_file
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+AS_ROOT = ROOT_ONLY
 OWNER, OTHER = 12345, 23456
 NOBODY = 0xFFFFFFFF
 
@@ -276,7 +276,7 @@ def access_list(*entries: tuple[int, int, int]) -> bytes:
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="attributes as Linux has them")
+@LINUX_ONLY
 @pytest.mark.parametrize("has_list", [True, False])
 def test_a_replaced_file_keeps_its_access_list_and_takes_none_of_its_directory(
     tmp_path: Path, directory: int, has_list: bool

@@ -5,7 +5,6 @@ import os
 import resource
 import socket
 import stat
-import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -13,13 +12,14 @@ from pathlib import Path
 import anyio
 import anyio.from_thread
 import pytest
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck.kernel.backends import DirectoryEntry, EntryKind, OutsideRootsError
 from quarterdeck.kernel.files import changing, fs
 from quarterdeck.kernel.files.fs import LocalFs
 from quarterdeck.kernel.files.roots import Roots
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+ON_LINUX = LINUX_ONLY
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_installed
 
 from quarterdeck.kernel.backends import OutsideRootsError
 from quarterdeck.kernel.files import roots as roots_module
 from quarterdeck.kernel.files.roots import MAX_SHOWN_CHARS, Access, Roots, absolute
 from quarterdeck.kernel.files.walking import open_file, whereabouts
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+ON_LINUX = LINUX_ONLY
 
 
 @pytest.fixture
@@ -210,11 +210,11 @@ def test_another_process_s_view_of_a_root_is_not_the_root(base: Path) -> None:
     try:
         other = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except FileNotFoundError:
-        pytest.skip("there is no unshare")
+        pytest.skip(not_installed("unshare"))
     with other:
         assert other.stdout is not None
         if other.stdout.readline() != "ready\n":
-            pytest.skip("only root can mount")
+            pytest.skip(NO_MOUNT_NAMESPACE)
         (base / "work" / "jump").symlink_to(f"/proc/{other.pid}/root{base}/work/sub/f")
         assert (base / "work" / "jump").read_text() == "outside"
         assert os.readlink(base / "work" / "jump").endswith("/work/sub/f")

@@ -3,15 +3,15 @@
 import errno
 import os
 import stat
-import sys
 from pathlib import Path
 
 import pytest
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck.kernel.files import walking
 from quarterdeck.kernel.files.walking import MAX_LINKS, MAX_PATH_BYTES, Spot, join, open_file, walk, whereabouts
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+ON_LINUX = LINUX_ONLY
 
 
 def place_of(path: str | Path) -> str:

@@ -11,6 +11,7 @@ from support.benches import is_run, lay_out, session
 from support.file_tools import Answer, call, outcome_of
 from support.identities import give_to_commands
 from support.leftovers import eventually_async, running_with
+from support.machine_facts import NO_ROOT
 
 from quarterdeck.kernel.commands.excerpt import Excerpt
 from quarterdeck.kernel.context import ToolContext
@@ -232,7 +233,7 @@ async def test_nobody_is_told_after_the_end(tmp_path: Path) -> None:
 async def test_in_a_workspace_of_roots_commands_run_as_root_without_capabilities(tmp_path: Path) -> None:
     """In a container, where everything is root's, no command would run."""
     if os.geteuid() != 0:
-        pytest.skip("only root has root's directories")
+        pytest.skip(NO_ROOT)
     bench = lay_out(tmp_path)
     os.chown(bench.workspace, 0, 0)
     async with session(tmp_path, bench) as s:

@@ -1,0 +1,72 @@
+"""What a machine may lack, and why a test is skipped there: each lack in the same words wherever it matters.
+
+Marks for whole tests; functions, whose words are empty where nothing is missing, for those that find out on their way.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.inside import landlock
+from quarterdeck_sandbox.trials.closing import try_closing
+
+NO_ROOT: Final = "the tests do not run as root"
+NO_LANDLOCK: Final = "this kernel has no Landlock, or we have no filter for this machine"
+NO_INTERNET_ALONE: Final = "this machine cannot give a sandbox the internet without its own network"
+NO_MOUNT_NAMESPACE: Final = "no mount namespace can be made here"
+
+LINUX_ONLY: Final = pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
+ROOT_ONLY: Final = pytest.mark.skipif(os.geteuid() != 0, reason=NO_ROOT)
+USER_ONLY: Final = pytest.mark.skipif(os.geteuid() == 0, reason="the tests run as root")
+LANDLOCK_ONLY: Final = pytest.mark.skipif(landlock.abi() == 0, reason=NO_LANDLOCK)
+FULL_DEVICE_ONLY: Final = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+
+
+@cache
+def can_close_paths() -> bool:
+    """Whether a mount namespace can be made, in which paths are closed or read-only."""
+    return sys.platform == "linux" and try_closing(os.geteuid())
+
+
+MOUNT_NAMESPACE_ONLY: Final = pytest.mark.skipif(not can_close_paths(), reason=NO_MOUNT_NAMESPACE)
+
+
+def not_installed(*programs: str, path: str | None = None) -> str:
+    """Which of these programs is not found first, on this PATH or on our own."""
+    for program in programs:
+        if shutil.which(program, path=path) is None:
+            return f"{program} is not installed"
+    return ""
+
+
+def installed_only(*programs: str) -> pytest.MarkDecorator:
+    """For tests that start these programs."""
+    missing = not_installed(*programs)
+    return pytest.mark.skipif(bool(missing), reason=missing or "-")
+
+
+@cache
+def bubblewrap_missing() -> str:
+    """Why there is no bubblewrap tier here."""
+    if missing := not_installed("bwrap"):
+        return missing
+    tried = ("--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "true")
+    ended = subprocess.run(["bwrap", *tried], capture_output=True, check=False)
+    return "bwrap is installed and does not work here" if ended.returncode else ""
+
+
+def gives_only(tier: Tier) -> str:
+    """What is said where a stronger tier is wanted than this machine has."""
+    return f"the strongest tier of this machine is {tier}"
+
+
+def mounting_fails(ended: "subprocess.CompletedProcess[bytes]") -> str:
+    """Why a test cannot have a file system of its own, by how `mount` ended."""
+    return f"nothing can be mounted here: {ended.stderr.decode().strip()}" if ended.returncode else ""

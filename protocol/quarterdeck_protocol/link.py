@@ -77,7 +77,7 @@ class Link:
             side: which end this is.
             token: the one-time secret that the worker was spawned with, at least 16 bytes.
             version: of our package; the peer's must be equal.
-            now: monotonic seconds.
+            now: monotonic seconds; infinite for a peer that does not exist yet, whose time begins with `expect`.
             terms: the same at both ends; the usual ones when None.
             pid: a worker's own process id.
 
@@ -213,7 +213,7 @@ class Link:
         if self._greeted and type(frame) not in FREE:
             return self._charged(frame, body, now)
         if isinstance(frame, GREETINGS):
-            return [self._greet(frame)]
+            return [self._greet(frame, now)]
         if not self._greeted:
             return [self._violation(f"{type(frame).__name__} before the handshake")]
         if isinstance(frame, Beat):
@@ -286,12 +286,13 @@ class Link:
         self._late[request_id] = self._waited_s
         self._asked.add(request_id, until)
 
-    def _greet(self, frame: Hello | Welcome) -> LinkEvent:
+    def _greet(self, frame: Hello | Welcome, now: float) -> LinkEvent:
         if self._greeted:
             return self._violation("a second handshake")
         if (reason := stranger(frame, token=self._token, version=self._version)) is not None:
             return self._violation(reason)
         self._greeted = True
+        self._rhythm = Rhythm(self._terms.beat_s, now)
         if isinstance(frame, Welcome):
             return Greeted(frame.package_version)
         self._outbox.put(Welcome(self._version))

@@ -319,6 +319,28 @@ def test_a_peer_is_expected_from_the_moment_that_it_exists() -> None:
     assert link.tick(56.5, 4.5) == [Silent(31.5)]
 
 
+def test_a_peer_that_does_not_exist_yet_is_not_judged() -> None:
+    """A worker was called silent before it was born, while a busy machine still started the zygote."""
+    link = make_link(Side.SUPERVISOR, now=inf)
+    assert link.wake_at == inf
+    assert link.tick(1_000.0) == []
+    link.expect(1_000.0)
+    assert link.wake_at == 1_030.0
+    assert link.tick(1_030.0) == [Silent(30.0)]
+
+
+def test_a_peer_that_greets_before_it_is_expected_may_beat() -> None:
+    """The worker's greeting can be read before the zygote's word of its birth."""
+    link = make_link(Side.SUPERVISOR, now=inf)
+    worker = make_link(Side.WORKER)
+    carry(worker, link, 5.0)
+    link.expect(6.0)
+    for now in (7.0, 9.0, 11.0):
+        worker.tick(now)
+        assert carry(worker, link, now) == []
+    assert link.is_open
+
+
 @pytest.mark.parametrize("start", [0.1, 0.7, 1e6 + 0.1, 12345.678901])
 def test_a_timer_that_rings_exactly_on_time_is_not_rung_for_nothing(start: float) -> None:
     """Sums and differences round differently; a loop that trusts `wake_at` must not spin."""

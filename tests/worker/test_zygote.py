@@ -14,12 +14,13 @@ import msgspec
 import psutil
 import pytest
 from support.leftovers import assert_gone, eventually
+from support.machine_facts import LINUX_ONLY
 
 from quarterdeck.fleet.placement import INHERITED, isolated
 from quarterdeck_protocol.spawning import Died, Forked, Report, SpawnOrder
 from quarterdeck_worker import zygote as zygote_module
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = LINUX_ONLY
 
 PATIENCE_S = 30.0
 
@@ -51,6 +52,16 @@ class Zygote:
         self._reports.close()
         self.control.close()
         return self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def ended(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
+    """Killed and waited for at the end, however the block ends: one left over would fail some later test."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
@@ -156,7 +167,8 @@ def test_a_zygote_whose_owner_left_early_ends_without_a_word(capfd: pytest.Captu
     ours.close()
     with theirs:
         process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
-    assert process.wait(PATIENCE_S) == 0
+    with ended(process):
+        assert process.wait(PATIENCE_S) == 0
     assert capfd.readouterr().err == ""
 
 
@@ -176,8 +188,11 @@ def test_one_that_is_told_to_end_while_it_starts_leaves_nothing(
     """Each command that ends at once would leave what its zygote was trying of the machine, in /tmp."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+    with (
+        ours,
+        theirs,
+        ended(isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])) as process,
+    ):
         while not list(tmp_path.iterdir()):
             if select.select([ours], [], [], 0)[0]:
                 pytest.skip("nothing is tried here that takes a file")

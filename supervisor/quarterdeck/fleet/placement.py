@@ -139,7 +139,9 @@ class ZygotePlacement:
         self._hang_up()
         if not self._is_ready:
             self._process.terminate()
-        await asyncio.to_thread(_wait_or_kill, self._process, 0 if self._is_late else EXIT_S)
+        # Not a task, and shielded: whoever gives up the wait, the process is waited for.
+        within_s = 0 if self._is_late else EXIT_S
+        await asyncio.shield(self._loop.run_in_executor(None, _wait_or_kill, self._process, within_s))
 
     def _readable(self) -> None:
         try:

@@ -2,8 +2,8 @@
 to be its own.
 
 A ZeroMQ ROUTER without libzmq's thread, and stricter than it.  A peer is its connection, bound to a link by the token
-in its first message and by nothing else; until then it may say that one short message, for a few seconds, beside a few
-others.  Afterwards it is held to the size of what its server may answer.  Who breaks a bound is hung up on.
+in its first message and by nothing else; until then it may say that one short message, within half a minute, beside a
+few others.  Afterwards it is held to the size of what its server may answer.  Who breaks a bound is hung up on.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from quarterdeck_protocol.frames import Hello
 from quarterdeck_protocol.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, handshake
 from quarterdeck_worker.channel import Channel
 
-HANDSHAKE_S: Final = 5.0
-"""A connection that has not shown a token by then is dropped."""
+HANDSHAKE_S: Final = 30.0
+"""A connection that has not shown a token by then is dropped: the time that a link has for its greeting."""
 
 HELLO_BYTES: Final = 1024
 """A stranger's one message: a token, two versions and a number."""

@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Coroutine
 from functools import partial
+from math import inf
 from typing import Final
 
 from quarterdeck.config.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
@@ -101,7 +102,8 @@ class Runtime:
         self._generation += 1
         handle = WorkerHandle(name, listener)
         token = secrets.token_bytes(32)
-        link = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=asyncio.get_running_loop().time())
+        # How long its birth may take is the placement's to judge: on a busy machine a zygote starts for half a minute.
+        link = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=inf)
         way = self._router.expect(
             token,
             lambda parts: driver.receive(parts),  # noqa: PLW0108 - the driver is made next

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from support.machine_facts import LINUX_ONLY
 from support.workers import PATIENCE_S, turns
 
 from quarterdeck.fleet import placement as placement_module
@@ -251,6 +253,24 @@ async def test_a_zygote_that_is_still_importing_is_told_to_end(monkeypatch: pyte
         assert played.zygote.waited == [placement_module.EXIT_S]
 
 
+async def test_a_zygote_is_waited_for_even_when_the_wait_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is ended while it ends would leave a zygote that nobody kills, dead or alive."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    others = threading.Event()
+    asyncio.get_running_loop().run_in_executor(None, others.wait)
+    played = Stage(monkeypatch)
+    closing = asyncio.ensure_future(played.placement.close())
+    await turns()
+    closing.cancel()
+    await turns()
+    assert closing.cancelled()
+    assert played.zygote.waited == []
+    others.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert played.zygote.waited == [placement_module.EXIT_S]
+    played.zygote.dies()
+
+
 async def a_process() -> "asyncio.subprocess.Process":
     """One that waits until its standard input closes."""
     return await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "input()", stdin=subprocess.PIPE)
@@ -342,7 +362,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")
+@LINUX_ONLY
 async def test_a_dead_worker_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that keeps dying would use up our descriptors until the collector runs, if it ever does."""
     gc.disable()

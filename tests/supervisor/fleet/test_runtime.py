@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import anyio
 import pytest
@@ -18,7 +19,7 @@ from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Log
-from quarterdeck_protocol.link import Link, Side
+from quarterdeck_protocol.link import Link, LinkTerms, Side
 from quarterdeck_protocol.spawning import SpawnOrder
 from quarterdeck_worker.dealer import Dealer
 from quarterdeck_worker.driver import LinkDriver
@@ -97,16 +98,18 @@ def placements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedPlacement
     """Every placement that is made, in a runtime root of this test's own with a name short enough for sockets."""
     made: list[PlayedPlacement] = []
     child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
-    with tempfile.TemporaryDirectory(prefix="qd-") as root:
-        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
-        monkeypatch.delenv(runtime_module.SPAWN_VARIABLE, raising=False)
-        monkeypatch.setattr(PlayedPlacement, "made", made, raising=False)
-        monkeypatch.setattr(PlayedPlacement, "pid", child.pid)
-        monkeypatch.setattr(runtime_module, "ZygotePlacement", PlayedPlacement)
-        yield made
-        assert os.listdir(root) == []
     with child:
-        child.kill()
+        try:
+            with tempfile.TemporaryDirectory(prefix="qd-") as root:
+                monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
+                monkeypatch.delenv(runtime_module.SPAWN_VARIABLE, raising=False)
+                monkeypatch.setattr(PlayedPlacement, "made", made, raising=False)
+                monkeypatch.setattr(PlayedPlacement, "pid", child.pid)
+                monkeypatch.setattr(runtime_module, "ZygotePlacement", PlayedPlacement)
+                yield made
+                assert os.listdir(root) == []
+        finally:
+            child.kill()
 
 
 async def hired(runtime: Runtime, owner: Owner) -> runtime_module.WorkerHandle:
@@ -231,6 +234,25 @@ async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
         await hiring
     assert placements[0].killed == 1
     assert runtime._router._expected == {}
+    await runtime.release()
+
+
+async def test_no_worker_is_called_silent_before_its_birth(
+    placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine each first server would be lost to `worker_unresponsive` while the zygote still starts."""
+
+    class Slow(PlayedPlacement):
+        async def spawn(self, order: SpawnOrder, on_exit: Callable[[int | None], None]) -> SpawnedWorker:
+            await turns()
+            raise OSError("nobody was born")
+
+    monkeypatch.setattr(runtime_module, "ZygotePlacement", Slow)
+    monkeypatch.setattr(runtime_module, "Link", partial(Link, terms=LinkTerms(greet_s=0.0)))
+    runtime, owner = await Runtime.acquire(), Owner()
+    with pytest.raises(ProtocolFault, match="nobody was born"):
+        await hired(runtime, owner)
+    assert owner.losses == []
     await runtime.release()
 
 

@@ -73,6 +73,15 @@ def rehearse(
 
 
 def private_place() -> str:
-    """The folder in which servers have their private homes, or the nearest above it: who reaches one, reaches both."""
+    """The folder in which servers have their private homes, or the nearest above it: who reaches one, reaches both.
+
+    Raises:
+        LaunchError: none of them can be written to.
+    """
     place = state_dir()
-    return str(next(folder for folder in (place, *place.parents) if folder.is_dir() and os.access(folder, os.W_OK)))
+    for folder in (place, *place.parents):
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            return str(folder)
+    raise LaunchError(
+        "directory_unusable", f"{place}, for its private home, cannot be written to, nor any folder above"
+    )

@@ -66,6 +66,14 @@ def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str,
     assert said.replace("DOCUMENTS", here) in found.why[0]
 
 
+def test_a_state_directory_that_cannot_be_written_to_is_a_refusal(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`config check` would end with an error of ours where everything is read-only."""
+    monkeypatch.setattr("quarterdeck.fleet.rehearsal.os.access", lambda *_: False)
+    found = rehearse(server(), WEAK)
+    assert (found.outlook, found.code) == (Outlook.REFUSED, "directory_unusable")
+    assert str(state / "state" / "quarterdeck") in found.why[0]
+
+
 def test_nothing_is_left_behind(state: Path) -> None:
     """Every look would leave a folder."""
     assert private_place() == str(state)

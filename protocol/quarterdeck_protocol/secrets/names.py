@@ -19,7 +19,9 @@ class Secrecy(IntEnum):
     """`--password`, `--pin`: whatever stands there is."""
 
 
-_CERTAIN_PARTS: Final = re.compile(r"passw|passphrase|passcode|secret(?!ar)|credential")
+_CERTAIN_PARTS: Final = re.compile(
+    r"passw|passphrase|passcode|secret(?!ar)|credential|seed_?(?:phrase|words)|recovery_?(?:phrase|words|codes?$)"
+)
 _LIKELY_PARTS: Final = re.compile(
     r"token(?!i[sz])|api_?keys?$|access_?keys?$|private_?keys?$|account_?keys?$|auth_?keys?$|shared_?keys?$|bearer|jwt"
     r"|authorization|cookie|webhook|csrf|xsrf|connection_?string|session_?id|sessid"

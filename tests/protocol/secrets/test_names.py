@@ -47,7 +47,7 @@ def test_names_of_secrets_are_known(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     """
-    password DbPassword MYSQL_PWD --pass PGPASS pin secret my-secret credentials pw2
+    password DbPassword MYSQL_PWD --pass PGPASS pin secret my-secret credentials pw2 --seed-phrase RECOVERY_CODE
     """.split(),  # noqa: SIM905 - as words they are read, as a list they are not
 )
 def test_some_names_leave_no_doubt(name: str) -> None:

@@ -13,7 +13,7 @@ from support.terminals import forks as our_forks
 
 from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
 
-NEIGHBOUR_CALL_S = 10.0
+NEIGHBOUR_CALL_S = 30.0
 """What a neighbour's call may take on a busy machine; a server that disturbs it makes it wait for ever."""
 
 BETWEEN_CALLS_S = 0.03

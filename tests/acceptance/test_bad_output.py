@@ -117,8 +117,8 @@ async def test_an_answer_after_its_cancel_is_dropped() -> None:
 
 async def test_an_answer_after_its_deadline_is_dropped() -> None:
     """As after a cancel: the server is told, and answers all the same."""
-    async with opened(hostile("answer_after_cancel", call_timeout_s=0.1)) as endpoint:
-        fault = await fault_of(endpoint.invoke("echo", {"text": "too late"}))
+    async with opened(hostile("answer_after_cancel")) as endpoint:
+        fault = await fault_of(endpoint.call("echo", b'{"text": "too late"}', timeout_s=0.1))
         assert_fault(fault, "timeout", "call_timeout", "unknown")
         await still_adds(endpoint)
 

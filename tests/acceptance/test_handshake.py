@@ -11,7 +11,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
 SHORT_S = 1.0
 """Enough for a good server to start, and what these tests wait for a bad one."""
 
+START_S = 4.0
+"""What a busy machine may take to start a shell in a sandbox, and have it say something."""
+
 SMALL_BYTES = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _no_paths_of_pips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine's own package folder would be one more hint: servers are given pip's variables."""
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
 
 
 async def test_a_server_that_exits_at_once_is_reported_with_its_status_and_last_words() -> None:
@@ -111,7 +120,7 @@ async def test_junk_before_the_answer_is_skipped() -> None:
 async def test_junk_is_counted_in_the_dossier_of_a_server_that_never_answers() -> None:
     """Whoever prints to stdout instead of answering must find that out."""
     program = "yes 'hello world' | head -50; cat > /dev/null"
-    fault = await fault_at_open(stdio_config("chatty", ["sh", "-c", program], connect_timeout_s=SHORT_S))
+    fault = await fault_at_open(stdio_config("chatty", ["sh", "-c", program], connect_timeout_s=START_S))
     assert_fault(fault, "timeout", "handshake_timeout", "not_sent")
     assert fault.dossier is not None
     assert fault.dossier.hints == ("it wrote 50 lines on stdout that are not MCP messages",)

@@ -17,7 +17,7 @@ from .terminals import fork_server
 
 POLL_S: Final = 0.01
 
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 30.0
 """Long enough for a loaded machine; a wait that succeeds ends at once."""
 
 T = TypeVar("T")

@@ -40,7 +40,7 @@ DISCOVERED: Final[JsonObject] = {
 }
 """A modern server's answer to `server/discover`."""
 
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 30.0
 """Patience with a wait that ends at once unless something is broken."""
 
 Answer = JsonObject | None | Callable[[JsonObject], "JsonObject | None"]

@@ -29,7 +29,7 @@ from quarterdeck_protocol.frames import (
 from quarterdeck_protocol.link import Arrived, Greeted, Link, LinkEvent, LinkTerms, Side
 from quarterdeck_worker.driver import LinkDriver
 
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 30.0
 """Patience with a wait that ends at once unless something is broken."""
 
 TOKEN: Final = b"a token of a test's"

@@ -118,9 +118,14 @@ class Outside:
     lone_files: tuple[str, ...] = ()
 
 
+_INSTALLERS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
+"""Settings of package managers, which every server gets: a hidden folder in them is no sign of what this one lacks."""
+
+
 def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
     """At most `MAX_HINTS` guesses, likely ones first; looks at the filesystem for the paths in the text."""
     plan = confinement.plan
+    env = {name: value for name, value in plan.env.items() if not name.upper().startswith(_INSTALLERS)}
     return hints_in(
         stderr_tail,
         Outside(
@@ -131,7 +136,7 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
             home=confinement.plan.env.get("HOME", ""),
             env=frozenset(confinement.view.env),
             closed=confinement.view.closed,
-            named=tuple(named_in(plan.argv, plan.env, plan.cwd, confinement.user_home)),
+            named=tuple(named_in(plan.argv, env, plan.cwd, confinement.user_home)),
             lone_files=tuple(_lone_files(confinement.view)),
         ),
     )

@@ -1,8 +1,8 @@
 """Who is killed first when a machine's memory runs out (Linux): servers, then workers, the zygote, and us last.
 
 A process without rights may only raise its score, so ours stays what it was given, and theirs are raised, each from its
-parent's.  What is confined raises its own before its program begins (`inside/gate.py`): it may lower it again, but not
-below ours.
+parent's.  What is confined raises its own before its program begins (`inside/gate.py`, or whatever is started before
+that): it may lower it again, but not below ours.
 """
 
 from pathlib import Path

@@ -20,6 +20,7 @@ from quarterdeck_sandbox.backends import bubblewrap
 from quarterdeck_sandbox.closing import outermost, steps
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.mounts import MountKind
+from quarterdeck_sandbox.oom import score_of_confined
 
 GATE_FOLDER: Final = str(Path(__file__).with_name("inside"))
 
@@ -85,7 +86,10 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
     try:
         with ExitStack() as cleanup:
             fds = [control_fd, leash]
-            argv = _gate(GATE_FOLDER, "reaper", *fds, int(confinement.tier is Tier.LANDLOCK))
+            numbers = [*fds, int(confinement.tier is Tier.LANDLOCK)]
+            if (score := score_of_confined()) is not None:
+                numbers.append(score)
+            argv = _gate(GATE_FOLDER, "reaper", *numbers)
             argv = _closed_first(confinement, argv, partial(_put, cleanup, fds))
             return _popen(argv, fds, subprocess.PIPE if stdio is Stdio.PIPES else None), ours
     except BaseException:
@@ -106,7 +110,8 @@ def _closed_first(
     elif not confinement.view.closed and not devices:
         return argv
     closed = [*((device, True) for device in devices), *steps(confinement.view)]
-    return readonly_argv(put(marshal.dumps({"open": opened, "steps": closed, "argv": argv})))
+    order = {"open": opened, "steps": closed, "argv": argv, "oom_score": score_of_confined()}
+    return readonly_argv(put(marshal.dumps(order)))
 
 
 def readonly_argv(order_fd: int) -> list[str]:

@@ -213,6 +213,11 @@ def test_a_killed_supervisor_leaves_nothing_although_all_of_it_is_stopped(
     assert_gone(family, PATIENCE_S)
 
 
+def oom_score(pid: int) -> int:
+    """The higher, the earlier a process is killed when memory runs out."""
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
 def test_servers_are_killed_before_workers_and_we_last_when_memory_runs_out(
     own_directories: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,10 +225,9 @@ def test_servers_are_killed_before_workers_and_we_last_when_memory_runs_out(
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(own_directories / "run-scores"))
     rows: Rows = {"echo": (server_argv("echo"), CONFINED), "trusted": (server_argv("echo"), TRUSTED)}
     with supervisor_of(rows) as (pid, pids):
-        family = [pid, zygote_of(pid), *pids]
-        ours, zygote, *rest = (int(Path(f"/proc/{one}/oom_score_adj").read_text()) for one in family)
-    assert ours == int(Path("/proc/self/oom_score_adj").read_text())
+        ours, zygote, *rest = map(oom_score, (pid, zygote_of(pid), *pids))
     servers, workers = rest[::2], rest[1::2]
+    assert ours == oom_score(os.getpid())
     assert ours < zygote < min(workers) <= max(workers) < min(servers)
 
 

@@ -16,6 +16,8 @@ from support.line_child import LineChild
 from support.raw_client import RawStdioClient
 from support.terminals import popen_forked, quarterdeck_json_forked
 
+from quarterdeck.cli.token import read_token, token_path
+
 CALLS: Final = 200
 """Under way at once, half of them too slow for any grace."""
 
@@ -66,7 +68,7 @@ def test_every_call_under_way_at_sigterm_is_answered_over_stdio(config: Path, gr
 @pytest.mark.anyio
 async def test_every_call_under_way_at_sigterm_is_answered_over_http(config: Path) -> None:
     """Half of the clients would get 200 with nothing in it."""
-    words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json", "--no-token")
+    words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json")
     results: dict[int, dict[str, Any]] = {}
     begun = 0
 
@@ -98,10 +100,11 @@ async def test_every_call_under_way_at_sigterm_is_answered_over_http(config: Pat
 
 async def open_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
     """The headers of a legacy session that has listed the tools."""
+    headers = {**ACCEPT, "Authorization": f"Bearer {read_token(token_path())}"}
     client = {"name": "raw", "version": "1"}
     asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-    greeting = await http.post(url, headers=ACCEPT, json=request(-3, "initialize", asked))
-    session = {**ACCEPT, "Mcp-Session-Id": greeting.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
+    greeting = await http.post(url, headers=headers, json=request(-3, "initialize", asked))
+    session = {**headers, "Mcp-Session-Id": greeting.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
     await http.post(url, headers=session, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
     listed = result_in((await http.post(url, headers=session, json=request(-2, "tools/list", {}))).content)
     assert "s__hang" in {tool["name"] for tool in listed["tools"]}

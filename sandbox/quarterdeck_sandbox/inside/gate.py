@@ -94,7 +94,7 @@ def _close_others(control_fd: int) -> None:
 def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
     import resource
 
-    _raise_oom_score(order["oom_score"])
+    raise_oom_score(order["oom_score"])
     # All of it now: our interpreter can be out of reach for whom we become.
     if order["confine"] is not None or order["set_apart"]:
         import landlock
@@ -144,8 +144,11 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
             prctl.load_seccomp(order["confine"]["seccomp"])
 
 
-def _raise_oom_score(score: "int | None") -> None:
-    """When memory runs out this is ended, and not who owns us; before a change of user, which would close the file."""
+def raise_oom_score(score: "int | None") -> None:
+    """When memory runs out this is ended, and not who owns us.
+
+    Before a change of user, a read-only /proc and Landlock, each of which would close the file.
+    """
     if score is None:
         return
     try:

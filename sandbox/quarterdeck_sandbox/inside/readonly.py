@@ -19,6 +19,8 @@ import marshal
 import os
 import sys
 
+import gate
+
 TYPE_CHECKING = False  # the typing module costs more than an interpreter's start
 if TYPE_CHECKING:
     from typing import Any
@@ -59,6 +61,7 @@ def main(order_fd: int) -> None:
     """Never returns."""
     order = marshal.loads(os.pread(order_fd, MAX_ORDER_BYTES, 0))  # noqa: S302 - written by our owner
     os.close(order_fd)
+    gate.raise_oom_score(order.get("oom_score"))
     try:
         close(order["steps"], order.get("open"))
     except OSError as error:

@@ -23,8 +23,9 @@ NO_STATUS = 137
 """As if killed: the program was gone before anybody could ask."""
 
 
-def main(control_fd: int, leash_fd: int, wants_apart: int = 0) -> None:
+def main(control_fd: int, leash_fd: int, wants_apart: int = 0, oom_score: "int | None" = None) -> None:
     """Never returns.  `wants_apart` is 1 where the program will be confined by Landlock, and so may we."""
+    gate.raise_oom_score(oom_score)
     prctl.adopt_orphans()
     # Not killed: it has to end what it adopted.  But one that is stopped does not see that the leash was dropped.
     prctl.tell_end_of_parent(signal.SIGCONT)

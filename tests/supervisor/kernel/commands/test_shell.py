@@ -197,9 +197,10 @@ async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
 
 
 async def test_commands_that_are_confined_less_than_wanted_are_told_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A user would take for confined what reaches their own services."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path))  # where nobody was told yet
     # Nothing here gives the internet alone: the whole network is all there is.
     bare = replace(known_machine(), pasta="", slirp4netns="", uplink_why="there is none")
     async with shell(tmp_path, machine=bare) as sh:

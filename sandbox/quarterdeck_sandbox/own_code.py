@@ -10,10 +10,10 @@ from typing import Final
 _PACKAGES: Final = ("quarterdeck", "quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol")
 
 _BENEATH_US: Final = (
-    *("anyio", "dotenv", "jsonschema", "keyring", "mcp", "msgspec", "platformdirs", "psutil"),
-    *("pydantic", "rich", "starlette", "structlog", "typer", "uvicorn", "watchfiles", "zmq"),
+    *("anyio", "click", "dotenv", "jsonschema", "keyring", "mcp", "msgspec", "platformdirs", "psutil"),
+    *("pydantic", "starlette", "structlog", "uvicorn", "watchfiles", "zmq"),
 )
-"""What we import directly, or typer for us, and is often installed from a folder of somebody's who works on it."""
+"""What we import directly, and is often installed from a folder of somebody's who works on it."""
 
 _SHARED_PREFIXES: Final = frozenset({"/", "/usr", "/usr/local"})
 """Where an interpreter is one program of many."""

@@ -67,6 +67,29 @@ def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStd
     assert "hunter2" not in shown.stdout
 
 
+def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) -> None:
+    """A look at the deck would take as long as starting one."""
+    heavy = {
+        "anyio",
+        "asyncio",
+        "mcp",
+        "pydantic",
+        "rich",
+        "structlog",
+        "zmq",
+        "quarterdeck.settings",
+        "quarterdeck.app",
+    }
+    python, *rest = command("ps", "--config", str(config))
+    ended = subprocess.run(
+        [python, "-X", "importtime", *rest], capture_output=True, text=True, check=True, timeout=DEADLINE_S
+    )
+    assert "echo" in ended.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert "quarterdeck.control.client" in loaded
+    assert not loaded & heavy
+
+
 def test_tools_are_those_of_the_running_serve(config: Path, serve: RawStdioClient) -> None:
     """The list would differ from what clients see."""
     listed = quarterdeck_json("tools", "--config", str(config))

@@ -180,10 +180,10 @@ async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), "no configuration is named"),
+        ((), "no configuration is given"),
         (("--config", "broken.json"), "broken.json: line 1"),
         (("--config", "missing.json"), "missing.json: cannot be read"),
-        (("--bogus",), "No such option: --bogus"),
+        (("--bogus",), "No such option '--bogus'"),
     ],
 )
 def test_a_serve_that_cannot_run_tells_its_client_why(tmp_path: Path, words: tuple[str, ...], reason: str) -> None:

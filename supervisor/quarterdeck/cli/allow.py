@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.asking import Source, check_server, load, source
@@ -15,6 +15,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.link import DryRun, print_diff
 from quarterdeck.cli.log_setup import LogLevel
 from quarterdeck.cli.output import print_line
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.text import printable
 from quarterdeck.cli.trust_desk import open_desk, send
 
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_sandbox.needs import Need
 
-Paths = Annotated[list[Path] | None, typer.Option(metavar="PATH", help="Let it read this path; may be repeated.")]
+Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
-Writable = Annotated[list[Path] | None, typer.Option(metavar="PATH", help="Let it change this path; may be repeated.")]
+Writable = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it change this path; may be repeated.")]
 
 
 def allow(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     read: Paths = None,
     write: Writable = None,
     config: options.Config = None,
     dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Give a server the files that its command line and its variables name: show the change, write it, approve it.
 
@@ -202,8 +203,8 @@ def _confirm() -> None:
             "this needs a yes, and there is no terminal to ask on",
             "look at what is shown, then add --yes",
         )
-    if not typer.confirm("write this, and approve it?"):
-        raise typer.Exit(ExitCode.OK)
+    if not click.confirm("write this, and approve it?"):
+        raise click.exceptions.Exit(ExitCode.OK)
 
 
 def _written(plan: _Plan) -> Path | None:

@@ -17,7 +17,6 @@ from quarterdeck.cli.ledger_access import code_of
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import NativeOptions
 from quarterdeck.cli.output import print_line
-from quarterdeck.cli.running import run
 from quarterdeck.cli.text import printable
 from quarterdeck.config.candidates import candidates, candidates_digest
 from quarterdeck.config.paths import UnsafePathError, configuration_digest, state_dir
@@ -181,6 +180,8 @@ def _answer_of(directory: Path, request: Request) -> Answer | None:
 
 
 def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
+    from quarterdeck.cli.running import run  # asyncio: a fifth of what asking a serve costs
+
     settings = load(whom)
     if only is not None:
         check_server(settings, only)

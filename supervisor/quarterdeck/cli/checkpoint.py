@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.running import run
 from quarterdeck.cli.text import printable
 
@@ -28,11 +29,11 @@ MAX_NAMED: Final = 5
 
 STYLES: Final = {"restored": "green", "deleted": "yellow", "unchanged": "dim", "failed": "red"}
 
-group: Final = typer.Typer(help="Undo what the native tools write and edit changed.")
+group: Final = Group("Undo what the native tools write and edit changed.")
 
 Workspace = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--workspace",
         metavar="DIR",
         help="Where the tools worked; the current directory unless told otherwise.",
@@ -42,7 +43,7 @@ Workspace = Annotated[
 
 OfSession = Annotated[
     str | None,
-    typer.Option("--session", metavar="ID", help="Only of this session, as list shows it."),
+    Option("--session", metavar="ID", help="Only of this session, as list shows it."),
 ]
 
 
@@ -50,11 +51,6 @@ class _Session(NamedTuple):
     name: str
     store: "FileCheckpointStore"
     nodes: "list[CheckpointNode]"
-
-
-@group.callback()
-def _group() -> None:
-    """Undo what the native tools write and edit changed."""
 
 
 @group.command("list")
@@ -83,12 +79,12 @@ def list_nodes(workspace: Workspace = None, session: OfSession = None, json: opt
 
 @group.command("restore")
 def restore(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The oldest change to undo.", show_default=False)],
+    node: Annotated[str, Argument(metavar="NODE", help="The oldest change to undo.", show_default=False)],
     workspace: Workspace = None,
     session: OfSession = None,
     allow_dir: Annotated[
         list[Path] | None,
-        typer.Option("--allow-dir", metavar="DIR", help="Also undo in this directory; may be repeated."),
+        Option("--allow-dir", metavar="DIR", help="Also undo in this directory; may be repeated."),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -114,7 +110,7 @@ def restore(
             print_line(f"{each.outcome} {_shown(each.path)}{note}", STYLES[each.outcome])
         print_line("what was there before is a change of its own: quarterdeck checkpoint list", "dim", stderr=True)
     if any(each.outcome == "failed" for each in done):
-        raise typer.Exit(ExitCode.TOOL_ERROR)
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
 async def _restore(

@@ -6,6 +6,9 @@ A table, so that `--help` imports no command, and a command no other.  Pure.
 from dataclasses import dataclass
 from typing import Final
 
+PROGRAM: Final = "quarterdeck"
+"""What is typed before a command."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -13,7 +16,7 @@ class Entry:
 
     Attributes:
         name: what is typed.
-        home: `module:attribute`, below `quarterdeck.cli`: a function, or a group's typer object.
+        home: `module:attribute`, below `quarterdeck.cli`: a function, or a `Group`.
         panel: under which heading the help names it.
         summary: what it does, as the first help names it.
         examples: command lines, each with what it does; of a group those of its commands.

@@ -8,12 +8,13 @@ from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.importing import import_config
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.cli.text import printable
 
 if TYPE_CHECKING:
@@ -22,12 +23,7 @@ if TYPE_CHECKING:
 
 NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
 
-group: Final = typer.Typer(help="See where configuration comes from, and what is wrong with it.")
-
-
-@group.callback()
-def _group() -> None:
-    """See where configuration comes from, and what is wrong with it."""
+group: Final = Group("See where configuration comes from, and what is wrong with it.")
 
 
 @group.command("path")
@@ -46,7 +42,7 @@ def path(config: options.Config = None, json: options.Json = False) -> None:
 @group.command("show")
 def show(
     config: options.Config = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also show what is at its default.")] = False,
+    everything: Annotated[bool, Option("--all", help="Also show what is at its default.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
@@ -118,7 +114,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
         elif not (findings or missing or refused):
             print_line("nothing is wrong", "green", stderr=True)
     if is_broken:
-        raise typer.Exit(ExitCode.USAGE)
+        raise click.exceptions.Exit(ExitCode.USAGE)
 
 
 @group.command("schema")

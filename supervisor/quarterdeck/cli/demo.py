@@ -3,7 +3,7 @@
 import textwrap
 from typing import TYPE_CHECKING, Final, assert_never
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
@@ -35,7 +35,7 @@ def demo(json: options.Json = False) -> None:
     except StageError as error:
         raise CommandError(ExitCode.NO_ANSWER, str(error)) from None
     if not is_kept:
-        raise typer.Exit(ExitCode.TOOL_ERROR)
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
 class _Teller:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
@@ -52,7 +52,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
         print_servers(servers)
         print_line(verdict(diagnosis.exit_code, servers), ("green", "yellow", "bold red")[code])
     if code:
-        raise typer.Exit(code)
+        raise click.exceptions.Exit(code)
 
 
 def examine() -> "tuple[Machine, SelfTest]":

@@ -2,11 +2,10 @@
 
 from typing import Annotated, Final
 
-import typer
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.nearness import nearest
 
@@ -184,9 +183,7 @@ EXPLANATIONS: Final = {
 
 
 def explain(
-    code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="The code in error[…].", show_default=False)
-    ] = None,
+    code: Annotated[str | None, Argument(metavar="CODE", help="The code in error[…].", show_default=False)] = None,
     json: options.Json = False,
 ) -> None:
     """Explain an error's code: cause, remedy, example.  Without one, list them all."""

@@ -1,6 +1,6 @@
 """How help looks: the commands in their panels, and of one command its options, the common ones last, and examples.
 
-One renderer for the first level, which imports no command, and for each command, from what typer made of it.
+One renderer for the first level, which imports no command, and for each command, from what click made of it.
 """
 
 import sys
@@ -8,15 +8,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.commands import ENTRIES, PANELS, examples_of
+from quarterdeck.cli.commands import ENTRIES, PANELS, PROGRAM, examples_of
 from quarterdeck.cli.exits import MEANINGS
 from quarterdeck.cli.output import columns_of, paragraph_width, styled
 
 if TYPE_CHECKING:
-    import typer.core
-    from typer._click.core import Parameter
-
-PROGRAM: Final = "quarterdeck"
+    from click import Command, Parameter
 
 PURPOSE: Final = "Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server."
 
@@ -64,11 +61,11 @@ def print_exit_codes() -> None:
     _write(["Exit codes:", "", *_aligned([(f"  {int(code):3d}", meaning) for code, meaning in MEANINGS.items()], 7)])
 
 
-def describe_command(command: "typer.core.TyperCommand | typer.core.TyperGroup", path: str, usage: str) -> str:
+def describe_command(command: "Command", path: str, usage: str) -> str:
     """The help of one command, or of a group.
 
     Args:
-        command: as typer made it.
+        command: as click has it.
         path: its name, with its group's before it.
         usage: what stands behind its name.
     """
@@ -124,7 +121,7 @@ def _value_of(parameter: "Parameter") -> str:
 
 def _explanation(parameter: "Parameter") -> str:
     text = getattr(parameter, "help", None) or ""
-    default = getattr(parameter.default, "value", parameter.default)
+    default = None if parameter.required else getattr(parameter.default, "value", parameter.default)
     shown = getattr(parameter, "show_default", False)
     if isinstance(shown, str):
         text += f" (by default {shown})"

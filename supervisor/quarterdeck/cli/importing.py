@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.link import DryRun, print_diff, utf8
 from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.text import counted, printable
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 def import_config(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="CLIENT|FILE",
             help="claude-desktop, claude-code, cursor, vscode, windsurf; or any file that lists servers.",
             show_default=False,
@@ -30,7 +29,7 @@ def import_config(
     ],
     to: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--to",
             metavar="FILE",
             help="Where to write them; your own mcp.json unless told otherwise.",
@@ -39,7 +38,7 @@ def import_config(
     ] = None,
     server: Annotated[
         list[str] | None,
-        typer.Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
+        Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
     json: options.Json = False,

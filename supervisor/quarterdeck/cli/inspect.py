@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Annotated, Final
 
 import msgspec
-import typer
 
 from quarterdeck.cli import options
 from quarterdeck.cli.asking import ask, source
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument
 from quarterdeck.cli.servers import STYLES, print_fault
 from quarterdeck.cli.text import duration, printable, size
 from quarterdeck.control.protocol import Inspect, Inspection, LimitView, PropertyView, ReceiptView
@@ -24,7 +24,7 @@ _UNITS: Final = {"bytes": lambda value: size(int(value)), "s": duration}
 
 
 def inspect(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     config: options.Config = None,
     own: options.Own = False,
     allow_unsandboxed: options.Unsandboxed = False,

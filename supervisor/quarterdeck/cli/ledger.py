@@ -8,8 +8,6 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from quarterdeck.cli import options
 from quarterdeck.cli.changes import print_changes, view_change
 from quarterdeck.cli.exits import CommandError, ExitCode
@@ -26,6 +24,7 @@ from quarterdeck.cli.ledger_views import (
 )
 from quarterdeck.cli.moments import parse_moment, parse_time
 from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.text import counted, printable
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 LINES: Final = 50
 """Of a list, unless told otherwise."""
 
-group: Final = typer.Typer(help="Look at the record of what servers offered and who approved it.")
+group: Final = Group("Look at the record of what servers offered and who approved it.")
 
 
 class Kind(StrEnum):
@@ -55,26 +54,19 @@ class Kind(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
-OfServer = Annotated[
-    str | None, typer.Option("--server", metavar="ID", help="Only of this server.", show_default=False)
-]
+OfServer = Annotated[str | None, Option("--server", metavar="ID", help="Only of this server.", show_default=False)]
 
 OfTool = Annotated[
     str | None,
-    typer.Option("--tool", metavar="NAME", help="Only of this tool, by its server's name for it.", show_default=False),
+    Option("--tool", metavar="NAME", help="Only of this tool, by its server's name for it.", show_default=False),
 ]
 
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Not before: 2026-01-31T15:00Z, '2h ago'.", show_default=False),
+    Option("--since", metavar="TIME", help="Not before: 2026-01-31T15:00Z, '2h ago'.", show_default=False),
 ]
 
-Lines = Annotated[int, typer.Option("--lines", "-n", min=1, metavar="N", help="At most so many.")]
-
-
-@group.callback()
-def _group() -> None:
-    """Look at the record of what servers offered and who approved it."""
+Lines = Annotated[int, Option("--lines", "-n", min=1, metavar="N", help="At most so many.")]
 
 
 @group.command("log")
@@ -82,13 +74,13 @@ def log(
     server: OfServer = None,
     tool: OfTool = None,
     since: Since = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Not after.", show_default=False)] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Not after.", show_default=False)] = None,
     kind: Annotated[
         list[Kind] | None,
-        typer.Option("--kind", metavar="KIND", help="Only such events; may be repeated.", show_default=False),
+        Option("--kind", metavar="KIND", help="Only such events; may be repeated.", show_default=False),
     ] = None,
     lines: Lines = LINES,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The oldest first.")] = False,
+    reverse: Annotated[bool, Option("--reverse", help="The oldest first.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what happened, the newest first, by moments; with --json a document an event."""
@@ -124,11 +116,9 @@ def log(
 def show(
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at", metavar="SEQ|TIME", help="As it was after this event, or at this time.", show_default=False
-        ),
+        Option("--at", metavar="SEQ|TIME", help="As it was after this event, or at this time.", show_default=False),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also what was not offered any more.")] = False,
+    everything: Annotated[bool, Option("--all", help="Also what was not offered any more.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show the deck as it was: every server and tool, whether it was approved, held or blocked, and since when."""
@@ -155,8 +145,8 @@ def show(
 
 @group.command("diff")
 def diff(
-    old: Annotated[str, typer.Argument(metavar="A", help="An event's number, or a time.", show_default=False)],
-    new: Annotated[str, typer.Argument(metavar="B", help="A later one.")] = "now",
+    old: Annotated[str, Argument(metavar="A", help="An event's number, or a time.", show_default=False)],
+    new: Annotated[str, Argument(metavar="B", help="A later one.")] = "now",
     json: options.Json = False,
 ) -> None:
     """Show what was approved, enrolled, changed and retired between two moments, and what of the texts changed."""

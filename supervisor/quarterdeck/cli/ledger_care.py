@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.ledger_access import directory, leased, reading
 from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.text import counted, printable
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def verify(
     against: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--against",
             metavar="FILE|COUNT:HASH",
             help="Also see that the ledger once ended like this: a deck.lock, or what verify printed.",
@@ -27,7 +28,7 @@ def verify(
         ),
     ] = None,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Take what is there for the whole ledger from now on, if it is unbroken.")
+        bool, Option("--accept", help="Take what is there for the whole ledger from now on, if it is unbroken.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -57,12 +58,12 @@ def verify(
     else:
         _print_verification(found, problem, is_whole=is_whole)
     if not is_whole:
-        raise typer.Exit(ExitCode.BROKEN)
+        raise click.exceptions.Exit(ExitCode.BROKEN)
 
 
 def export(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A new file; without it, or as -, stdout.", show_default=False)
+        Path | None, Argument(metavar="FILE", help="A new file; without it, or as -, stdout.", show_default=False)
     ] = None,
 ) -> None:
     """Write the ledger as JSON lines, documents and hashes included: a backup, or something to look at elsewhere."""
@@ -85,7 +86,7 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What export wrote.", show_default=False)],
+    file: Annotated[Path, Argument(metavar="FILE", help="What export wrote.", show_default=False)],
     json: options.Json = False,
 ) -> None:
     """Fill an empty ledger with an export, once all of it is known to be as it was written."""
@@ -105,7 +106,7 @@ def import_(
 def compact(
     redact: Annotated[
         bool,
-        typer.Option("--redact", help="Take secrets out of all that was ever recorded; all hashes become others."),
+        Option("--redact", help="Take secrets out of all that was ever recorded; all hashes become others."),
     ] = False,
     json: options.Json = False,
 ) -> None:

@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.text import printable
 
 if TYPE_CHECKING:
@@ -27,14 +26,12 @@ STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 Clients = Annotated[
     list[str],
-    typer.Argument(
-        metavar="CLIENT", help="claude-desktop, claude-code, cursor, vscode or windsurf.", show_default=False
-    ),
+    Argument(metavar="CLIENT…", help="claude-desktop, claude-code, cursor, vscode or windsurf.", show_default=False),
 ]
 
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
+Name = Annotated[str, Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be changed, and change nothing.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would be changed, and change nothing.")]
 
 
 def link(
@@ -46,7 +43,7 @@ def link(
     allow_dir: options.AllowDir = None,
     tools: options.Tools = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Write the file of a client that is not installed (yet) too.")
+        bool, Option("--create", help="Write the file of a client that is not installed (yet) too.")
     ] = False,
     dry_run: DryRun = False,
     json: options.Json = False,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.asking import Source, ask, load, source
@@ -14,6 +14,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.ledger_access import reading
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.text import counted, printable
 from quarterdeck.cli.trust_views import describe_key
 from quarterdeck.control.protocol import ListingList, Listings
@@ -29,19 +30,17 @@ STYLES: Final = {"changed": "yellow", "added": "green", "missing": "red", "absen
 
 
 def lock(
-    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="The lock.")] = Path("deck.lock"),
+    file: Annotated[Path, Option("--file", metavar="FILE", help="The lock.")] = Path("deck.lock"),
     ignore: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--ignore",
             metavar="FILE",
             help="What may differ between machines; lock.ignore beside the lock unless told otherwise.",
             show_default=False,
         ),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: compare it with what the servers list now.")
-    ] = False,
+    check: Annotated[bool, Option("--check", help="Write nothing: compare it with what the servers list now.")] = False,
     config: options.Config = None,
     own: options.Own = False,
     allow_unsandboxed: options.Unsandboxed = False,
@@ -155,9 +154,9 @@ def _check(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
         if not json:
             remedy = "see quarterdeck trust diff; if it is right, approve what is held, then run quarterdeck lock"
             print_line(f"{file} differs from what is offered: {remedy}", "red", stderr=True)
-        raise typer.Exit(ExitCode.DRIFTED)
+        raise click.exceptions.Exit(ExitCode.DRIFTED)
     if missed:
-        raise typer.Exit(ExitCode.NOT_READY)
+        raise click.exceptions.Exit(ExitCode.NOT_READY)
     if not json:
         print_line(f"{counted(len(lock.servers), 'server')}, as in {file}", "green", stderr=True)
 

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.text import printable
-from quarterdeck_protocol.secrets import Redactor
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, WrappedLogger
@@ -54,6 +53,8 @@ class LineFormatter(logging.Formatter):
     """A record as one line, without secrets.  Structlog is loaded with the first record: most runs have none."""
 
     def __init__(self, *, is_json: bool, is_coloured: bool = False, secrets: Iterable[str] = ()) -> None:
+        from quarterdeck_protocol.secrets import Redactor  # commands that only name a level need none
+
         super().__init__()
         self._is_json = is_json
         self._is_coloured = is_coloured

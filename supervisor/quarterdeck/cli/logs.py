@@ -14,12 +14,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, NamedTuple
 
-import typer
-
 from quarterdeck.cli import options
 from quarterdeck.cli.asking import Source, check_server, load, only_serving, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.text import printable
 from quarterdeck.config.paths import server_paths
 from quarterdeck.config.runtime_directory import find_serving
@@ -42,10 +41,10 @@ class LogLine(NamedTuple):
 
 
 def logs(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     config: options.Config = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
+    lines: Annotated[int, Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
     json: options.Json = False,
 ) -> None:
     """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""

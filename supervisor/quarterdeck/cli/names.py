@@ -5,9 +5,8 @@ For `serve`: how long they may be, by a number or by what the client puts before
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.parameters import Option
 
 if TYPE_CHECKING:
     from quarterdeck.host.names import NameBudget
@@ -17,7 +16,7 @@ NO_BUDGET: Final = 0
 
 Budget = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--name-budget",
         metavar="N",
         help="Show tools under names of at most N characters; 0 leaves them as they are. Without it 46, which every "
@@ -28,7 +27,7 @@ Budget = Annotated[
 
 Prefix = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--client-prefix",
         metavar="PREFIX",
         help="What the client puts before a tool's name, for example mcp__deck__: names keep to the 64 characters "

@@ -4,13 +4,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.parameters import Option
 
 Config = Annotated[
     list[Path] | None,
-    typer.Option(
+    Option(
         "--config",
         "-c",
         metavar="FILE",
@@ -45,7 +44,7 @@ _IN_DECK: Final = {ProfileName.READ_ONLY: "authoring", ProfileName.WORKSPACE: "s
 
 Profile = Annotated[
     ProfileName | None,
-    typer.Option(
+    Option(
         "--profile",
         metavar="read-only|workspace|all",
         help="Offer native tools too: read-only changes nothing, workspace also writes files and runs commands, all "
@@ -56,7 +55,7 @@ Profile = Annotated[
 
 Workspace = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--workspace",
         metavar="DIR",
         help="With --profile: where native tools work; the current directory unless told otherwise.",
@@ -66,7 +65,7 @@ Workspace = Annotated[
 
 AllowDir = Annotated[
     list[Path] | None,
-    typer.Option(
+    Option(
         "--allow-dir",
         metavar="DIR",
         help="With --profile: a further directory, or one file, that native tools may change; may be repeated.",
@@ -76,29 +75,27 @@ AllowDir = Annotated[
 
 Tools = Annotated[
     str | None,
-    typer.Option("--tools", metavar="A,B,…", help="With --profile: only these native tools.", show_default=False),
+    Option("--tools", metavar="A,B,…", help="With --profile: only these native tools.", show_default=False),
 ]
 
 Own = Annotated[
     bool,
-    typer.Option(
-        "--own", help="Start the servers for this command alone, even when a serve of this configuration runs."
-    ),
+    Option("--own", help="Start the servers for this command alone, even when a serve of this configuration runs."),
 ]
 
 Unsandboxed = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--allow-unsandboxed",
         help="Start servers even where only resource limits confine them; does not affect a running serve.",
     ),
 ]
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Json = Annotated[bool, Option("--json", help="Print JSON for programs.")]
 
 Level = Annotated[
     LogLevel,
-    typer.Option(
+    Option(
         "--log-level",
         metavar="LEVEL",
         envvar="QUARTERDECK_LOG_LEVEL",
@@ -108,7 +105,7 @@ Level = Annotated[
 
 Format = Annotated[
     LogFormat,
-    typer.Option(
+    Option(
         "--log-format",
         metavar="FORMAT",
         envvar="QUARTERDECK_LOG_FORMAT",

@@ -12,14 +12,14 @@ from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.commands import BY_NAME, ENTRIES, Entry
+from quarterdeck.cli.commands import BY_NAME, ENTRIES, PROGRAM, Entry
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.signals import InterruptedBySignal, exit_code, is_serve
 from quarterdeck.cli.streams import OutputError, output_failure
 from quarterdeck.cli.text import printable
 
 if TYPE_CHECKING:
-    import typer.core
+    import click
 
 STATE_DIR_OPTION: Final = "--state-dir"
 
@@ -29,36 +29,20 @@ COMPLETE_VARIABLE: Final = "_QUARTERDECK_COMPLETE"
 """Set by a shell that wants a word completed; see `completion`."""
 
 _GROUP: Final = "group"
-"""What a module calls the typer object of its commands."""
+"""What a module calls its group of commands."""
 
 
-def make_program(entries: Iterable[Entry] = ENTRIES) -> "typer.core.TyperGroup":
+def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
     """A command line of these commands; their modules are imported."""
-    import typer
+    from quarterdeck.cli.parameters import Group, HelpfulGroup, make_command, make_group
 
-    from quarterdeck.cli.command_classes import HelpfulCommand, HelpfulGroup
-
-    program = typer.Typer(
-        name="quarterdeck",
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": list(HELP_OPTIONS)},
-        cls=HelpfulGroup,
-    )
-    program.callback()(_root)
+    commands: list[click.Command] = []
     for entry in entries:
         module, _, attribute = entry.home.partition(":")
         target = getattr(import_module(f"quarterdeck.cli.{module}"), attribute)
-        if attribute == _GROUP:
-            for command in target.registered_commands:
-                command.cls = HelpfulCommand
-            program.add_typer(target, name=entry.name, cls=HelpfulGroup)
-        else:
-            program.command(entry.name, cls=HelpfulCommand)(target)
-    made = typer.main.get_command(program)
-    assert isinstance(made, HelpfulGroup)
-    return made
+        make = make_group if isinstance(target, Group) else make_command
+        commands.append(make(entry.name, target))
+    return HelpfulGroup(PROGRAM, commands, context_settings={"help_option_names": list(HELP_OPTIONS)})
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -129,25 +113,20 @@ def _run(arguments: list[str]) -> int:
 
 
 def _invoke(entry: Entry, arguments: list[str]) -> int:
-    import typer
+    import click
 
     program = make_program((entry,))
     if entry.home.endswith(f":{_GROUP}") and len(arguments) == 1:
-        program.main(args=[*arguments, "--help"], prog_name="quarterdeck", standalone_mode=False)
+        program.main(args=[*arguments, "--help"], prog_name=PROGRAM, standalone_mode=False)
         return ExitCode.USAGE
-    # Typer brings its own click, or uses the other one: whichever it is, this is what its errors have in common.
-    click_error = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
     try:
-        ended = program.main(args=arguments, prog_name="quarterdeck", standalone_mode=False)
-    except typer.Abort:
+        ended = program.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+    except click.Abort:
         return ExitCode.INTERRUPTED
-    except Exception as error:
-        if not isinstance(error, click_error):
-            raise
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else f"quarterdeck {entry.name}"
-        message = getattr(error, "format_message", error.__str__)().rstrip(".")
-        raise CommandError(ExitCode.USAGE, message, f"see {path} --help") from None
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        path = context.command_path if context is not None else f"{PROGRAM} {entry.name}"
+        raise CommandError(ExitCode.USAGE, error.format_message().rstrip("."), f"see {path} --help") from None
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
@@ -189,10 +168,6 @@ def _unknown(name: str) -> CommandError:
     near = nearest(name, BY_NAME)
     hint = f": did you mean {near!r}?" if near else ""
     return CommandError(ExitCode.USAGE, f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
-
-
-def _root() -> None:
-    """Run MCP servers that you do not trust."""
 
 
 def _report(error: Exception) -> int:

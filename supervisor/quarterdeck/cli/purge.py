@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.text import printable, size
 
 if TYPE_CHECKING:
@@ -31,20 +32,18 @@ RECORDS: Final = {
 def purge(
     server: Annotated[
         str | None,
-        typer.Argument(metavar="SERVER", help="A server's id; with -c, of that configuration.", show_default=False),
+        Argument(metavar="SERVER", help="A server's id; with -c, of that configuration.", show_default=False),
     ] = None,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Remove what every server and workspace left; with -c, its servers. Records stay."),
+        Option("--all", help="Remove what every server and workspace left; with -c, its servers. Records stay."),
     ] = False,
     ledger: Annotated[
         bool,
-        typer.Option(
-            "--ledger", help="With --all: the records too, which are the ledger, the token and stored secrets."
-        ),
+        Option("--ledger", help="With --all: the records too, which are the ledger, the token and stored secrets."),
     ] = False,
     config: options.Config = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what servers and native tools have left on disk, and remove it; without SERVER and --all it only shows.
@@ -84,7 +83,7 @@ def purge(
     for failure in failures:
         print_line(printable(failure), "red", stderr=True)
     if failures:
-        raise typer.Exit(ExitCode.TOOL_ERROR)
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
 def _state() -> Path:
@@ -135,7 +134,7 @@ def _is_sure(wanted: "list[Leftover]", *, yes: bool, json: bool) -> bool:
             ExitCode.USAGE, "nothing was removed: this needs a yes, and there is no terminal to ask on", "add --yes"
         )
     many = f"these {len(wanted)}" if len(wanted) > 1 else "it"
-    return typer.confirm(f"remove {many}?", default=False, err=True)
+    return click.confirm(f"remove {many}?", default=False, err=True)
 
 
 def _remove(wanted: "list[Leftover]", state: Path) -> "tuple[list[Leftover], list[str]]":

@@ -6,10 +6,11 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+import click
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_line
+from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.running import run as run_work
 from quarterdeck.cli.text import printable
 
@@ -20,38 +21,35 @@ if TYPE_CHECKING:
     from quarterdeck_protocol.policy import SandboxPolicy
     from quarterdeck_sandbox.receipt import Receipt
 
-group: Final = typer.Typer(help="Try a sandbox policy on any command.")
+group: Final = Group("Try a sandbox policy on any command.")
 
 
-@group.callback()
-def _group() -> None:
-    """Try a sandbox policy on any command."""
-
-
-@group.command("run", context_settings={"allow_interspersed_args": False})
+@group.command("run", verbatim=True)
 def run(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run, with its arguments.")],
+    command: Annotated[
+        list[str], Argument(metavar="-- COMMAND…", help="What to run, with its arguments.", show_default=False)
+    ],
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="strict, standard or trusted.", show_default="standard")
+        str | None, Option(metavar="NAME", help="strict, standard or trusted.", show_default="standard")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
+        Path | None, Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
     ] = None,
-    read: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Show this path, read-only.")] = None,
-    write: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Let it change this path.")] = None,
-    hide: Annotated[list[str] | None, typer.Option(metavar="PATH", help="Hide this path within those.")] = None,
-    grant: Annotated[list[str] | None, typer.Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
+    read: Annotated[list[str] | None, Option(metavar="PATH", help="Show this path, read-only.")] = None,
+    write: Annotated[list[str] | None, Option(metavar="PATH", help="Let it change this path.")] = None,
+    hide: Annotated[list[str] | None, Option(metavar="PATH", help="Hide this path within those.")] = None,
+    grant: Annotated[list[str] | None, Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
     network: Annotated[
-        list[str] | None, typer.Option(metavar="MODE", help="none, loopback, internet, full; or HOST:PORT, repeated.")
+        list[str] | None, Option(metavar="MODE", help="none, loopback, internet, full; or HOST:PORT, repeated.")
     ] = None,
-    limit: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
-    tier: Annotated[str | None, typer.Option(metavar="TIER", help="Use at most this tier: landlock or limits.")] = None,
+    limit: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
+    env: Annotated[list[str] | None, Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
+    tier: Annotated[str | None, Option(metavar="TIER", help="Use at most this tier: landlock or limits.")] = None,
     allow_unsandboxed: Annotated[
-        bool, typer.Option("--allow-unsandboxed", help="Run it with limits alone where nothing better works.")
+        bool, Option("--allow-unsandboxed", help="Run it with limits alone where nothing better works.")
     ] = False,
     json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write receipt and dossier there, not on stderr.")
+        Path | None, Option("--json", metavar="FILE", help="Write receipt and dossier there, not on stderr.")
     ] = None,
 ) -> None:
     """Run a command under a policy; its streams are yours, its exit status is ours.
@@ -74,7 +72,7 @@ def run(
     except LaunchError as error:
         print_line(f"quarterdeck: {_one_line(str(error))}", "red", stderr=True)
         code = _REFUSALS.get(error.code, code)
-    raise typer.Exit(code if code >= 0 else 128 - code)
+    raise click.exceptions.Exit(code if code >= 0 else 128 - code)
 
 
 _REFUSALS: Final = {"sandbox_refused": 125, "not_executable": 126, "command_not_found": 127}

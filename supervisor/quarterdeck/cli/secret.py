@@ -8,33 +8,25 @@ import sys
 import warnings
 from typing import Annotated, Final
 
-import typer
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Group, Option
 
-group: Final = typer.Typer(help="Keep secrets out of configuration files.")
+group: Final = Group("Keep secrets out of configuration files.")
 
 PLACES: Final = {"keyring": "the system's keyring", "secret": "a file that only you can read"}
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="What ${keyring:NAME} calls it: letters, digits, _ and -.", show_default=False),
+    Argument(metavar="NAME", help="What ${keyring:NAME} calls it: letters, digits, _ and -.", show_default=False),
 ]
-
-
-@group.callback()
-def _group() -> None:
-    """Keep secrets out of configuration files."""
 
 
 @group.command("set")
 def set_secret(
     name: Name,
-    file: Annotated[
-        bool, typer.Option("--file", help="Store it in a file (0600), even where there is a keyring.")
-    ] = False,
+    file: Annotated[bool, Option("--file", help="Store it in a file (0600), even where there is a keyring.")] = False,
     json: options.Json = False,
 ) -> None:
     """Keep a secret, in the system's keyring where there is one; it is typed without echo, or read from stdin."""

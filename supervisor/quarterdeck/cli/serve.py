@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from quarterdeck.cli import names, options
 from quarterdeck.cli.asking import Source, load, open_deck, source
 from quarterdeck.cli.exits import CommandError, ExitCode
@@ -22,6 +20,7 @@ from quarterdeck.cli.lock import locked as read_lock
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import native_options
 from quarterdeck.cli.output import print_json
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.running import run
 from quarterdeck.cli.streams import closed_streams
 from quarterdeck.cli.token import read_token, token_path
@@ -73,47 +72,43 @@ def serve(
     tools: options.Tools = None,
     http: Annotated[
         bool,
-        typer.Option("--http", help=f"Serve streamable HTTP, at HOST:PORT or {DEFAULT_ADDRESS}, in place of stdio."),
+        Option("--http", help=f"Serve streamable HTTP, at HOST:PORT or {DEFAULT_ADDRESS}, in place of stdio."),
     ] = False,
     address: Annotated[
-        str | None, typer.Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
+        str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
     ] = None,
     no_token: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--no-token",
             help="With --http: require no bearer token; on loopback only, where nothing sandboxed can reach it.",
         ),
     ] = False,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
+        bool, Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
     ] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."
-        ),
+        Option("--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."),
     ] = None,
     portable_schemas: Annotated[
-        bool, typer.Option("--portable-schemas", help="Publish simplified input schemas instead of the servers' own.")
+        bool, Option("--portable-schemas", help="Publish simplified input schemas instead of the servers' own.")
     ] = False,
     settle: Annotated[
         float | None,
-        typer.Option(
-            "--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for servers, 4 by default."
-        ),
+        Option("--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for servers, 4 by default."),
     ] = None,
     name_budget: names.Budget = None,
     client_prefix: names.Prefix = None,
     locked: Annotated[
         bool,
-        typer.Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else."),
+        Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else."),
     ] = False,
-    lock_file: Annotated[Path, typer.Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
+    lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
         "deck.lock"
     ),
     allow_unsandboxed: options.Unsandboxed = False,
-    json: Annotated[bool, typer.Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
+    json: Annotated[bool, Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
     log_level: options.Level = LogLevel.INFO,
     log_format: options.Format = LogFormat.AUTO,
 ) -> None:

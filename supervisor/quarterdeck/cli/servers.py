@@ -6,13 +6,14 @@ import signal
 from dataclasses import replace
 from typing import Annotated, Final
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.asking import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument
 from quarterdeck.cli.text import duration, printable, size
 from quarterdeck.control.protocol import (
     DossierView,
@@ -93,7 +94,7 @@ def _tell_what_is_configured(whom: Source, *, json: bool) -> None:
 
 
 def restart(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     config: options.Config = None,
     own: options.Own = False,
     allow_unsandboxed: options.Unsandboxed = False,
@@ -118,7 +119,7 @@ def restart(
     else:
         print_servers([answer.server])
     if answer.server.phase != "ready":
-        raise typer.Exit(ExitCode.NOT_READY)
+        raise click.exceptions.Exit(ExitCode.NOT_READY)
 
 
 def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:

@@ -3,20 +3,16 @@
 from pathlib import Path
 from typing import Final
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json
+from quarterdeck.cli.parameters import Group
 
 TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name
 
-group: Final = typer.Typer(help="The bearer token of serve --http.")
-
-
-@group.callback()
-def _group() -> None:
-    """The bearer token of serve --http."""
+group: Final = Group("The bearer token of serve --http.")
 
 
 @group.command("show")
@@ -27,7 +23,7 @@ def show(json: options.Json = False) -> None:
     if json:
         print_json({"token": token, "path": str(path)})
     else:
-        typer.echo(token)
+        click.echo(token)
 
 
 def token_path() -> Path:

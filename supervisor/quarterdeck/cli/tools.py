@@ -3,8 +3,8 @@
 import sys
 from typing import Annotated, Final, NoReturn
 
+import click
 import msgspec
-import typer
 
 from quarterdeck.cli import options
 from quarterdeck.cli.asking import ask, source
@@ -12,6 +12,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.native import native_options
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument
 from quarterdeck.cli.servers import print_fault
 from quarterdeck.cli.text import one_line, printable, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
@@ -54,7 +55,7 @@ def tools(
     else:
         _print_tools(answer)
     if answer.absent and not answer.tools and not answer.held:
-        raise typer.Exit(ExitCode.NOT_READY)
+        raise click.exceptions.Exit(ExitCode.NOT_READY)
 
 
 def _print_tools(answer: ToolList) -> None:
@@ -79,9 +80,9 @@ def _print_tools(answer: ToolList) -> None:
 
 def call(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The tool: server__tool, or a native one's.", show_default=False)
+        str, Argument(metavar="NAME", help="The tool: server__tool, or a native one's.", show_default=False)
     ],
-    arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
+    arguments: Annotated[str, Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
     config: options.Config = None,
     profile: options.Profile = None,
     workspace: options.Workspace = None,
@@ -116,7 +117,7 @@ def call(
     if answer.is_error:
         if not json:
             print_line(f"{printable(name)} answered with an error", "red", stderr=True)
-        raise typer.Exit(ExitCode.TOOL_ERROR)
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
 def _absence(server: ServerView) -> str:
@@ -146,7 +147,7 @@ def _fail(fault: FaultView, *, json: bool) -> NoReturn:
         print_json({"fault": fault})
     else:
         print_fault(fault, stderr=True)
-    raise typer.Exit(ExitCode.NOT_READY if fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
+    raise click.exceptions.Exit(ExitCode.NOT_READY if fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
 
 
 def _print_result(body: bytes) -> None:

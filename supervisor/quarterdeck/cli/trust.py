@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.asking import source
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogLevel
 from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.text import flat, meant
 from quarterdeck.cli.trust_desk import Desk, open_desk, send
 from quarterdeck.cli.trust_views import describe_key, print_difference, print_servers, view_difference, view_server
@@ -21,30 +22,25 @@ if TYPE_CHECKING:
     from quarterdeck.trust.decisions import Decision
     from quarterdeck.trust.overview import Matter, ServerMatters
 
-group: Final = typer.Typer(help="Decide what servers may offer: what is held, what changed, approve, block.")
+group: Final = Group("Decide what servers may offer: what is held, what changed, approve, block.")
 
-Server = Annotated[str | None, typer.Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)]
+Server = Annotated[str | None, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)]
 
 ToolNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TOOL", help="Its tools, by the server's own names.", show_default=False),
+    Argument(metavar="TOOL…", help="Its tools, by the server's own names.", show_default=False),
 ]
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 
-Whole = Annotated[bool, typer.Option("--whole", help="Show everything, however long.")]
-
-
-@group.callback()
-def _group() -> None:
-    """Decide what servers may offer."""
+Whole = Annotated[bool, Option("--whole", help="Show everything, however long.")]
 
 
 @group.command("list")
 def list_matters(
     config: options.Config = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also show what is approved, and what is gone.")] = False,
+    everything: Annotated[bool, Option("--all", help="Also show what is approved, and what is gone.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what is held or blocked, and what the scan found; with --all everything that was ever decided."""
@@ -85,14 +81,12 @@ def approve(
     server: Server = None,
     tools: ToolNames = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All that is held of the server: how it is started, instructions, tools.")
+        bool, Option("--all", help="All that is held of the server: how it is started, instructions, tools.")
     ] = False,
-    instructions: Annotated[
-        bool, typer.Option("--instructions", help="What the server tells models about itself.")
-    ] = False,
+    instructions: Annotated[bool, Option("--instructions", help="What the server tells models about itself.")] = False,
     project: Annotated[
         bool,
-        typer.Option("--project", help="How the servers of this directory's own files are started, each shown first."),
+        Option("--project", help="How the servers of this directory's own files are started, each shown first."),
     ] = False,
     config: options.Config = None,
     whole: Whole = False,
@@ -122,10 +116,10 @@ def approve(
 
 @group.command("block")
 def block(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
     tools: ToolNames = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="The whole server: it is stopped, and not started again.")
+        bool, Option("--all", help="The whole server: it is stopped, and not started again.")
     ] = False,
     config: options.Config = None,
     json: options.Json = False,
@@ -285,8 +279,8 @@ def _confirm(question: str) -> None:
             "this needs a yes, and there is no terminal to ask on",
             "look at what is shown, then add --yes",
         )
-    if not typer.confirm(question):
-        raise typer.Exit(ExitCode.OK)
+    if not click.confirm(question):
+        raise click.exceptions.Exit(ExitCode.OK)
 
 
 def _tell(done: str, decisions: "Sequence[Decision]", *, json: bool) -> None:

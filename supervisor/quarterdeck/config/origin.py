@@ -6,8 +6,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.masking import mask_row
-
 
 class Standing(StrEnum):
     """Whose word a row is."""
@@ -67,6 +65,8 @@ class Origin:
     @property
     def shown(self) -> Mapping[str, object]:
         """The row as it may be shown: all of it but the secrets that are written into `env`, `headers` and the URL."""
+        from quarterdeck.config.masking import mask_row  # `ps` names files, and shows no row of them
+
         return mask_row(self.row)
 
 

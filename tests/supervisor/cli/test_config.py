@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from quarterdeck.cli import config
 from quarterdeck.cli.exits import CommandError
+from quarterdeck.cli.parameters import make_group
 from quarterdeck_sandbox.machine import Machine
 
 MACHINE = Machine(system="linux", architecture="x86_64", kernel="6.12.0", landlock_abi=6, seccomp=True)
@@ -30,9 +30,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> int:
-    program = typer.Typer()
-    program.add_typer(config.group, name="config")
-    result = program(["config", *arguments], standalone_mode=False)
+    program = make_group("config", config.group)
+    result = program(arguments, standalone_mode=False)
     return result if isinstance(result, int) else 0
 
 

@@ -148,7 +148,7 @@ def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
     """Each command would wait for the imports of all the others."""
     lines = "import sys; from quarterdeck.cli.program import run; run({}); print(*sys.modules, file=sys.stderr)"
     for arguments, others in (
-        (["--help"], ("typer", "pydantic", "rich", "logging")),
+        (["--help"], ("click", "pydantic", "rich", "logging")),
         (["token", "-h"], ("rich", "anyio", "mcp")),
     ):
         ended = subprocess.run(
@@ -188,7 +188,7 @@ def test_shells_can_complete_commands_and_options(
     """Users of a shell would have to type every name."""
     assert run(["completion", shell]) == ExitCode.OK
     assert "_QUARTERDECK_COMPLETE" in capsys.readouterr().out
-    monkeypatch.setenv("_QUARTERDECK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("_QUARTERDECK_COMPLETE", "bash_complete")
     for words, wanted in (
         ("quarterdeck le", "ledger"),
         ("quarterdeck ledger ve", "verify"),
@@ -197,7 +197,7 @@ def test_shells_can_complete_commands_and_options(
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
         assert run([]) == ExitCode.OK
-        assert wanted in capsys.readouterr().out.split()
+        assert f"plain,{wanted}" in capsys.readouterr().out.split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -131,7 +131,7 @@ def test_a_server_that_starts_while_we_ask_stays(state: Path, run: Run, monkeypa
         return True
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("typer.confirm", answer)
+    monkeypatch.setattr("click.confirm", answer)
     assert run("purge", "--all") == 1
     started[0].close()
     assert left(state) == {"one", "ledger", "token"}
@@ -148,7 +148,7 @@ def test_nobody_is_asked_where_nobody_is(state: Path, run: Run, capsys: pytest.C
 def test_a_no_is_a_no(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks has to listen."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
     assert run("purge", "--all") == 0
     assert left(state) == ALL
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 from quarterdeck.cli import secret
 from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.parameters import make_group
 from quarterdeck.config.secret_store import SecretStore
 
 
@@ -22,9 +22,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> None:
-    program = typer.Typer()
-    program.add_typer(secret.group, name="secret")
-    program(["secret", *arguments], standalone_mode=False)
+    program = make_group("secret", secret.group)
+    program(arguments, standalone_mode=False)
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:

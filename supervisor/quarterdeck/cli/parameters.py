@@ -1,0 +1,188 @@
+"""How commands declare what they take, in the annotations of a function, and what click makes of it.
+
+Declarations are plain values, so that a module of commands can be imported without building one.  Click alone is
+beneath: it converts a value without pydantic, which a command that only asks a running serve would wait for.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+import click
+
+from quarterdeck.cli.commands import PROGRAM
+from quarterdeck.cli.helping import describe_command
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Option:
+    """An option of a command: `Annotated[int, Option("--lines", "-n", metavar="N", help="…")]`.
+
+    Without names it is called as its parameter is.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        metavar: str | None = None,
+        help: str = "",  # noqa: A002  the word for it
+        envvar: str | None = None,
+        show_default: bool | str = True,
+        min: int | None = None,  # noqa: A002
+    ) -> None:
+        self.names: Final = names
+        self.metavar: Final = metavar
+        self.help: Final = help
+        self.envvar: Final = envvar
+        self.show_default: Final = show_default
+        self.min: Final = min
+
+
+class Argument:
+    """An argument of a command, in the order of the function's parameters; with a default it can be left out."""
+
+    def __init__(self, *, metavar: str, help: str = "", show_default: bool | str = True) -> None:  # noqa: A002
+        self.metavar: Final = metavar
+        self.help: Final = help
+        self.show_default: Final = show_default
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The commands behind one word, such as `trust`.
+
+    Attributes:
+        help: what they have in common.
+        functions: by their names, in the order of the help.
+        verbatim: those whose options end at their first argument: the rest is another program's.
+    """
+
+    help: str
+    functions: dict[str, Callable[..., object]] = field(default_factory=dict)
+    verbatim: set[str] = field(default_factory=set)
+
+    def command(self, name: str, *, verbatim: bool = False) -> Callable[[F], F]:
+        """Add the function that is decorated."""
+
+        def add(function: F) -> F:
+            self.functions[name] = function
+            if verbatim:
+                self.verbatim.add(name)
+            return function
+
+        return add
+
+
+class HelpfulCommand(click.Command):
+    """A command, with our help in place of click's."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write its help."""
+        formatter.write(describe_command(self, *_usage(ctx, self.collect_usage_pieces(ctx))))
+
+
+class HelpfulGroup(click.Group):
+    """A group of commands, with our help in place of click's."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write its help."""
+        formatter.write(describe_command(self, *_usage(ctx, ["COMMAND [OPTIONS]"])))
+
+
+def make_group(name: str, group: Group) -> HelpfulGroup:
+    """The group as click has it."""
+    commands = [
+        make_command(each, function, verbatim=each in group.verbatim) for each, function in group.functions.items()
+    ]
+    return HelpfulGroup(name, commands, help=group.help)
+
+
+def make_command(name: str, function: Callable[..., object], *, verbatim: bool = False) -> HelpfulCommand:
+    """The command that calls `function` with what its annotations declare."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = [_parameter(each, hints[each.name]) for each in inspect.signature(function).parameters.values()]
+    return HelpfulCommand(
+        name,
+        callback=function,
+        params=parameters,
+        help=inspect.getdoc(function),
+        context_settings={"allow_interspersed_args": not verbatim},
+    )
+
+
+class _ValueChoice(click.Choice[StrEnum]):
+    """One of an enumeration's members, typed as its value."""
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        """What is typed; an enumeration's name is for programs."""
+        return super().normalize_choice(choice.value if isinstance(choice, StrEnum) else choice, ctx)
+
+
+class _ExplainedArgument(click.Argument):
+    """An argument that the help explains as it does options."""
+
+    def __init__(self, name: str, declared: Argument, **settings: Any) -> None:
+        super().__init__([name], metavar=declared.metavar, **settings)
+        self.help = declared.help
+        self.show_default = declared.show_default
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        """Its name, and whether it can be left out."""
+        shown = super().make_metavar(ctx)
+        return shown if self.required else f"[{shown}]"
+
+
+def _parameter(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
+    """What click makes of one parameter of a command's function."""
+    annotation, declared = get_args(hint)
+    kind, is_list = _kind_of(annotation)
+    is_required = parameter.default is parameter.empty
+    settings: dict[str, Any] = {"required": is_required, "callback": _as_list if is_list else None}
+    if not is_required:
+        settings["default"] = parameter.default
+    if isinstance(declared, Argument):
+        return _ExplainedArgument(parameter.name, declared, type=_type_of(kind), nargs=-1 if is_list else 1, **settings)
+    assert isinstance(declared, Option)
+    return click.Option(
+        [parameter.name, *(declared.names or [f"--{parameter.name.replace('_', '-')}"])],
+        metavar=declared.metavar,
+        help=declared.help,
+        envvar=declared.envvar,
+        show_default=declared.show_default,
+        multiple=is_list,
+        **({"is_flag": True} if kind is bool else {"type": _type_of(kind, least=declared.min)}),
+        **settings,
+    )
+
+
+def _kind_of(annotation: Any) -> tuple[type, bool]:
+    """The type of a value, and whether there may be several: `list[Path] | None` has several paths."""
+    if isinstance(annotation, UnionType):
+        annotation = next(each for each in get_args(annotation) if each is not type(None))
+    if get_origin(annotation) is list:
+        return get_args(annotation)[0], True
+    return annotation, False
+
+
+def _type_of(kind: type, *, least: int | None = None) -> click.ParamType[Any] | type:
+    if issubclass(kind, StrEnum):
+        return _ValueChoice(kind)
+    if kind is Path:
+        return click.Path(path_type=Path)
+    if least is not None:
+        return click.FloatRange(min=least) if kind is float else click.IntRange(min=least)
+    return kind
+
+
+def _as_list(_: click.Context, __: click.Parameter, value: Sequence[object]) -> list[object] | None:
+    """Functions take lists, and None for none."""
+    return list(value) or None
+
+
+def _usage(ctx: click.Context, pieces: list[str]) -> tuple[str, str]:
+    return ctx.command_path.removeprefix(PROGRAM).strip(), " ".join(piece.strip("{}") for piece in pieces)

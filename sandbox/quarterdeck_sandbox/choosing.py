@@ -92,7 +92,7 @@ def choose(
     for name in policy.require:
         if findings[name].strength is not Strength.FULL:
             _refuse(
-                f"the policy requires {name.value!r}, and what there is is {findings[name].strength} "
+                f"the policy requires {name.value!r}, but this machine gives {findings[name].strength} "
                 f'({findings[name].mechanism}): {_remedy(name, situation)}, or take it out of "require"'
             )
     return Choice(

@@ -134,7 +134,7 @@ def _identity(
         LaunchError: `sandbox_refused`: what it may write is of another user, who cannot reach or read the rest.
     """
     if not machine.other_users:
-        return ROOT, "root without capabilities, as nobody can become another user here"
+        return ROOT, "root without capabilities, as no other user can be used here"
     identity = choose_identity(places.home, policy.write)
     if identity.is_root:
         if choice.tier is Tier.BUBBLEWRAP and not machine.landlock_abi:

@@ -68,7 +68,7 @@ def _script(path: str, head: bytes) -> Head:
     line = head[2:MAX_LINE_BYTES].split(b"\n", 1)[0].strip(b" \t\r")
     interpreter, _, argument = os.fsdecode(line).replace("\t", " ").partition(" ")
     if not interpreter:
-        raise LaunchError("not_executable", f"{path}: its first line names no interpreter")
+        raise LaunchError("not_executable", f"{path}: its first line has no interpreter")
     if long := _RUN_BY_SHELL.match(head):
         interpreter, argument = os.fsdecode(long[1]), ""
     return Head(interpreter, argument.strip(), script=True, text=head.decode(errors="replace"))

@@ -158,7 +158,7 @@ def _all(text: str, outside: Outside) -> Iterator[str]:
     if _NOTHING_BESIDE.search(text):
         for file in outside.lone_files:
             folder = os.path.dirname(file)
-            yield f'{file} may be changed, but nothing be made beside it; add "write": ["{folder}"] in its place'
+            yield f'{file} may be changed, but no file can be created beside it; add "write": ["{folder}"] in its place'
     yield from _of_paths(text, outside)
     yield from _of_named(outside)
     yield from _of_hosts(text, outside)
@@ -234,9 +234,7 @@ def _hidden(path: str, user_home: str, label: str = "") -> str:
     if grant := grant_for(path, user_home):
         return f'{path} exists but is hidden; add "grants": ["{grant}"]'
     if path.endswith(".sock") or is_within(path, "/run") or is_within(path, "/var/run"):
-        return (
-            f'{path} exists but is hidden; what is behind it acts outside of any sandbox: the preset "trusted" has none'
-        )
+        return f'{path} exists but is hidden; it leads out of the sandbox: only the preset "trusted" allows it'
     what = next((what for name, what in IN_A_HOME.items() if is_within(path, f"{user_home}/{name}")), "")
     trust = f" if it may see your {what}" if what else ""
     need = need_of(Named(path, label), user_home)

@@ -42,7 +42,7 @@ def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unm
         if problem is None:
             findings[name] = promise
         else:
-            findings[name] = Finding(f"{promise.mechanism}: not in force, {problem}", Strength.NONE)
+            findings[name] = Finding(f"{promise.mechanism}: not working, {problem}", Strength.NONE)
             gaps.append(f"{name}: {problem}")
     refuse_unmet(confinement.required, findings)
     return Receipt(
@@ -67,7 +67,7 @@ def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, Fin
             found = finding.mechanism if finding else "nothing"
             raise LaunchError(
                 "sandbox_refused",
-                f"the policy requires {name}, but what there is: {found}; see `quarterdeck doctor`, or require less",
+                f"the policy requires {name}, but this machine has {found}; see `quarterdeck doctor`, or require less",
             )
 
 

@@ -209,10 +209,10 @@ def _syscalls(at: Situation) -> Finding:
 def _tree_death(at: Situation) -> Finding:
     if at.tier is Tier.BUBBLEWRAP:
         if at.other_user or at.machine.landlock_abi >= APART_ABI:
-            return _full("process namespace: all of it dies with its first process")
+            return _full("process namespace: all its processes die with the first")
         return _partial("process namespace, whose first process it could take over")
     if at.machine.system != "linux":
-        return _partial("its process group, and a look for its descendants")
+        return _partial("its process group, and a search for its descendants")
     if at.other_user or (at.tier is Tier.LANDLOCK and at.machine.landlock_abi >= SCOPES_ABI):
         return _full("resident reaper, out of its reach")
     return _partial("resident reaper, which it could kill")

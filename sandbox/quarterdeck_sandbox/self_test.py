@@ -77,7 +77,7 @@ async def self_test(machine: Machine, starter: Starter = start, place: str | Non
     except TimeoutError:
         return SelfTest(why=f"the attacks did not end within {DEADLINE_S:.0f} s")
     except OSError as error:
-        return SelfTest(why=f"there is no place for the attacks: {error}")
+        return SelfTest(why=f"no directory could be made for the attacks: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_g
     told["outlive_the_stop"] = ("held", "all of it is gone") if is_gone else ("escaped", "a daemon lives on")
     if (scene.folder / "outside" / "written").exists():
         told["write_outside"] = ("escaped", "wrote a file outside")
-    unknown = ("unknown", f"it did not come to that: {complaint}")
+    unknown = ("unknown", f"it did not get that far: {complaint}")
     return SelfTest(
         tuple(
             Attack(name.replace("_", " "), against, Outcome(told.get(name, unknown)[0]), told.get(name, unknown)[1])

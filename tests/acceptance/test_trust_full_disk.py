@@ -54,7 +54,7 @@ async def test_on_a_full_disk_what_was_approved_stays_and_what_is_new_waits(fold
         assert await client.call("turn__weather") == ("weather from me", False)
         resource.prlimit(client.pid, resource.RLIMIT_FSIZE, before)
         await client.until(lambda tools: {"turn__lend", "turn__late"} <= tools.keys(), "it is tried again")
-        assert client.logged().count("is not recorded, and held as far as it is new") == 1
+        assert client.logged().count("is not recorded, and anything new is held") == 1
         assert "what turn offers is recorded again" in client.logged()
         [verified] = await client.ledger("verify")
         assert verified["intact"] is True

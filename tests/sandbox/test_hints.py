@@ -46,7 +46,7 @@ OUTSIDE = Outside(
         ("no such folder: /home/u/proj.", '/home/u/proj exists but is hidden; add "read": ["/home/u/proj"]'),
         ("open('/home/u/my files/a.txt')", '/home/u/my files/a.txt exists but is hidden; add "read"'),
         ("url file:///home/u/proj", '/home/u/proj exists but is hidden; add "read"'),
-        ("Cannot connect to unix:///var/run/docker.sock. Is it", "/var/run/docker.sock exists but is hidden; what is"),
+        ("Cannot connect to unix:///var/run/docker.sock. Is it", "/var/run/docker.sock exists but is hidden; it"),
         (
             "OSError: [Errno 30] Read-only file system: '/data/mcp.json'",
             "/data/mcp.json is closed to it: other programs believe or run what is there",
@@ -100,7 +100,9 @@ def test_a_program_that_is_seen_without_its_project_is_said_to_be(tmp_path: Path
 def test_a_file_that_may_be_changed_alone_is_said_to_be() -> None:
     """A database could be read and never be written, and nobody know why."""
     lone = replace(OUTSIDE, lone_files=("/home/u/d/x.db",))
-    hint = '/home/u/d/x.db may be changed, but nothing be made beside it; add "write": ["/home/u/d"] in its place'
+    hint = (
+        '/home/u/d/x.db may be changed, but no file can be created beside it; add "write": ["/home/u/d"] in its place'
+    )
     assert hints_in("sqlite3.OperationalError: unable to open database file", lone)[0] == hint
     assert hints_in("EROFS: read-only file system, open '/home/u/d/x.db.tmp'", lone)[0] == hint
     assert hints_in("all is well", lone) == ()

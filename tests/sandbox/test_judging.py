@@ -179,7 +179,7 @@ def test_a_limit_that_nobody_asked_for_cannot_be_missed() -> None:
 )
 def test_a_required_property_that_does_not_hold_is_refused(facts: dict[str, str], unmet: dict[Property, str]) -> None:
     """A server would start without what its policy insists on."""
-    with pytest.raises(LaunchError, match=r"requires filesystem.*not in force.*doctor") as caught:
+    with pytest.raises(LaunchError, match=r"requires filesystem.*not working.*doctor") as caught:
         judge(confinement(required=(Property.FILESYSTEM,)), report(**facts), OURS, unmet)
     assert caught.value.code == "sandbox_refused"
 

@@ -259,7 +259,7 @@ def test_a_first_line_too_long_for_the_kernel_is_followed_as_written_for_the_she
     [
         ("echo hi\n", "not_executable", "lacks a first line"),
         ("", "not_executable", "lacks a first line"),
-        ("#!\n", "not_executable", "names no interpreter"),
+        ("#!\n", "not_executable", "has no interpreter"),
         ("#!/nowhere/python\n", "command_not_found", "/nowhere/python"),
         ("#!/etc/passwd\n", "not_executable", "/etc/passwd is not executable"),
         ("#!/usr/bin/env nothing-like-it\n", "command_not_found", "nothing-like-it"),

@@ -37,7 +37,7 @@ def read_text(
         within: whether a file at this place, which is absolute and without links, may be read; None for anywhere.
 
     Raises:
-        TextFileError: the file is missing, unreadable, no regular file, too large, not private, another's, no UTF-8.
+        TextFileError: the file is missing, unreadable, not a regular file, too large, not private, another's, no UTF-8.
     """
     try:
         if is_own_word and os.geteuid() == ROOT and (problem := other_writer(path)):

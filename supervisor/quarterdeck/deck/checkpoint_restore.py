@@ -120,7 +120,7 @@ async def _present(path: str, fs: Fs) -> FileStat | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not status.is_file:
-        raise OSError("a directory, or something else that is no file, is in its place: move it away")
+        raise OSError("a directory, or something else that is not a file, is in its place: move it away")
     return status
 
 

@@ -116,7 +116,7 @@ def _make_directory(wish: NativeWish) -> SessionDirectory:
         if not os.path.isdir(path) and (path == wish.workspace or not os.path.isfile(path)):
             raise DeckFault(DeckFaultKind.BACKEND, f"{path} is not a directory any more")
         if is_within_any(os.path.realpath(path), map(os.path.realpath, _private())):
-            raise DeckFault(DeckFaultKind.BACKEND, f"{path} is quarterdeck's own, for nobody else: name another folder")
+            raise DeckFault(DeckFaultKind.BACKEND, f"{path} belongs to quarterdeck itself: choose another folder")
     try:
         return SessionDirectory.create(workspace_paths(wish.workspace))
     except (OSError, UnsafePathError) as error:
@@ -164,7 +164,7 @@ def _roots(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable
         # An earlier session's commands can change a directory of its own for a link, where another holds it.
         if not roots.is_root(str(path)):
             raise DeckFault(
-                DeckFaultKind.BACKEND, f"{path} leads through a symbolic link by now: put the directory back in place"
+                DeckFaultKind.BACKEND, f"{path} now leads through a symbolic link: put the directory back in place"
             )
     return roots
 

@@ -78,9 +78,9 @@ class CallLog:
         try:
             await self._keep([_row(note) for note in notes])
         except LedgerError as error:
-            _log.warning("%d calls are not noted: %s", len(notes), error)
+            _log.warning("%d calls were not recorded: %s", len(notes), error)
         if self._dropped:
-            _log.warning("%d calls are not noted: they came faster than the disk takes them", self._dropped)
+            _log.warning("%d calls were not recorded: the disk is too slow", self._dropped)
             self._dropped = 0
 
 

@@ -79,7 +79,7 @@ class Verdict(StrEnum):
     TRUNCATED = "truncated"
     """Events that the head names are gone."""
     UNANCHORED = "unanchored"
-    """The chain holds, and there is no head to hold it against."""
+    """The chain holds, and there is no head to compare it with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +157,10 @@ class Checker:
         """
         expected = self._count + 1
         if row.seq != expected:
-            raise BrokenRowError(expected, "it is missing" if row.seq > expected else "it is there twice")
+            raise BrokenRowError(expected, "it is missing" if row.seq > expected else "it appears twice")
         digest = row_hash(self._digest, row.seq, row.at, row.body)
         if digest != row.hash:
-            raise BrokenRowError(row.seq, "its hash is another")
+            raise BrokenRowError(row.seq, "its hash differs")
         if row.at < self._at:
             raise BrokenRowError(row.seq, "it is older than the one before")
         try:
@@ -204,9 +204,9 @@ def verify(rows: Iterable[Row], head: Head | None, start: Head = ORIGIN) -> Veri
 def judge(tip: Head, start: Head, head: Head | None, anchor_hash: str | None) -> Verification:
     """How a chain without a flaw from `start` to `tip` stands to `head`; `anchor_hash` is the event's that it names."""
     if head is None:
-        return Verification(Verdict.UNANCHORED, tip, start, reason="there is no head to hold it against")
+        return Verification(Verdict.UNANCHORED, tip, start, reason="there is no head to compare it with")
     if tip.count < head.count:
-        reason = f"it ends at event {tip.count}, and its head names event {head.count}"
+        reason = f"it ends at event {tip.count}, but its head names event {head.count}"
         return Verification(Verdict.TRUNCATED, tip, start, head, reason=reason)
     if anchor_hash == head.hash:
         return Verification(Verdict.INTACT, tip, start, head)

@@ -152,7 +152,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
     except sqlite3.IntegrityError as error:
         _roll_back(connection)
-        raise LedgerWriteError(str(error), "another process wrote to it; end that one and start anew") from error
+        raise LedgerWriteError(str(error), "another process wrote to it; end that one and restart this") from error
     except sqlite3.Error as error:
         _roll_back(connection)
         raise LedgerWriteError(str(error)) from error
@@ -219,7 +219,7 @@ def _require_database(path: Path) -> None:
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
-            raise ForeignFileError(path, "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no regular file")
+            raise ForeignFileError(path, "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file")
         with open(path, "rb") as file:
             magic = file.read(len(_MAGIC))
     except OSError as error:
@@ -227,7 +227,7 @@ def _require_database(path: Path) -> None:
     if not magic:
         raise ForeignFileError(path, "an empty file")
     if magic != _MAGIC:
-        raise ForeignFileError(path, "no database, or one whose first bytes are damaged")
+        raise ForeignFileError(path, "not a database, or its first bytes are damaged")
 
 
 def _mode(path: Path) -> str:
@@ -286,7 +286,7 @@ def _update(path: Path, connection: sqlite3.Connection, version: int, now: str) 
         folder = make_private_dir(path.parent / BACKUP_NAME)
         back_up(connection, folder / f"ledger-schema-{version}-{now.replace(':', '')}.db")
     except (OSError, sqlite3.Error) as error:
-        raise LedgerWriteError(f"no backup before its update: {error}") from error
+        raise LedgerWriteError(f"the backup before its update failed: {error}") from error
     except UnsafePathError as error:
         raise UnsafeLedgerError(str(error)) from error
     with closing(open_for_writing(path.parent)) as writer:
@@ -295,7 +295,7 @@ def _update(path: Path, connection: sqlite3.Connection, version: int, now: str) 
         except sqlite3.Error as error:
             raise LedgerWriteError(f"its update failed: {error}") from error
         except msgspec.MsgspecError as error:
-            raise BrokenChainError(0, f"an event is none that is known: {error}") from error
+            raise BrokenChainError(0, f"an event is of an unknown kind: {error}") from error
 
 
 def back_up(connection: sqlite3.Connection, target: Path) -> None:

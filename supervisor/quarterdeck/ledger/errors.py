@@ -55,7 +55,7 @@ class ForeignFileError(LedgerError):
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(
-            f"{path} is {what}, no ledger: move it away, then put a backup in its place or run"
+            f"{path} is {what}, not a ledger: move it away, then put a backup in its place or run"
             " `quarterdeck ledger import`"
         )
 
@@ -110,7 +110,7 @@ class TruncatedLedgerError(LedgerError):
 
     def __init__(self, count: int, named: int) -> None:
         super().__init__(
-            f"the ledger ends at event {count}, and its head names event {named}: the last {named - count} are gone;"
+            f"the ledger ends at event {count}, but its head names event {named}: the last {named - count} are gone;"
             " restore the whole directory from a backup, or move it away and `quarterdeck ledger import` an export"
         )
         self.count = count
@@ -142,7 +142,7 @@ class LedgerWriteError(LedgerError):
     """An append that did not happen."""
 
     def __init__(self, problem: str, remedy: str = "make room on its disk, then try again") -> None:
-        super().__init__(f"the ledger could not be written ({problem}), and nothing of it was kept: {remedy}")
+        super().__init__(f"the ledger could not be written ({problem}), and no part of it was stored: {remedy}")
 
 
 class TooLargeError(LedgerWriteError):
@@ -157,7 +157,7 @@ class TransferError(LedgerError):
 
     def __init__(self, line: int, reason: str) -> None:
         where = f"line {line} of the export" if line else "the export"
-        super().__init__(f"{where} cannot be imported ({reason}), and nothing was: export it again")
+        super().__init__(f"{where} cannot be imported ({reason}); nothing was imported: export it again")
         self.line = line
         self.reason = reason
 
@@ -168,6 +168,6 @@ class FilledLedgerError(TransferError):
     def __init__(self, directory: Path) -> None:
         LedgerError.__init__(
             self,
-            f"the ledger in {directory} is not empty, and an import fills an empty one: name another directory with"
+            f"the ledger in {directory} is not empty, and an import needs an empty one: name another directory with"
             " --state-dir",
         )

@@ -34,7 +34,7 @@ def read_head(directory: Path, count: int) -> Head | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        raise MissingHeadError(path, count, "holds no head") from None
+        raise MissingHeadError(path, count, "contains no head") from None
 
 
 def write_head(directory: Path, head: Head) -> None:

@@ -127,7 +127,7 @@ def in_words(event: LedgerEvent) -> Words:
         case Seen():
             return Words(f"offers {thing(event.subject, event.name)} ({short(event.hash)})")
         case Gone():
-            return Words(f"does not offer {thing(event.subject, event.name)} any more")
+            return Words(f"no longer offers {thing(event.subject, event.name)}")
         case Approved():
             return Words(f"approved {thing(event.subject, event.name)} ({short(event.hash)})", event.by)
         case Blocked():

@@ -142,7 +142,7 @@ async def open_recorder(
     except LeaseHeldError as error:
         if must_write:
             raise
-        _log.info("what this command sees is not recorded: %s", error)
+        _log.info("what this command finds is not recorded: %s", error)
         async with _visiting(directory) as visitor:
             yield visitor
         return
@@ -173,7 +173,9 @@ def _as_written(hash_: str, body: bytes | None) -> bytes | None:
     """A document that is what its hash names; None for one that somebody has edited."""
     if body is None or hash_of(body) == hash_:
         return body
-    _log.error("the document %s of the ledger is not what was written: see `quarterdeck ledger verify`", hash_[:12])
+    _log.error(
+        "the document %s of the ledger was changed after it was written: see `quarterdeck ledger verify`", hash_[:12]
+    )
     return None
 
 

@@ -68,7 +68,7 @@ class Pen:
         _require_room(bodies, documents)
         if _identity(self._directory) != self._identity:
             # SQLite would write on into a file that nobody can open any more.
-            raise LedgerWriteError("its file was taken away or replaced", "start this anew")
+            raise LedgerWriteError("its file was moved or replaced", "restart this")
         is_durable = durable or any(isinstance(event, TRUST_EVENTS) for event in events)
         at = max(now, self.at)
         added = list(link(self.tip, at, bodies))
@@ -137,7 +137,7 @@ class Pen:
         except sqlite3.Error as error:
             raise LedgerWriteError(_STILL_THERE, str(error)) from error
         if is_busy:
-            raise LedgerWriteError(_STILL_THERE, "end whatever reads the ledger, then run this again")
+            raise LedgerWriteError(_STILL_THERE, "end the programs that read the ledger, then run this again")
 
     def load(self, pieces: Iterable[Piece]) -> None:
         """Fill an empty ledger with events and documents that were checked.
@@ -192,7 +192,7 @@ class Pen:
         try:
             self.sync()
         except LedgerWriteError as error:
-            _logger.warning("the ledger's head stays behind: %s", error)
+            _logger.warning("the ledger's head file could not be updated: %s", error)
 
     def _keep_head(self) -> None:
         """Write the head of what a commit has brought to the disk."""
@@ -200,7 +200,7 @@ class Pen:
             write_head(self._directory, self.tip)
         except OSError as error:
             # The events are safe; only a cut at their end would not show until the next one.
-            _logger.warning("the ledger's head stays behind: %s", error)
+            _logger.warning("the ledger's head file could not be updated: %s", error)
         else:
             self.anchor = self.tip
 
@@ -242,7 +242,7 @@ def _require_room(bodies: Sequence[bytes], documents: Mapping[str, bytes]) -> No
             raise TooLargeError(f"the document {digest[:12]}…", len(body), MAX_DOCUMENT_BYTES)
     size = sum(map(len, bodies)) + sum(map(len, documents.values()))
     if size > MAX_APPEND_BYTES:
-        raise TooLargeError("what is to be kept at once", size, MAX_APPEND_BYTES)
+        raise TooLargeError("one write", size, MAX_APPEND_BYTES)
 
 
 def _sync_file(path: Path) -> None:

@@ -300,7 +300,7 @@ def _remove_replaced(store: LedgerStore) -> tuple[Path, ...]:
         for path in gone:
             path.unlink()
     except OSError as error:
-        raise LedgerWriteError(f"the ledger is redacted, but a file still holds what was hidden: {error}") from error
+        raise LedgerWriteError(f"the ledger is redacted, but a file still contains the secrets: {error}") from error
     return gone
 
 

@@ -96,7 +96,7 @@ def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = Fals
             yield Row(seq, at, body, digest)
             # Last, for what the taker finds tells more.
             if compare and not _is_found(body, tuple(found_by)):
-                raise BrokenRowError(seq, "it is not found by what it says")
+                raise BrokenRowError(seq, "its index does not match its content")
         after = page[-1][0]
 
 

@@ -95,7 +95,7 @@ class LedgerStore(LedgerReader):
     ) -> tuple[Stored, ...]:
         """`append`, and leave the book to whoever reads it, perhaps in another thread."""
         if any(isinstance(event, Checkpoint) for event in events):
-            raise ValueError("a checkpoint is made by compaction alone")
+            raise ValueError("only compaction makes a checkpoint")
         return self._writing().add(events, documents or {}, self._now(), durable=durable)
 
     def stand_for(self, checkpoint: Checkpoint, keep: Iterable[str]) -> Stored:

@@ -26,7 +26,7 @@ def contradiction(reader: LedgerReader, witness: Head) -> str:
                 f"secrets were taken out of it, as event {redacted} records: the events before that have other "
                 "hashes since, and a head that was written down before does not fit any more"
             )
-        return f"event {witness.count} is not the one that was written down: it was changed, or it is another ledger"
+        return f"event {witness.count} is not the one that was noted: it was changed, or it is another ledger"
     return ""
 
 

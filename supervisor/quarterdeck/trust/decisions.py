@@ -54,7 +54,7 @@ def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
         if decision.hash not in (item.seen, item.approved):
             if subject is not Subject.LAUNCH or hash_of(decision.body) != decision.hash:
                 raise StaleDecisionError(
-                    f"{server}: {name or subject} is not offered in that form any more: look at it again with "
+                    f"{server}: {name or subject} is no longer offered in that form: look at it again with "
                     f"`quarterdeck trust diff {server}`"
                 )
             documents[decision.hash] = decision.body

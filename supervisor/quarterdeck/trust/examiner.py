@@ -125,7 +125,7 @@ class Examiner:
             await self._recorder.record(events, bodies)
         except LedgerWriteError as error:
             if not desk.is_unrecorded:
-                _log.error("what %s offers is not recorded, and held as far as it is new: %s", desk.row.id, error)
+                _log.error("what %s offers is not recorded, and anything new is held: %s", desk.row.id, error)
             offer = offer_of(listed, without_news(judgement.verdicts, entry, review.documents))
             postpone(desk)
             desk.judged = (endpoint, None)
@@ -151,6 +151,6 @@ class Examiner:
         wait_s = allowance.take(sum(map(len, bodies.values())) + EVENT_BYTES * len(events), now)
         if wait_s:
             raise LedgerWriteError(
-                f"{row.id} changes what it offers so often that it would fill the disk",
-                f"restart it, or ask its author; the ledger takes more of it in {wait_s / 60:.0f} minutes",
+                f"{row.id} changes what it offers too often",
+                f"restart it, or ask its author; its changes are recorded again in {wait_s / 60:.0f} minutes",
             )

@@ -180,7 +180,7 @@ def parse_lock(text: str, ignores: Ignores | None = None) -> DeckLock:
         LockError: it is none; nothing is guessed.
     """
     if any(line.startswith(CONFLICT_MARKS) for line in text.splitlines()):
-        raise LockError("it holds a merge conflict: take either side, then write it anew with quarterdeck lock")
+        raise LockError("it holds a merge conflict: take either side, then rewrite it with quarterdeck lock")
     if len(text) > MAX_LOCK_BYTES:
         raise LockError(f"it is larger than {MAX_LOCK_BYTES} bytes")
     try:
@@ -230,7 +230,7 @@ def _parse_server(server: str, value: object) -> LockedServer:
         forms[_INSTRUCTIONS] = IGNORED if said == IGNORED else _hash(said, f"{place}.instructions")
     package = row.get("package", "")
     if not isinstance(package, str) or len(package) > MAX_PACKAGE_CHARS:
-        raise LockError(f"{place}.package: a text of at most {MAX_PACKAGE_CHARS} characters belongs here")
+        raise LockError(f"{place}.package: a text of at most {MAX_PACKAGE_CHARS} characters is expected here")
     return LockedServer(MappingProxyType(forms), package)
 
 
@@ -238,7 +238,7 @@ def _parse_head(value: object) -> Head:
     head = _object(value, "ledger", required=("count", "hash"))
     count = head["count"]
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise LockError("ledger.count: a number of events belongs here")
+        raise LockError("ledger.count: a number of events is expected here")
     return Head(count, _hash(head["hash"], "ledger.hash"))
 
 
@@ -252,9 +252,9 @@ def _object(
 ) -> JsonObject:
     """The object that belongs at `place`, each member once."""
     if not isinstance(value, JsonObject):
-        raise LockError(f"{place}: an object belongs here")
+        raise LockError(f"{place}: an object is expected here")
     if value.repeated:
-        raise LockError(f"{place}: {value.repeated[0][0][:128]!r} is given twice: write it anew with quarterdeck lock")
+        raise LockError(f"{place}: {value.repeated[0][0][:128]!r} is given twice: rewrite it with quarterdeck lock")
     if names_are_free:
         return value
     for key in value:
@@ -268,7 +268,7 @@ def _object(
 
 def _stranger(key: str, place: str, known: tuple[str, ...]) -> NoReturn:
     near = nearest(key, known)
-    hint = f"did you mean {near!r}?" if near else f"known are {', '.join(known)}"
+    hint = f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}"
     raise LockError(f"{place}: {key[:128]!r} is not known: {hint}")
 
 

@@ -173,13 +173,11 @@ def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
     code, target = "tool_held", tool
     match verdict:
         case Verdict.DRIFTED:
-            message = f"{name} is held: deck.lock names another form of it, or none"
-            return _refused(
-                FaultKind.TOOL_ERROR, message, code, "write the lock anew if that is right: quarterdeck lock"
-            )
+            message = f"{name} is held: it differs from deck.lock, or is not in it"
+            return _refused(FaultKind.TOOL_ERROR, message, code, "if that is right, rewrite the lock: quarterdeck lock")
         case Verdict.BLOCKED:
             message = f"{name} is blocked: a person decided that it must not be used"
-            remedy = f"to take that back: {row.command('approve', tool)}"
+            remedy = f"to unblock it: {row.command('approve', tool)}"
             return _refused(FaultKind.TOOL_ERROR, message, "tool_blocked", remedy)
         case Verdict.UNDER_INSTRUCTIONS:
             target = "--instructions"
@@ -191,7 +189,7 @@ def launch_held(row: Row, verdict: Verdict, loosened: Sequence[str] = ()) -> Pro
     """Why a server is not started: its launch is held, or blocked."""
     if verdict is Verdict.BLOCKED:
         message = f"{row.id} is blocked: a person decided that it must not be started"
-        remedy = f"to take that back: {row.command('approve', '--all')}"
+        remedy = f"to unblock it: {row.command('approve', '--all')}"
         return _refused(FaultKind.SPAWN_FAILED, message, "launch_blocked", remedy)
     reason = _launch_reason(verdict, row.rules.exposed, loosened)
     message = f"{row.id} is not started until a person approves how: {reason}"
@@ -213,7 +211,7 @@ def _tools_are(count: int) -> str:
 def native_held(row: NativeRow, verdict: Verdict, loosened: Sequence[str]) -> str:
     """Why the key `native` is not used as it is written."""
     return (
-        "the key 'native' is not used as it is written, but as it was approved last, or not at all: "
+        "the key 'native' is not used in its new form: the form approved last stays, if there is one: "
         f"{_launch_reason(verdict, row.exposed, loosened)}; {_look_and_approve(row, '--all')}"
     )
 
@@ -221,11 +219,11 @@ def native_held(row: NativeRow, verdict: Verdict, loosened: Sequence[str]) -> st
 def _launch_reason(verdict: Verdict, exposed: str, loosened: Sequence[str]) -> str:
     if verdict is Verdict.EXPOSED:
         return (
-            f"it is new or changed, and another than you could have written it: {exposed} lies where a program in a "
+            f"it is new or changed, and someone else could have written it: {exposed} lies where a program in a "
             "sandbox, a native tool or another user may write, or could once"
         )
     if verdict is Verdict.LOOSER:
-        return f"it asks for more than before ({', '.join(loosened)}), and came while this runs"
+        return f"it asks for more than before ({', '.join(loosened)}), and was changed while quarterdeck runs"
     return _LAUNCH_REASONS.get(verdict, "it was blocked")
 
 

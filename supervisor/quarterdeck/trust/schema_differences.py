@@ -153,7 +153,7 @@ def _members(pair: _Pair) -> _Found:
         return
     for name in sorted((before ^ after) - told):
         is_freed = name in before
-        verb = "is not required any more" if is_freed else "is required now"
+        verb = "is no longer required" if is_freed else "is required now"
         one = required._replace(owner=(*pair.owner, name))
         yield _difference(one, _severity(pair.side, is_freed), verb=verb)
 

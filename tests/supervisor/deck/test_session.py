@@ -237,7 +237,7 @@ async def test_our_own_directories_are_no_place_to_work_in(workspace: Path) -> N
     inner = state_dir() / "ledger"
     inner.mkdir(parents=True)
     for fields in ({"workspace": state_dir()}, {"allow_dirs": (inner,)}):
-        with pytest.raises(DeckFault, match="is quarterdeck's own") as refused:
+        with pytest.raises(DeckFault, match="belongs to quarterdeck itself") as refused:
             async with session_in(**{"workspace": workspace, **fields}):
                 pass
         assert refused.value.kind == DeckFaultKind.BACKEND

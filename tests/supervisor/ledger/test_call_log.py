@@ -49,6 +49,6 @@ async def test_notes_that_cannot_be_kept_are_said_and_disturb_nobody(caplog: pyt
         log.note("user", "fs", "read", 0.1, None)
     await log.close()
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        f"{MAX_WAITING} calls are not noted",
-        "3 calls are not noted",
+        f"{MAX_WAITING} calls were not recorded",
+        "3 calls were not recorded",
     ]

@@ -119,7 +119,7 @@ def test_an_archive_that_was_changed_is_found(tmp_path: Path) -> None:
         assert done is not None
         done.archive.write_bytes(done.archive.read_bytes().replace(b'"tool":"tool_3"', b'"tool":"tool_4"'))
         found = store.verify()
-        assert (found.verdict, "event 4: its hash is another" in found.reason) == (Verdict.BROKEN, True)
+        assert (found.verdict, "event 4: its hash differs" in found.reason) == (Verdict.BROKEN, True)
         with pytest.raises(CorruptLedgerError):
             store.book_at(4)
 

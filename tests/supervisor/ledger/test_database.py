@@ -72,7 +72,7 @@ def newer(directory: Path) -> None:
 
 MISPLACED = [
     (database(b""), ForeignFileError, "an empty file"),
-    (database(b"hello, world" * 100), ForeignFileError, "no database"),
+    (database(b"hello, world" * 100), ForeignFileError, "not a database"),
     (foreign, ForeignFileError, "another program's database"),
     (linked, ForeignFileError, "symbolic link"),
     (newer, NewerLedgerError, "schema 7, made by Quarterdeck 9.2.1"),
@@ -80,12 +80,12 @@ MISPLACED = [
     (overwritten(0, 16), ForeignFileError, "damaged"),
     (overwritten(100, 200), CorruptLedgerError, "malformed"),
     (lambda d: (d / "ledger.db").unlink(), TruncatedLedgerError, "the last 10 are gone"),
-    (sql("DELETE FROM events WHERE seq > 6"), TruncatedLedgerError, "ends at event 6, and its head names event 10"),
+    (sql("DELETE FROM events WHERE seq > 6"), TruncatedLedgerError, "ends at event 6, but its head names event 10"),
     (sql("DELETE FROM events"), TruncatedLedgerError, "the last 10 are gone"),
     (sql("DELETE FROM events WHERE seq < 4"), BrokenChainError, "event 1 .it is missing"),
     (sql("UPDATE events SET hash = zeroblob(32) WHERE seq = 10"), BrokenChainError, "event 10"),
     (lambda d: (d / "head").unlink(), MissingHeadError, "is missing beside a ledger of 10 events"),
-    (head(""), MissingHeadError, "holds no head"),
+    (head(""), MissingHeadError, "contains no head"),
     (head("10 " + "ab" * 32), BrokenChainError, "event 10 .it is not the one that the head names"),
     (lambda d: d.chmod(0o777), UnsafeLedgerError, "chmod 700"),
 ]

@@ -139,7 +139,7 @@ def test_a_server_is_called_by_its_id_and_by_its_file_where_two_share_it() -> No
         (enrolled(NOW), Words(f"enrolled tool now ({NOW.hash[:8]})")),
         (retired(NOW), Words(f"retired bk_{NOW.hash[:32]}")),
         (seen(TOLD), Words(f"offers its instructions ({TOLD.hash[:8]})")),
-        (gone(NOW), Words("does not offer tool now any more")),
+        (gone(NOW), Words("no longer offers tool now")),
         (approved(NOW, Voice.PERSON), Words(f"approved tool now ({NOW.hash[:8]})", "person")),
         (blocked(NOW), Words("blocked tool now", "person")),
         (
@@ -196,7 +196,7 @@ def test_what_happens_to_several_tools_alike_is_one_line() -> None:
     line = (1, 6, "offered, approved and enrolled 2 tools: now, zone", "baseline")
     assert told(events) == [line]
     assert told(events, newest_first=True) == [line]
-    assert told([*events, gone(NOW)])[1:] == [(7, 7, "does not offer tool now any more", "")]
+    assert told([*events, gone(NOW)])[1:] == [(7, 7, "no longer offers tool now", "")]
     assert told([gone(NOW), gone(ZONE)]) == [(1, 2, "dropped 2 tools: now, zone", "")]
 
 

@@ -78,12 +78,12 @@ BROKEN = [
     (lambda lines: lines[1:], 1, "not an export"),
     (lambda lines: damaged(lines, 0, lines[0].replace(b'"version":1', b'"version":2')), 1, "format 2"),
     (lambda lines: lines[:-1], 6, "ends with event 2"),
-    (lambda lines: damaged(lines, 3, lines[3].replace(b"tool_0", b"tool_9")), 4, "event 1: its hash is another"),
+    (lambda lines: damaged(lines, 3, lines[3].replace(b"tool_0", b"tool_9")), 4, "event 1: its hash differs"),
     (lambda lines: damaged(lines, 3, lines[3].replace(b'"seq":1', b'"seq":2')), 4, "event 1: it is missing"),
     (lambda lines: damaged(lines, 5, b'{"nothing":1}\n'), 6, "neither an event nor a document"),
     (lambda lines: damaged(lines, 5, b"\xff\n"), 6, "neither"),
     (lambda lines: [*lines[:3], *lines[4:]], 4, "event 1: it is missing"),
-    (lambda lines: [*lines, lines[-1]], 8, "there twice"),
+    (lambda lines: [*lines, lines[-1]], 8, "appears twice"),
     (lambda lines: damaged(lines, 6, lines[6][:-5]), 7, "cut off"),
 ]
 

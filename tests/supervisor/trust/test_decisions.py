@@ -48,7 +48,7 @@ def test_the_form_that_was_approved_before_can_be_approved_again() -> None:
 def test_a_form_that_is_not_on_offer_is_refused_and_nothing_is_recorded(digest: str) -> None:
     """A person would approve what they did not see: it changed while they looked."""
     at = book(seen("a", "h1"), seen("a", "h2"), seen("b", "h3"))
-    with pytest.raises(StaleDecisionError, match=r"fs: a is not offered in that form any more.*trust diff fs"):
+    with pytest.raises(StaleDecisionError, match=r"fs: a is no longer offered in that form.*trust diff fs"):
         decide(at, [wish(tool_key("b"), "h3"), wish(tool_key("a"), digest)])
 
 

@@ -173,7 +173,7 @@ def edited(change: Callable[[Any], object]) -> str:
     [
         ("", "the file is empty"),
         ("{", "line 1, column 2: the text ends before the JSON does"),
-        ("[]", "the lock: an object belongs here"),
+        ("[]", "the lock: an object is expected here"),
         ("{}", "'version' is missing"),
         ("[" * 100_000, "nested deeper"),
         ("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> theirs\n", "merge conflict"),
@@ -181,10 +181,10 @@ def edited(change: Callable[[Any], object]) -> str:
         (edited(lambda lock: lock.update(version=True)), "its version is true"),
         (edited(lambda lock: lock.update(server={})), "'server' is not known: did you mean 'servers'?"),
         (edited(lambda lock: lock.pop("ledger")), "'ledger' is missing"),
-        (edited(lambda lock: lock["ledger"].update(count=-1)), "ledger.count: a number of events belongs here"),
+        (edited(lambda lock: lock["ledger"].update(count=-1)), "ledger.count: a number of events is expected here"),
         (edited(lambda lock: lock["ledger"].update(count=True)), "ledger.count: "),
         (edited(lambda lock: lock["ledger"].update(hash="x")), "ledger.hash: 64 hex digits belong here"),
-        (edited(lambda lock: lock.update(servers=[])), "servers: an object belongs here"),
+        (edited(lambda lock: lock.update(servers=[])), "servers: an object is expected here"),
         (
             edited(lambda lock: lock["servers"].update({"a__b": {"tools": {}}})),
             "servers.a__b: this is not a server's id",

@@ -89,7 +89,7 @@ def test_an_argument_that_becomes_required_is_breaking_and_one_that_need_not_be_
     """Each name is told by itself, whatever the order of the array."""
     free, must = an_object(x=STRING), an_object(x=STRING) | {"required": ["x"]}
     assert [(each.severity, each.verb) for each in differences(free, must)] == [(BREAKING, "is required now")]
-    assert [(each.severity, each.verb) for each in differences(must, free)] == [(ADDITIVE, "is not required any more")]
+    assert [(each.severity, each.verb) for each in differences(must, free)] == [(ADDITIVE, "is no longer required")]
     assert told(must, free, Side.OUTPUT) == [("required", BREAKING)]
 
 

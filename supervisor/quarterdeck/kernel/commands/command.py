@@ -193,7 +193,7 @@ class SandboxedCommand:
             self._on_output(stream, data)
         except Exception:
             self._on_output = None  # the command goes on, as with nobody to listen
-            _log.exception("whoever takes the output of a command failed")
+            _log.exception("the receiver of a command's output failed")
 
     def _tell(self) -> None:
         self._ended.set()

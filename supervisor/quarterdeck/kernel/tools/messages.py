@@ -44,7 +44,7 @@ def explain(error: OSError | ValueError, path: str) -> str:
         case FileNotFoundError():
             return f"{name} does not exist. Look for it with ls or find."
         case NotADirectoryError():
-            return f"{name}: a part of this path that should be a directory is none."
+            return f"{name}: a part of this path is not a directory."
         case IsADirectoryError():
             return f"{name} is a directory, not a file. Use ls to see what is in it."
         case OSError(strerror=str(reason)) if reason:

@@ -93,12 +93,12 @@ def parse_allowed(text: str) -> Allowed:
         if "/" in head:
             if "host bits" in str(error):
                 raise ValueError("names an address inside a network: clear the bits behind the prefix") from None
-            raise ValueError("names no network: write it as in 10.0.0.0/8 or fd00::/8") from None
+            raise ValueError("is not a network: write it as in 10.0.0.0/8 or fd00::/8") from None
     try:
         # A port is asked for there; ours was read already.
         return Allowed(parse_destination(f"{head}:1").host, None, port)
     except ValueError as error:
-        reason = "names no whole address: write all of it" if "names an address" in str(error) else str(error)
+        reason = "is not a whole address: write all of it" if " address" in str(error) else str(error)
         raise ValueError(reason) from None
 
 

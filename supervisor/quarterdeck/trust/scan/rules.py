@@ -18,23 +18,23 @@ SCAN_VERSION: Final = 2
 RULES: Final[Mapping[str, Rule]] = {
     rule.id: rule
     for rule in (
-        Rule("hidden-unicode", "the text holds characters that people do not see and models read"),
-        Rule("hidden-markup", "the text holds markup that hides a part of it from people"),
-        Rule("hidden-padding", "blanks push the rest of the text out of sight"),
+        Rule("hidden-unicode", "the text has characters that models read and people do not see"),
+        Rule("hidden-markup", "the text has markup that hides a part of it from people"),
+        Rule("hidden-padding", "spaces push the rest of the text out of sight"),
         Rule("long-base64", "the text holds a long or readable piece in Base64"),
         Rule("encoded-text", "the text says something in an encoding that models read and people do not"),
         Rule("leaking-markup", "an image or a link in the text would carry data to another place"),
-        Rule("runs-commands", "the text has a program downloaded and run"),
+        Rule("runs-commands", "the text asks for a program to be downloaded and run"),
         Rule("claims-consent", "the text says that the user has agreed already"),
         Rule("poses-as-system", "the text poses as a message of the system, of the user or of highest importance"),
         Rule("instructs-model", "the text gives the model orders that go beyond this tool"),
         Rule("conceals-from-user", "the text asks for something to be kept from the user"),
         Rule("asks-secrets", "the text asks for secrets, or for files that hold them"),
         Rule("asks-context", "the text asks for what the user and the model said, or for the model's own instructions"),
-        Rule("shadows-tool", "the definition meddles with tools that are not its own"),
+        Rule("shadows-tool", "the definition interferes with other tools"),
         Rule("confusable-name", "the name looks like another one"),
         Rule("mixed-script", "a word is written with look-alike letters of another script"),
-        Rule("too-much-text", "there is more text than is looked at, and than any model should read"),
+        Rule("too-much-text", "the text is longer than the scan reads, and than any model should read"),
     )
 }
 """By id."""

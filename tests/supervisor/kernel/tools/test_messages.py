@@ -57,7 +57,7 @@ def test_a_number_agrees_with_its_noun() -> None:
     [
         (FileNotFoundError(errno.ENOENT, "No such file"), "a b does not exist. Look for it with ls or find."),
         (IsADirectoryError(), "a b is a directory, not a file. Use ls to see what is in it."),
-        (NotADirectoryError(), "a b: a part of this path that should be a directory is none."),
+        (NotADirectoryError(), "a b: a part of this path is not a directory."),
         (PermissionError(errno.EACCES, "Permission denied", "a b"), "a b: permission denied."),
         (OSError(errno.ENOSPC, "No space left on device"), "a b: no space left on device."),
         (OSError("odd"), "a b: odd."),

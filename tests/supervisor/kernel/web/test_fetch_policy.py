@@ -126,7 +126,7 @@ def test_ports_of_other_services_are_closed_unless_named() -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("", "no host"),
+        ("", "not a host name"),
         ("*.example.com", "wildcard"),
         ("*", "wildcard"),
         ("http://example.com", "port"),
@@ -134,14 +134,14 @@ def test_ports_of_other_services_are_closed_unless_named() -> None:
         ("example.com:http", "no port"),
         ("example.com:65536", "no port"),
         ("10.0.0.1/8", "inside a network"),
-        ("10.0.0.0/33", "no network"),
-        ("example.com/8", "no network"),
-        ("127.1", "no whole address"),
-        ("0x7f000001", "no whole address"),
+        ("10.0.0.0/33", "not a network"),
+        ("example.com/8", "not a network"),
+        ("127.1", "not a whole address"),
+        ("0x7f000001", "not a whole address"),
         ("[::1", "bracket"),
         ("[::1]8000", "bracket"),
-        ("a b", "no host"),
-        ("ex ample:80", "no host"),
+        ("a b", "not a host name"),
+        ("ex ample:80", "not a host name"),
     ],
 )
 def test_what_is_no_entry_is_said_and_not_repeated(entry: str, why: str) -> None:

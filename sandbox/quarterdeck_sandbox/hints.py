@@ -118,6 +118,9 @@ class Outside:
     lone_files: tuple[str, ...] = ()
 
 
+_PASSWORDS: Final = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers")
+"""What nobody is advised to show."""
+
 _INSTALLERS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
 """Settings of package managers, which every server gets: a hidden folder in them is no sign of what this one lacks."""
 
@@ -231,6 +234,8 @@ def _outside(path: str, outside: Outside) -> str:
 
 
 def _hidden(path: str, user_home: str, label: str = "") -> str:
+    if path in _PASSWORDS:
+        return f"{path} is hidden, as it should be: it holds passwords"
     if grant := grant_for(path, user_home):
         return f'{path} exists but is hidden; add "grants": ["{grant}"]'
     if path.endswith(".sock") or is_within(path, "/run") or is_within(path, "/var/run"):

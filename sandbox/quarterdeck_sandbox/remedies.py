@@ -6,6 +6,8 @@ from quarterdeck_sandbox.machine import Machine
 
 INSTALL_BUBBLEWRAP: Final = "apt install bubblewrap   (or: dnf install bubblewrap, pacman -S bubblewrap)"
 
+INSTALL_BOTH: Final = "apt install bubblewrap slirp4netns   (or: dnf install …, pacman -S …)"
+
 NEWER_BUBBLEWRAP: Final = (
     "install bubblewrap 0.12.0 or later, or your distribution's update for CVE-2026-87766; until then, hide no path "
     "inside a path that may be written"
@@ -100,7 +102,10 @@ def internet(machine: Machine) -> str:
     """What gives the network mode `internet`."""
     found = machine.bubblewrap
     if not (found.works and found.makes_network):
-        return bubblewrap(machine)
+        remedy = bubblewrap(machine)
+        if remedy == INSTALL_BUBBLEWRAP and not (machine.pasta or machine.slirp4netns):
+            return INSTALL_BOTH  # at once: half of it would ask for the other half
+        return remedy
     if machine.uplink_why.startswith("/dev/net/tun"):
         if machine.container not in ("", "wsl"):
             return "docker run --device /dev/net/tun …, and chmod 0666 /dev/net/tun"

@@ -163,6 +163,7 @@ def test_ubuntus_profile_also_helps_where_only_networks_are_denied() -> None:
         ({"ip": ""}, "iproute2"),
         ({"nsenter": ""}, "util-linux"),
         ({"bubblewrap": Bubblewrap()}, "apt install bubblewrap"),
+        ({"bubblewrap": Bubblewrap(), "pasta": ""}, "apt install bubblewrap slirp4netns"),
     ],
 )
 def test_the_internet_has_a_remedy_for_what_is_lacking(changes: dict[str, object], said: str) -> None:

@@ -160,6 +160,13 @@ def test_nothing_is_hinted_at_that_was_visible_or_is_not_there() -> None:
     assert not hints_in("/usr/bin/git: /home/u/nothing: /etc/none no such file; see https://home/u/proj", OUTSIDE)
 
 
+def test_nobody_is_advised_to_show_the_machines_passwords() -> None:
+    """A user who follows every hint would hand them to a server."""
+    outside = replace(OUTSIDE, exists=lambda path: path == "/etc/shadow")
+    [found] = hints_in("PermissionError: [Errno 13] Permission denied: '/etc/shadow'", outside)
+    assert found == "/etc/shadow is hidden, as it should be: it holds passwords"
+
+
 def test_a_grant_that_was_given_is_not_asked_for() -> None:
     """The user has done that already."""
     given_ = replace(OUTSIDE, env=frozenset({"AWS_CONFIG_FILE"}))

@@ -59,6 +59,19 @@ def print_program_help() -> None:
 def print_exit_codes() -> None:
     """`help exit-codes`."""
     _write(["Exit codes:", "", *_aligned([(f"  {int(code):3d}", meaning) for code, meaning in MEANINGS.items()], 7)])
+    _write(["", "sandbox run ends with the status of its command, or with", ""])
+    _write(
+        [
+            *_aligned(
+                [
+                    ("  125", "the sandbox was refused"),
+                    ("  126", "the command may not be executed"),
+                    ("  127", "there is no such command"),
+                ],
+                7,
+            )
+        ]
+    )
 
 
 def describe_command(command: "Command", path: str, usage: str) -> str:

@@ -31,7 +31,7 @@ REACHES: Final = "can reach your local network"
 
 HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
 
-CLOSE_THE_NETWORK: Final = "install slirp4netns or passt to close this; `quarterdeck doctor` says more"
+CLOSE_THE_NETWORK: Final = "install bubblewrap and slirp4netns to close this; `quarterdeck doctor` says more"
 """What to do about a network that nothing confines."""
 
 STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}

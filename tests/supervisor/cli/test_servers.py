@@ -61,7 +61,7 @@ def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_rea
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server that can reach the cloud's metadata would look like any other."""
-    reach = f"network: {REACHABLE}; install slirp4netns"
+    reach = f"network: {REACHABLE}; install bubblewrap and slirp4netns"
     boxes = {"a": ("landlock", "none", ("memory: looks",)), "b": ("limits", "full", (reach,))}
     listed = [msgspec.structs.replace(READY, id=name, sandbox=SandboxView(*box)) for name, box in boxes.items()]
     answering(monkeypatch, ServerList((*listed, READY)))
@@ -73,7 +73,7 @@ def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_rea
         "bubblewrap",
     ]
     assert len(lines) == 6
-    assert lines[5].startswith("partial: b can reach your local network (install slirp4netns")
+    assert lines[5].startswith("partial: b can reach your local network (install bubblewrap and slirp4netns")
 
 
 @pytest.mark.parametrize(("server", "code"), [(READY, 0), (DEAD, 4)])

@@ -14,8 +14,9 @@ from typing import Final
 
 GIT: Final = ".git"
 
-OF_EDITORS: Final = (".vscode", ".idea", ".envrc", ".mcp.json", ".cursor/mcp.json")
-"""Tasks and settings that name programs, environments that are entered with a folder, other MCP clients' servers."""
+AT_THE_TOP: Final = (".vscode", ".idea", ".envrc", ".mcp.json", ".cursor/mcp.json", "deck.lock", "lock.ignore")
+"""Tasks and settings that name programs, environments that are entered with a folder, other MCP clients' servers, and
+our own locks: who plants a `lock.ignore` decides what a lock does not look at."""
 
 _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 """`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters.  `commondir` says where git
@@ -54,12 +55,12 @@ def is_hook(parts: Sequence[str]) -> bool:
     return False
 
 
-_SPLIT: Final = tuple(name.split("/") for name in OF_EDITORS)
+_SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 
 def find_hooks(folder: str) -> Iterator[Hook]:
     """Those of `folder`, absolute and without links: at its top, not in projects below it."""
-    for name in OF_EDITORS:
+    for name in AT_THE_TOP:
         if os.path.lexists(path := f"{folder}/{name}"):
             yield Hook(path, not os.path.islink(path))
     git = f"{folder}/{GIT}"
@@ -80,7 +81,7 @@ def find_hooks(folder: str) -> Iterator[Hook]:
 def missing_hooks(folder: str) -> Iterator[str]:
     """Those that could appear in `folder`, and in its repository if it has one."""
     makeable = _MAKEABLE if os.path.isdir(f"{folder}/{GIT}") else ()
-    for name in (*OF_EDITORS, *makeable):
+    for name in (*AT_THE_TOP, *makeable):
         if not os.path.lexists(path := f"{folder}/{name}"):
             yield path
 

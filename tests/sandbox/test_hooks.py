@@ -22,6 +22,8 @@ from quarterdeck_sandbox.hooks import Hook, find_hooks, is_hook, missing_hooks
         (".idea/workspace.xml", True),
         (".mcp.json", True),
         (".cursor/mcp.json", True),
+        ("lock.ignore", True),
+        ("deck.lock", True),
         (".cursor/rules/style.md", False),
         (".github/workflows/ci.yml", False),
         (".gitignore", False),
@@ -81,7 +83,7 @@ def test_what_is_missing_or_a_link_can_only_be_told_of(tmp_path: Path) -> None:
 
 def test_what_could_be_made_is_known_before(tmp_path: Path) -> None:
     """Git would be led to hooks of a command's own, and nobody would hear of it."""
-    assert f"{tmp_path}/.envrc" in missing_hooks(str(tmp_path))
+    assert {f"{tmp_path}/.envrc", f"{tmp_path}/lock.ignore"} <= set(missing_hooks(str(tmp_path)))
     assert f"{tmp_path}/.git/commondir" not in missing_hooks(str(tmp_path))
     make_git(tmp_path / ".git")
     (tmp_path / ".envrc").write_text("x")

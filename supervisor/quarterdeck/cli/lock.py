@@ -105,7 +105,7 @@ def _write(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
         _warn(server, "it was never ready here, and is not in the lock: start it once, as quarterdeck tools does")
     tools = sum(len(server.tools) for server in draft.lock.servers.values())
     amount = f"{counted(len(draft.lock.servers), 'server')}, {counted(tools, 'tool')}"
-    print_line(f"{file}: {amount}{', as before' if is_same else ''}", stderr=True)
+    print_line(f"{file}: {amount}{', as before' if is_same else ''}{_left_out(ignores)}", stderr=True)
 
 
 def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old: "DeckLock | None") -> "Draft":
@@ -158,7 +158,16 @@ def _check(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
     if missed:
         raise click.exceptions.Exit(ExitCode.NOT_READY)
     if not json:
-        print_line(f"{counted(len(lock.servers), 'server')}, as in {file}", "green", stderr=True)
+        amount = counted(len(lock.servers), "server")
+        print_line(f"{amount}, as in {file}{_left_out(lock.ignores)}", "green", stderr=True)
+
+
+def _left_out(ignores: "Ignores") -> str:
+    """How much a lock does not look at: somebody else may have written that."""
+    if not ignores.lines:
+        return ""
+    verb = "leaves" if len(ignores.lines) == 1 else "leave"
+    return f" (without what {counted(len(ignores.lines), 'line')} of lock.ignore {verb} out)"
 
 
 @contextmanager

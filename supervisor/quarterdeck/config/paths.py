@@ -204,7 +204,12 @@ def state_dir_words() -> tuple[str, ...]:
 
 def state_dir() -> Path:
     """What survives us; not made yet."""
-    return _override(STATE_DIR_VARIABLE) or platformdirs.user_state_path(APP_NAME, appauthor=False)
+    return _override(STATE_DIR_VARIABLE) or default_state_dir()
+
+
+def default_state_dir() -> Path:
+    """The one of whoever names none."""
+    return platformdirs.user_state_path(APP_NAME, appauthor=False)
 
 
 def runtime_dir() -> Path:

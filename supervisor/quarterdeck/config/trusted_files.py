@@ -15,6 +15,7 @@ from quarterdeck.config.candidates import candidates
 from quarterdeck.config.clients.spots import Surroundings, user_spots
 from quarterdeck.config.clients.table import CLIENTS
 from quarterdeck.config.origin import Standing
+from quarterdeck.config.paths import default_state_dir, state_dir
 from quarterdeck.config.runtime_directory import announced_files
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox.own_code import own_code
@@ -45,6 +46,8 @@ def trusted_files(
     environ = os.environ if environ is None else environ
     found = [*named, *(Path(path) for path in environ.get(CONFIG_VARIABLE, "").split(os.pathsep) if path)]
     found += [place.path for place in candidates(here, environ) if place.standing is Standing.USER]
+    if (usual := default_state_dir()).is_dir() and not state_dir().is_relative_to(usual):
+        found.append(usual)  # where another one is in use: the next that names none believes this one
     found += [path for name in LOCKS if os.path.lexists(path := here / name)]
     around = Surroundings.here(environ, cwd=here)
     found += [spot.path for client in CLIENTS for spot in user_spots(client, around)]

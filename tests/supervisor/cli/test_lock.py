@@ -238,12 +238,19 @@ def test_a_locked_server_that_nobody_configures_is_drift(
     ]
 
 
-def test_what_is_ignored_may_differ(deck: Deck, lists: Lists, tmp_path: Path) -> None:
-    """A server that writes the local time zone into a description could be locked on no two machines."""
+def test_what_is_ignored_may_differ_and_is_said(
+    deck: Deck, lists: Lists, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that writes the local time zone into a description could be locked on no two machines.
+
+    And somebody who plants a `lock.ignore` would not be noticed.
+    """
     (tmp_path / "lock.ignore").write_text("time/now /description\n")
     deck.run()
+    assert "(without what 1 line of lock.ignore leaves out)" in capsys.readouterr().err
     lists.servers["time"] = (tool_form("now", "The time in Berlin."), ZONE)
     assert deck.run("--check") == 0
+    assert "(without what 1 line of lock.ignore leaves out)" in capsys.readouterr().err
     lists.servers["time"] = (NOW, tool_form("zone", "The zone of Berlin."))
     assert deck.run("--check") == ExitCode.DRIFTED
 

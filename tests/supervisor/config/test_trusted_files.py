@@ -43,6 +43,21 @@ def test_files_that_are_named_anywhere_are_among_them(home: Path, tmp_path: Path
     assert f"{tmp_path}/lock.ignore" not in found
 
 
+def test_the_usual_state_directory_is_among_them_where_another_is_used(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger or a token that was planted there would be believed at the next start that names none."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    usual = tmp_path / "state" / "quarterdeck"
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "other"))
+    assert str(usual) not in trusted_files(cwd=tmp_path, environ=of(home))
+    usual.mkdir(parents=True)
+    assert str(usual) in trusted_files(cwd=tmp_path, environ=of(home))
+    # The one in use is not shown at all, and what servers may write lies in it.
+    monkeypatch.delenv("QUARTERDECK_STATE_DIR")
+    assert str(usual) not in trusted_files(cwd=tmp_path, environ=of(home))
+
+
 def test_other_clients_files_are_among_them(home: Path, tmp_path: Path) -> None:
     """A command would have another client start whatever it likes, or us import it."""
     found = trusted_files(cwd=tmp_path, environ=of(home))

@@ -250,6 +250,7 @@ async def test_the_owner_of_what_is_written_must_reach_the_program(yard: Yard) -
         yard.confine(str(folder / "tool"), "-c", "true", write=[str(project)])
 
 
+@ROOT_ONLY
 async def test_root_who_cannot_become_another_stays_root_without_capabilities(yard: Yard) -> None:
     """In a container that maps no other users every start would fail."""
     yard.machine = replace(yard.machine, euid=0, other_users=False)

@@ -11,7 +11,7 @@ undo them: who is in a namespace of less privilege may not unmount what came wit
   nothing is made, and it has to make none.
 
 The order, marshalled: `open`, if there, the only paths that stay writable; `steps`, pairs (path, closed), parents
-first; `argv`, what is executed then.
+first; `oom_score`, if there, the score that all of it gets; `argv`, what is executed then.
 Source: mount_setattr(2), open_tree(2), move_mount(2), openat2(2), user_namespaces(7).
 """
 

@@ -24,7 +24,11 @@ NO_STATUS = 137
 
 
 def main(control_fd: int, leash_fd: int, wants_apart: int = 0, oom_score: "int | None" = None) -> None:
-    """Never returns.  `wants_apart` is 1 where the program will be confined by Landlock, and so may we."""
+    """Never returns.
+
+    `wants_apart` is 1 where the program will be confined by Landlock, and so may we; `oom_score` is what we and all
+    below us get, None where the system has no scores.
+    """
     gate.raise_oom_score(oom_score)
     prctl.adopt_orphans()
     # Not killed: it has to end what it adopted.  But one that is stopped does not see that the leash was dropped.

@@ -15,7 +15,7 @@ from support.forks import Forks
 from support.hostile import ATTACKS, END_S, Run, Scene, scene
 from support.identities import Identity, plain_python
 from support.leftovers import no_leftovers
-from support.machine_facts import NO_INTERNET_ALONE, bubblewrap_missing
+from support.machine_facts import NO_INTERNET_ALONE, ROOT_ONLY, bubblewrap_missing
 from support.real import fault_at_open, stdio_config
 
 from quarterdeck_protocol.policy import NetworkMode, Tier
@@ -231,6 +231,8 @@ def test_the_first_process_of_a_sandbox_cannot_be_taken_over(tier: Tier, identit
         place.assert_nothing_is_left()
 
 
+# As the tests' own user they would stop, trace and slow down the processes that run the tests.
+@ROOT_ONLY
 @pytest.mark.parametrize("identity", [Identity.USER])
 @pytest.mark.parametrize("tier", [Tier.LIMITS])
 def test_without_confinement_the_attacks_succeed(tier: Tier, identity: Identity, place: Scene) -> None:

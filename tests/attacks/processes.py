@@ -178,7 +178,10 @@ def read_open_files() -> str:
     """A file that the victim holds open and that has no name any more."""
     for name in os.listdir(f"/proc/{VICTIM}/fd"):
         try:
-            if TARGETS.secret in Path(f"/proc/{VICTIM}/fd/{name}").read_text(errors="replace"):
+            # Some are pipes: whoever may open one would wait for what nobody writes.
+            with open(os.open(f"/proc/{VICTIM}/fd/{name}", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+                found = file.read(len(TARGETS.secret)) or b""
+            if TARGETS.secret in found.decode(errors="replace"):
                 return "the secret, from a descriptor of the victim"
         except OSError:
             continue

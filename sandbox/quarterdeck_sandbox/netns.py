@@ -20,6 +20,7 @@ import msgspec
 from quarterdeck_sandbox.launch import LaunchError
 from quarterdeck_sandbox.machine import Machine
 from quarterdeck_sandbox.tether import tethered
+from quarterdeck_sandbox.unnamed import unnamed_file
 
 _NS_GET_USERNS: Final = 0xB701
 """Of `linux/nsfs.h`: a descriptor of the user namespace that owns this one."""
@@ -69,9 +70,7 @@ class NetworkNamespace:
         enter = [machine.nsenter, f"--net={self.path}", "--preserve-credentials"]
         if self.owner_path:
             enter.append(f"--user={self.owner_path}")
-        with os.fdopen(os.memfd_create("quarterdeck"), "w+") as given:
-            given.write(text)
-            given.seek(0)
+        with os.fdopen(unnamed_file(text.encode())) as given:
             child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
                 tethered(machine, [*enter, *argv]),
                 stdin=given,

@@ -21,6 +21,7 @@ from quarterdeck_sandbox.closing import outermost, steps
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.mounts import MountKind
 from quarterdeck_sandbox.oom import score_of_confined
+from quarterdeck_sandbox.unnamed import unnamed_file
 
 GATE_FOLDER: Final = str(Path(__file__).with_name("inside"))
 
@@ -121,10 +122,8 @@ def readonly_argv(order_fd: int) -> list[str]:
 
 def _put(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
     """A descriptor that holds `data`, kept in `fds` until the end of `cleanup`."""
-    fd = os.memfd_create("quarterdeck", 0)
+    fd = unnamed_file(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
     cleanup.callback(os.close, fd)
-    os.write(fd, data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
-    os.lseek(fd, 0, os.SEEK_SET)
     fds.append(fd)
     return fd
 

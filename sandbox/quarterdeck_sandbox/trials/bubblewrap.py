@@ -13,6 +13,7 @@ from quarterdeck_sandbox.backends.seccomp import ARCHITECTURES, Filter, compile_
 from quarterdeck_sandbox.launch import DEFAULT_PATH
 from quarterdeck_sandbox.machine import Bubblewrap
 from quarterdeck_sandbox.trials.running import Outcome, run
+from quarterdeck_sandbox.unnamed import unnamed_file
 
 _NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _MANNERS: Final = ("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
@@ -107,10 +108,8 @@ class _Put:
         self.fds: list[int] = []
 
     def __call__(self, data: bytes) -> int:
-        fd = os.memfd_create("trial")
+        fd = unnamed_file(data)
         self.fds.append(fd)
-        os.write(fd, data)
-        os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from quarterdeck_sandbox.spawning import readonly_argv
 from quarterdeck_sandbox.trials.running import run
+from quarterdeck_sandbox.unnamed import unnamed_file
 
 _SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
 
@@ -25,13 +26,12 @@ def try_closing(uid: int) -> bool:
             path.write_bytes(b"")
         for path in (folder, closed.parent, folder / "open", closed):
             os.chown(path, uid, -1)
-        order = os.memfd_create("trial", 0)
+        steps = [(str(closed.parent), False), (str(closed), True)]
+        argv = ["/bin/sh", "-c", _SCRIPT, str(folder)]
+        # As root does it where it stays root: see `Confinement.writes_by_mounts`.
+        opened = [str(folder)] if uid == 0 else None
+        order = unnamed_file(marshal.dumps({"open": opened, "steps": steps, "argv": argv}))
         try:
-            steps = [(str(closed.parent), False), (str(closed), True)]
-            argv = ["/bin/sh", "-c", _SCRIPT, str(folder)]
-            # As root does it where it stays root: see `Confinement.writes_by_mounts`.
-            opened = [str(folder)] if uid == 0 else None
-            os.write(order, marshal.dumps({"open": opened, "steps": steps, "argv": argv}))
             run(readonly_argv(order), uid=uid, pass_fds=(order,))
         finally:
             os.close(order)

@@ -114,6 +114,13 @@ def test_our_own_environment_in_a_workspace_is_closed(home: Home, monkeypatch: p
     assert "cannot close a part" in refused(home, can_close=False)
 
 
+def test_a_place_of_our_code_that_could_be_made_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command would make the folder of packages that our next start looks into, and we would import what is there."""
+    missing = home.user / "proj" / "lib"
+    monkeypatch.setattr(closing, "own_code", lambda: (str(missing),))
+    assert f"could make {missing} there" in refused(home)
+
+
 def test_hooks_are_closed_where_that_is_possible_and_else_told(home: Home) -> None:
     """A hook would run with the user's next commit, outside of any sandbox."""
     hooks, config = home.file("proj/.git/hooks/x").parent, home.file("proj/.git/config")

@@ -91,11 +91,13 @@ async def test_what_is_protected_is_closed_in_what_may_be_written(yard: Yard) ->
         for path in (work, work / "sub", config, other):
             os.chown(path, 12_345, 12_345)
     script = f"echo x >{other}; echo x >{config}; mv {work}/sub {work}/aside; true"
-    places = replace(yard.places, protected=(str(config),))
+    missing = work / "missing.json"
+    places = replace(yard.places, protected=(str(config), str(missing)))
     machine = replace(yard.machine, closes=True)
     made = replace(yard, places=places, machine=machine).confine("sh", "-c", script, write=[str(work)])
     confines = yard.berth.tier is not Tier.LIMITS
     assert made.view.closed == ((str(config),) if confines else ())
+    assert any(f"could make {missing}" in gap for gap in made.gaps) is confines
     if confines:
         assert await ends(made) == 0
         assert (config.read_text(), other.read_text()) == ("as it was", "x\n")

@@ -1,6 +1,7 @@
 """What other programs of the user run in a project."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,8 @@ def test_what_could_be_made_is_known_before(tmp_path: Path) -> None:
     found = list(missing_hooks(str(tmp_path)))
     assert f"{tmp_path}/.git/commondir" in found
     assert not {f"{tmp_path}/.envrc", f"{tmp_path}/.git/hooks"} & set(found)
+    shutil.rmtree(tmp_path / ".git/hooks")
+    assert f"{tmp_path}/.git/hooks" in missing_hooks(str(tmp_path))
 
 
 def test_a_repository_of_a_thousand_submodules_is_not_looked_at_whole(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """Which files and folders hold our code."""
 
 import os
+import site
 import sys
+import sysconfig
 from pathlib import Path
+
+import pytest
 
 import quarterdeck_sandbox
 from quarterdeck_sandbox.own_code import own_code, own_path
@@ -23,14 +27,33 @@ def test_our_packages_our_environment_and_its_interpreter_are_among_them() -> No
 
 def test_folders_whose_pth_files_every_start_runs_are_among_them() -> None:
     """A `.pth` file would run our attacker's line at the next start."""
-    import site
-
     assert all(is_within_any(folder, own_code()) for folder in site.getsitepackages())
 
 
-def test_a_prefix_that_all_programs_share_is_not_ours() -> None:
+def test_each_place_that_a_start_runs_code_of_counts_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages of the user's, or a linked command, lie in no environment: one of them would be open."""
+    expected = {str(tmp_path / name) for name in ("interpreter", "site", "user-site", "command", "library")}
+    for name in ("prefix", "exec_prefix", "base_prefix", "base_exec_prefix"):
+        expected.add(str(tmp_path / name))
+        monkeypatch.setattr(sys, name, str(tmp_path / name))
+    (tmp_path / "command").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "interpreter"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "command")])
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(tmp_path / "site")])
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", True)
+    monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "user-site"))
+    paths = dict.fromkeys(("stdlib", "platstdlib", "purelib", "platlib"), str(tmp_path / "library"))
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: paths)
+    assert expected <= set(own_code.__wrapped__())
+
+
+def test_a_prefix_that_all_programs_share_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project below `/usr/local` could not be worked on where Python is installed there."""
     assert not {"/", "/usr", "/usr/local"} & set(own_code())
+    (tmp_path / "link").symlink_to("/usr/local")
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    monkeypatch.setattr(sys, "base_exec_prefix", str(tmp_path / "link"))
+    assert not {"/usr", "/usr/local", f"{tmp_path}/link"} & set(own_code.__wrapped__())
 
 
 def test_a_project_on_the_path_is_not_imported_from(tmp_path: Path) -> None:

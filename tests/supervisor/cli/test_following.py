@@ -146,6 +146,18 @@ async def test_what_was_wished_on_the_command_line_stays(files: Files) -> None:
     assert (deck.settings.settle_s, deck.settings.names) == (0.25, NameBudget(40))
 
 
+async def test_what_was_the_users_word_when_servers_were_started_is_kept_from_them(files: Files) -> None:
+    """A server that still runs could write what the next edit reads again."""
+    files.write(a={"command": "one", "envFile": "old.env"})
+    deck = files.deck()
+    files.write(a={"command": "one", "envFile": "new.env"})
+    for name in ("old.env", "new.env"):
+        (files.path.parent / name).write_text("")
+    await files.reload(deck)
+    kept = {Path(path).name for path in deck.settings.trusted}
+    assert {"mcp.json", "old.env", "new.env"} <= kept
+
+
 async def test_secrets_that_were_taken_out_stay_hidden(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that still runs with the old key would print it into the log."""
     hidden: list[set[str]] = []

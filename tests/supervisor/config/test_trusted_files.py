@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.runtime_directory import RuntimeDirectory
-from quarterdeck.config.trusted_files import trusted_files, with_announced
+from quarterdeck.config.trusted_files import never_written, trusted_files, with_announced
 from quarterdeck.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_sandbox.own_code import own_code
 
 
 @pytest.fixture
@@ -41,6 +42,8 @@ def test_files_that_are_named_anywhere_are_among_them(home: Path, tmp_path: Path
     found = trusted_files([tmp_path / "c.json"], cwd=tmp_path, environ=environ)
     assert {f"{tmp_path}/{name}" for name in ("a.json", "b.json", "c.json", "deck.lock")} <= set(found)
     assert f"{tmp_path}/lock.ignore" not in found
+    (tmp_path / "lock.ignore").write_text("x")
+    assert f"{tmp_path}/lock.ignore" in trusted_files(cwd=tmp_path, environ=environ)
 
 
 def test_the_usual_state_directory_is_among_them_where_another_is_used(
@@ -77,6 +80,26 @@ def test_programs_that_nothing_confines_are_among_them(tmp_path: Path, home: Pat
     found = trusted_files((), rows[:1], cwd=home, environ=of(home))
     assert {f"{tmp_path}/run", f"{tmp_path}/server.py"} <= set(found)
     assert "/bin/sh" not in trusted_files((), rows[1:], cwd=home, environ=of(home))
+
+
+@pytest.mark.parametrize("where", ["the row's PATH", "our PATH"])
+def test_a_program_that_nothing_confines_is_found_by_its_name(tmp_path: Path, home: Path, where: str) -> None:
+    """A confined command would put another program in `~/.local/bin`, and the next start would run it as the user."""
+    (tmp_path / "tool").write_text("")
+    (tmp_path / "tool").chmod(0o755)
+    env = {"PATH": str(tmp_path)} if where == "the row's PATH" else {}
+    row = StdioServerConfig(id="a", command="tool", env=env, sandbox={"preset": "trusted"})
+    environ = of(home) if env else of(home, PATH=str(tmp_path))
+    assert f"{tmp_path}/tool" in trusted_files((), [row], cwd=home, environ=environ)
+
+
+def test_no_tool_of_ours_writes_the_users_word_or_our_code(tmp_path: Path) -> None:
+    """In a workspace that holds our environment, `write` would change what runs at the next command."""
+    config = tmp_path / "mcp.json"
+    config.write_text("{}")
+    with RuntimeDirectory.create("a" * 12) as directory:
+        directory.announce([config], "1.0")
+        assert set(never_written(lambda: ["/x"])) >= {"/x", str(config), *own_code()}
 
 
 def test_what_a_configuration_refers_to_is_the_users_word_too(home: Path, tmp_path: Path) -> None:

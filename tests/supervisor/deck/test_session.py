@@ -113,6 +113,19 @@ async def test_what_is_ours_is_nobodys_even_in_a_workspace_that_holds_it(workspa
         assert not (await run(session, "ls", path=str(session.paths.outputs))).is_error
 
 
+async def test_our_code_is_nobodys_to_write_even_in_a_workspace_that_holds_it(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent's `write` to our packages, or to a `.pth`, would run at the next command, outside of any sandbox."""
+    monkeypatch.setattr("quarterdeck.config.trusted_files.own_code", lambda: (str(workspace / ".venv"),))
+    async with session_in(workspace) as session:
+        for name in ("quarterdeck/__init__.py", "x.pth"):
+            refused = await run(session, "write", path=f".venv/lib/{name}", content="x")
+            assert refused.is_error
+            assert "quarterdeck runs it" in str(refused.output)
+    assert not (workspace / ".venv").exists()
+
+
 async def test_commands_run_in_the_workspace_with_a_home_that_its_sessions_share(workspace: Path) -> None:
     """What one session installed, the next would install again; or it would land in the user's own home."""
     async with session_in(workspace) as one, session_in(workspace) as other:

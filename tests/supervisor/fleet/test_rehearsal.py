@@ -42,6 +42,18 @@ def test_a_server_that_starts_and_one_that_starts_weaker_are_told_apart() -> Non
     assert any(line.startswith("network: ") and "install" in line for line in weaker.why)
 
 
+def test_a_server_that_may_write_the_users_word_is_told_to_be_refused(state: Path) -> None:
+    """`config check` would promise a start that never comes."""
+    folder = state / "project"
+    folder.mkdir()
+    (folder / "mcp.json").write_text("{}")
+    row = server(sandbox={"write": [str(folder / "mcp.json")]})
+    assert rehearse(row, STRONG).outlook is not Outlook.REFUSED
+    refused = rehearse(row, STRONG, [str(folder / "mcp.json")])
+    assert refused.outlook is Outlook.REFUSED
+    assert "your own word" in refused.why[0]
+
+
 @pytest.mark.parametrize(
     ("fields", "said", "code"),
     [

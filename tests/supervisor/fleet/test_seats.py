@@ -142,6 +142,20 @@ async def test_a_worker_is_told_what_its_server_may_not_see_and_where_the_users_
     await seat.leave()
 
 
+async def test_a_worker_is_told_what_its_server_may_not_write(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server with `write` of that folder would give itself a row without a sandbox."""
+    monkeypatch.setattr(seats_module, "with_announced", lambda files: (*files, "/of/another/serve.json"))
+    now = ["/home/u/mcp.json"]
+    seat = WorkerSeat(STDIO, trusted=lambda: now)
+    await seat.take(Owner())
+    assert seat.order().protected == ("/home/u/mcp.json", "/of/another/serve.json")
+    now.append("/home/u/key.env")
+    assert "/home/u/key.env" in seat.order().protected
+    await seat.leave()
+
+
 async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: PretendRuntime) -> None:
     """A server would start unconfined on a machine that confines nothing."""
     seat = WorkerSeat(STDIO, allow_unsandboxed=True)

@@ -28,6 +28,15 @@ async def test_its_files_are_those_of_its_directory_and_no_others(tmp_path: Path
 
 
 @pytest.mark.anyio
+async def test_by_default_it_changes_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that embeds the tools would let a model write which servers the user starts next."""
+    monkeypatch.setenv("QUARTERDECK_CONFIG", str(tmp_path / "mcp.json"))
+    context = make_local_context(tmp_path)
+    with pytest.raises(OutsideRootsError, match="own word"):
+        await context.fs.write_file("mcp.json", "{}")
+
+
+@pytest.mark.anyio
 async def test_by_default_it_runs_no_commands_and_keeps_nothing(tmp_path: Path) -> None:
     """A command would run outside of any sandbox."""
     context = make_local_context(tmp_path)

@@ -29,6 +29,15 @@ def test_what_was_recorded_is_known_to_the_next_process_and_what_lies_beside_is_
     ]
 
 
+def test_a_place_that_is_named_by_a_link_stays_what_it_was(state: Path, tmp_path: Path) -> None:
+    """Who moves the link would have what a server wrote taken for the user's word."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    record_exposure(state, [tmp_path / "link"])
+    (tmp_path / "link").unlink()
+    assert read_exposure(state).covers(tmp_path / "real" / "mcp.json")
+
+
 def test_one_place_is_written_down_once(state: Path, tmp_path: Path) -> None:
     """The record would grow with every start, until it cannot be read."""
     for _ in range(3):

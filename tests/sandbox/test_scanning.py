@@ -132,5 +132,5 @@ def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
 @linux
 def test_the_time_without_a_processor_is_told_of_those_that_are_there() -> None:
     """A busy machine would look like a dead worker, or a dead worker would end the loop that asks."""
-    assert waited_s(os.getpid()) >= 0.0
+    assert waited_s(os.getpid()) > 0.0 or not os.path.exists("/proc/self/schedstat")
     assert waited_s(2**22 + 1) == 0.0

@@ -117,6 +117,8 @@ def test_it_ends_with_what_would_become_of_the_configured_servers(
     assert run(["doctor", "-c", str(config)]) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[-1].endswith("Of the configured servers 2 would start, 2 would be refused.")
+    fates = [("good", "starts"), ("gone", "refused"), ("far", "starts"), ("broken", "refused")]
+    assert [tuple(line.split()) for line in out.splitlines() if tuple(line.split()) in fates] == fates
     assert "gone: no-such-command is not on the server's PATH" in out
     assert "far: it is remote" in out
     assert run(["doctor", "--json", "-c", str(config)]) == 1

@@ -78,6 +78,19 @@ def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str,
     assert said.replace("DOCUMENTS", here) in found.why[0]
 
 
+def test_a_server_that_could_write_the_users_word_is_told_before_it_starts(state: Path) -> None:
+    """`doctor` and `config check` would call fine what every start refuses."""
+    mine = state / "mine"
+    mine.mkdir()
+    config = mine / "mcp.json"
+    config.write_text("{}")
+    writer = server(sandbox={"write": [str(mine)]})
+    assert rehearse(writer, WEAK).outlook is Outlook.WEAKER
+    found = rehearse(writer, WEAK, (str(config),))
+    assert (found.outlook, found.code) == (Outlook.REFUSED, "sandbox_refused")
+    assert str(config) in found.why[0]
+
+
 def test_a_state_directory_that_cannot_be_written_to_is_a_refusal(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`config check` would end with an error of ours where everything is read-only."""
     monkeypatch.setattr("quarterdeck.fleet.rehearsal.os.access", lambda *_: False)

@@ -256,6 +256,27 @@ async def test_no_worker_is_called_silent_before_its_birth(
     await runtime.release()
 
 
+async def test_a_worker_that_was_born_and_says_nothing_is_given_up(
+    placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start would wait without end; or a worker that gets no processor would be taken for a dead one."""
+    asked: list[int] = []
+
+    def waited_s(pid: int) -> float:
+        asked.append(pid)
+        return 0.0
+
+    monkeypatch.setattr(runtime_module, "waited_s", waited_s)
+    monkeypatch.setattr(runtime_module, "Link", partial(Link, terms=LinkTerms(greet_s=0.0)))
+    monkeypatch.setattr(PlayedPlacement, "greets", False)
+    runtime = await Runtime.acquire()
+    handle = await hired(runtime, Owner())
+    assert handle.lost is not None
+    assert handle.lost.code == "worker_unresponsive"
+    assert set(asked) == {PlayedPlacement.pid}
+    await runtime.release()
+
+
 async def test_fresh_interpreters_are_used_when_the_environment_says_so(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,15 @@ async def test_a_command_that_fails_in_there_is_quoted() -> None:
         await sandbox.go()
 
 
+async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() -> None:
+    """The reason would be missing: a sentence that ends in a colon."""
+    async with waiting("true") as sandbox:
+        async with network_of(sandbox.pid) as network:
+            with pytest.raises(LaunchError, match=r"was killed by SIGKILL and said nothing$"):
+                await network.run(MACHINE, "/bin/sh", "-c", "kill -KILL $$")
+        await sandbox.go()
+
+
 async def test_a_command_in_there_sees_that_network() -> None:
     """Routes meant for a sandbox would be laid into the host's network."""
     async with waiting("true") as sandbox:

@@ -21,7 +21,7 @@ from support.berths import (
 from support.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy import Limits, Property
-from quarterdeck_sandbox.launch import LaunchPlan
+from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.mounts import Mount, MountKind
 from quarterdeck_sandbox.names import Route
 from quarterdeck_sandbox.spawning import INTERPRETER, Stdio
@@ -154,3 +154,12 @@ async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(bert
                 tasks.cancel_scope.cancel()
     assert (status, out.split()) == (0, ["hello", "ConnectionResetError", "ConnectionRefusedError"])
     assert receipt.findings == made.promised
+
+
+@BUBBLEWRAP_ONLY
+async def test_a_network_that_cannot_be_made_is_not_taken_for_a_broken_bubblewrap(berth: Berth) -> None:
+    """The user would be told to mend bubblewrap, and `network_failed` would never be seen."""
+    made = berth.shell("true", routes=(Route("127.0.0.1", 1, "127.64.0.1"),), identity=None)
+    with leaves_nothing(), pytest.raises(LaunchError, match="the sandbox's network could not be made") as caught:
+        await start(replace(made, machine=replace(made.machine, nsenter="/bin/false")))
+    assert caught.value.code == "network_failed"

@@ -202,7 +202,7 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
                 results.append(await call_raw(client, "s__t", {}))
 
     async def settle(begun):
-        await anyio.lowlevel.checkpoint()
+        await anyio.sleep(0.2)  # the stop has begun by then
         begun.settle({"content": []})
 
     async with anyio.create_task_group() as tasks, listening(box) as url:
@@ -210,6 +210,29 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
         tasks.start_soon(settle, await box.next_begun())
     assert [result["content"] for result in results] == [[]]
     assert "isError" not in results[0]
+
+
+async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):
+    """It would be begun to be given up a moment later, and nobody would know what it did."""
+    monkeypatch.setattr(http, "GRACE_S", 15)
+    box, results, stopping = LiveBox(), [], anyio.Event()
+    box.graft("s__t", hold)
+
+    async def late_client(url):
+        async with connected(url, "auto") as client, anyio.create_task_group() as calls:
+            calls.start_soon(partial(call_raw, client, "s__t", {}))
+            begun = await box.next_begun()
+            stopping.set()
+            await anyio.sleep(0.2)  # the stop has begun by then
+            results.append(await call_raw(client, "s__t", {}))
+            begun.settle({"content": []})
+
+    async with anyio.create_task_group() as tasks, listening(box) as url:
+        tasks.start_soon(late_client, url)
+        await stopping.wait()
+    (result,) = results
+    fault = result["_meta"]["quarterdeck/fault"]
+    assert fault == {"kind": "not_connected", "code": "shutting_down", "delivery": "not_sent"}
 
 
 @pytest.mark.parametrize(

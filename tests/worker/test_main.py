@@ -133,3 +133,20 @@ def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pyte
     os.close(writing)
     assert caught.value.code == 5
     assert taken == [(order, reading)]
+
+
+def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where fork does not serve it would be killed after us, and stay as large as it was at its busiest moment."""
+    done: list[object] = []
+    monkeypatch.setattr(main_module, "be_quiet", lambda: None)
+    monkeypatch.setattr(main_module.oom, "raise_to", done.append)
+    monkeypatch.setattr(main_module, "give_back_large_blocks", lambda: done.append("memory"))
+    monkeypatch.setattr(main_module, "work", lambda *_: 0)
+    (tmp_path / "order").write_bytes(msgspec.json.encode(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)))
+    with (tmp_path / "order").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with pytest.raises(SystemExit):
+            main_module.main()
+    assert done == [main_module.oom.WORKER, "memory"]

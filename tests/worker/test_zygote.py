@@ -199,3 +199,22 @@ def test_one_that_is_told_to_end_while_it_starts_leaves_nothing(
         process.terminate()
         process.wait(PATIENCE_S)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_zygote_gives_the_memory_of_large_results_back_and_its_workers_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each worker would stay as large as it was at its busiest moment."""
+
+    class DoneError(Exception):
+        """What is looked for was done; there is nothing to fork."""
+
+    def give_back() -> bool:
+        raise DoneError
+
+    monkeypatch.setattr(zygote_module, "be_quiet", lambda: None)
+    monkeypatch.setattr(zygote_module.oom, "raise_to", lambda _: None)
+    monkeypatch.setattr(zygote_module, "give_back_large_blocks", give_back)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(DoneError):
+        zygote_module.serve(theirs)

@@ -1,9 +1,13 @@
-"""Where `serve --http` listens."""
+"""Where `serve --http` listens, and what every `serve` does first."""
 
+import anyio
 import pytest
 
+from quarterdeck.cli.asking import Source
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.serve import check_names, parse_address
+from quarterdeck.cli.serve import Plan, _serve, check_names, parse_address
+from quarterdeck.settings import Settings
+from quarterdeck_sandbox import allocator
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,17 @@ def test_a_name_that_no_request_could_have_is_a_usage_error() -> None:
     with pytest.raises(CommandError, match=r"--allow-host 'https://deck.example' is not a host name") as refused:
         check_names(["deck.example", "https://deck.example"])
     assert refused.value.code == ExitCode.USAGE
+
+
+def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stay as large as it was at its busiest moment."""
+
+    class DoneError(Exception):
+        """What is looked for was done; there is nothing to serve."""
+
+    def give_back() -> bool:
+        raise DoneError
+
+    monkeypatch.setattr(allocator, "give_back_large_blocks", give_back)
+    with pytest.raises(DoneError):
+        anyio.run(_serve, Plan(Source(()), Settings(), http=None, lock=None, portable_schemas=False))

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-PTRACE_ATTACH = 16
+PTRACE_SEIZE = 0x4206
 CLONE_NEWUSER = 0x10000000
 DAEMON_S = 60
 """How long the daemon would live if nobody killed it."""
@@ -50,7 +50,8 @@ def signal_the_owner(task: dict[str, Any]) -> None:
 
 def trace_the_owner(task: dict[str, Any]) -> None:
     """The same process, as a debugger."""
-    _libc_call("ptrace", PTRACE_ATTACH, task["owner"], 0, 0)
+    # PTRACE_ATTACH would stop it, and our end would leave it stopped: it is who tells what the attacks got.
+    _libc_call_apart("ptrace", PTRACE_SEIZE, task["owner"], 0, 0)
     raise EscapeError("attached to the process that started it")
 
 
@@ -82,17 +83,8 @@ def mount(task: dict[str, Any]) -> None:
 
 def make_a_user_namespace(_task: dict[str, Any]) -> None:
     """In which it would be root, with all that root's kernel code may be attacked by."""
-    child = os.fork()
-    if child == 0:
-        try:
-            _libc_call("unshare", CLONE_NEWUSER)
-        except OSError as error:
-            os._exit(error.errno or 255)
-        os._exit(0)
-    number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if number == 0:
-        raise EscapeError("made a user namespace")
-    raise OSError(number, os.strerror(number))
+    _libc_call_apart("unshare", CLONE_NEWUSER)
+    raise EscapeError("made a user namespace")
 
 
 ATTACKS = (
@@ -115,6 +107,19 @@ def _libc_call(name: str, *arguments: int | bytes | None) -> None:
     whole = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     if getattr(libc, name)(*whole) != 0:
         number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _libc_call_apart(name: str, *arguments: int | bytes | None) -> None:
+    """The same in a child, with whose end what it got is given back."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _libc_call(name, *arguments)
+        except OSError as error:
+            os._exit(error.errno or 255)
+        os._exit(0)
+    if number := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
         raise OSError(number, os.strerror(number))
 
 

@@ -1,13 +1,16 @@
 """Attacks on real sandboxes of this machine, and what is made of them."""
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.leftovers import PATIENCE_S
 from support.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
 
 from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.attacks import EscapeError, trace_the_owner
 from quarterdeck_sandbox.confinement import Confinement
 from quarterdeck_sandbox.doctor import Outcome
 from quarterdeck_sandbox.launch import LaunchError
@@ -72,6 +75,19 @@ async def test_it_runs_as_whom_servers_run(tmp_path: Path) -> None:
 async def test_the_attacks_do_attack() -> None:
     """Attacks that fail by themselves would prove any sandbox perfect."""
     assert await escapes(Tier.LIMITS) >= {"read a secret", "write outside", "see processes"}
+
+
+def test_whom_an_attack_traces_runs_on() -> None:
+    """Where nothing holds it, `doctor` would be stopped by its own self-test, and never end."""
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        try:
+            with pytest.raises(EscapeError):
+                trace_the_owner({"owner": owner.pid})
+            assert owner.communicate(b"x", timeout=PATIENCE_S)[0] == b"x"
+        except PermissionError:
+            pytest.skip("this machine lets no process trace another one")
+        finally:
+            owner.kill()
 
 
 async def test_a_sandbox_that_cannot_be_started_is_told() -> None:

@@ -220,7 +220,8 @@ class Quarterdeck:
             await self.registrar.enlist(found.rows, is_live=is_live)
             self._native_settings = await self.registrar.settle_native(found.native, is_live=is_live)
             # Only now, when what was the user's word until these run is judged as such; and before they run.
-            places = places_of(settings, self.registrar.startable)
+            wish = settings.native and replace(settings.native, settings=self._native_settings)
+            places = places_of(replace(settings, native=wish), self.registrar.startable)
             await asyncio.to_thread(record_exposure, state_dir(), places)
             self._is_live = True
             self._scopes = {row.id: row.scope for row in found.rows}

@@ -30,6 +30,7 @@ from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.events import Subject
 from quarterdeck.trust.decisions import Decision
+from quarterdeck.trust.exposure import read_exposure
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
@@ -192,6 +193,20 @@ async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
         host = deck.create_host()
         assert (host.info.name, host.info.version) == ("quarterdeck", CLIENT_VERSION)
         assert host.box is deck.box
+
+
+@pytest.mark.anyio
+async def test_what_servers_and_commands_may_write_is_recorded_before_they_run(folder: Path) -> None:
+    """A configuration that one of them put there would be the user's word at the next start."""
+    config = folder / "mcp.json"
+    servers = {"fs": {"command": "true", "sandbox": {"write": [str(folder / "s")]}}}
+    config.write_text(json.dumps({"mcpServers": servers, "native": {"sandbox": {"write": [str(folder / "n")]}}}))
+    for name in "snw":
+        (folder / name).mkdir()
+    wish = NativeWish(profile=Profile.ALL, workspace=folder / "w")
+    async with open_quarterdeck(Settings.load([config], native=wish)):
+        exposure = read_exposure(folder / "state")
+        assert [exposure.covers(folder / name / "mcp.json") for name in (*"snw", ".")] == [True, True, True, False]
 
 
 @pytest.mark.anyio

@@ -68,7 +68,10 @@ class NativeWish:
     @property
     def writable(self) -> tuple[Path, ...]:
         """The directories whose files these tools, and the commands of `bash`, may change."""
-        return () if self.profile is Profile.AUTHORING else (self.workspace, *self.allow_dirs)
+        if self.profile is Profile.AUTHORING:
+            return ()
+        said = self.settings.sandbox.write if self.settings.sandbox is not None else ()
+        return (self.workspace, *self.allow_dirs, *map(Path, said))
 
     @property
     def fingerprint(self) -> str:

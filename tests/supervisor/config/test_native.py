@@ -1,6 +1,7 @@
 """The key `native` of a file, and the wish that it completes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,14 @@ def test_of_several_files_the_earlier_one_says_each_member() -> None:
     assert merged == NativeSettings(sandbox=strict, webfetch=web)
     assert warnings == ("b.json: 'native.sandbox' is ignored: a.json defines it first",)
     assert merge_native({}) == (NO_SETTINGS, ())
+
+
+def test_what_commands_may_write_beside_the_workspace_is_writable_too(tmp_path: Path) -> None:
+    """A configuration that a `bash` could write there would count as the user's word."""
+    said = NativeSettings.model_validate({"sandbox": {"write": [str(tmp_path / "said")]}})
+    wish = NativeWish(profile=Profile.ALL, workspace=tmp_path / "w", allow_dirs=(tmp_path / "d",), settings=said)
+    assert wish.writable == (tmp_path / "w", tmp_path / "d", tmp_path / "said")
+    assert replace(wish, profile=Profile.AUTHORING).writable == ()
 
 
 def test_wishes_for_the_same_have_the_same_fingerprint(tmp_path: Path) -> None:

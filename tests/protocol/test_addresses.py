@@ -46,6 +46,14 @@ ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_fro
         ("192.168.255.255", Place.PRIVATE),
         ("169.254.1.1", Place.LINK_LOCAL),
         ("169.254.169.254", Place.METADATA),
+        ("169.254.170.2", Place.METADATA),
+        ("169.254.170.23", Place.METADATA),
+        ("192.0.0.192", Place.METADATA),
+        ("192.0.0.1", Place.RESERVED),
+        ("fd00:ec2::23", Place.METADATA),
+        ("fd20:ce::254", Place.METADATA),
+        ("64:ff9b::a9fe:a9fe", Place.METADATA),
+        ("2001:20::1", Place.RESERVED),
         ("168.63.129.16", Place.METADATA),
         ("168.63.129.17", Place.INTERNET),
         ("100.64.0.1", Place.SHARED),
@@ -147,7 +155,7 @@ def test_a_zone_is_no_part_of_an_address() -> None:
 def test_what_no_name_may_lead_to_is_closed() -> None:
     """A name that a user opened could lead to a cloud's credentials."""
     assert OPEN.isdisjoint(NEVER_BY_NAME)
-    assert Place.METADATA in NEVER_BY_NAME
+    assert {Place.METADATA, Place.LINK_LOCAL, Place.MULTICAST, Place.UNSPECIFIED} == NEVER_BY_NAME
 
 
 @given(st.ip_addresses(v=4))

@@ -37,6 +37,10 @@ from quarterdeck_protocol.secrets.names import MAX_NAME_CHARS, Secrecy, is_secre
         "DSN",
         "SENTRY_DSN",
         "session_id",
+        *("PHPSESSID", "csrf_value", "xsrf", "cred", "creds", "signature", "sas", "hmac", "sid", "nonce", "salt"),
+        *("seed", "mnemonic", "oauth", "private", "connection-string", "sharedKey", "accountkey", "sharedkey"),
+        *("accesskey", "privatekey", "authkey", "keys", "BEARER_VALUE", "jwt_value", "my_cookie_value"),
+        *("authorization_value", "webhook_value", "sessionid2", "tokens", "token_value", "userpwd"),
     ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
@@ -48,6 +52,8 @@ def test_names_of_secrets_are_known(name: str) -> None:
     "name",
     """
     password DbPassword MYSQL_PWD --pass PGPASS pin secret my-secret credentials pw2 --seed-phrase RECOVERY_CODE
+    passphrase key_passphrase passcode wallet-seed-words recovery_phrase recoveryWords recovery_codes otp TOTP PSK mdp
+    passwort dbpwd credential_store_value
     """.split(),  # noqa: SIM905 - as words they are read, as a list they are not
 )
 def test_some_names_leave_no_doubt(name: str) -> None:

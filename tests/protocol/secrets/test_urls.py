@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck_protocol.secrets import hide_text, only_origins, origin_of
+from quarterdeck_protocol.secrets import hide_text, only_origins, origin_of, secrets_in
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,63 @@ def test_urls_in_a_message_are_cut_to_their_origins() -> None:
     message = "Client error '401' for url 'https://h.example/mcp?key=abc', see http://x:1/y."
     assert only_origins(message) == "Client error '401' for url 'https://h.example', see http://x:1"
     assert only_origins("no URL: //x") == "no URL: //x"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "code",
+            "state",
+            "k",
+            "t",
+            "s",
+            "p",
+            "u",
+            "h",
+            "hash",
+            "access",
+            "ticket",
+            "assertion",
+            "user",
+            "key",
+            "token",
+        ),
+    ],
+)
+def test_the_value_of_such_a_parameter_is_secret(name: str) -> None:
+    """The code of a login would stand in the ledger; so would a key under a short name."""
+    for mark in "?#":
+        assert secrets_in(f"https://h/cb{mark}page=x&{name}=swordfish") == ["swordfish"]
+
+
+@pytest.mark.parametrize(
+    "step", ["hook", "hooks", "webhook", "webhooks", "webhookb2", "incoming-webhook", "key", "token"]
+)
+def test_what_follows_such_a_step_of_a_path_is_secret(step: str) -> None:
+    """Whoever reads a webhook's URL can write into the channel."""
+    assert secrets_in(f"https://h.example/{step}/SWORDFISH/x") == ["SWORDFISH/x"]
+    assert secrets_in("https://h.example/things/SWORDFISH/x") == []
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        *("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis", "rediss", "amqp", "amqps"),
+        *("mssql", "sqlserver", "clickhouse", "neo4j", "bolt", "snowflake", "oracle", "cockroachdb", "nats", "ldap"),
+        "ldaps",
+    ],
+)
+def test_the_password_of_a_database_is_secret_with_a_slash_in_it(scheme: str) -> None:
+    """Nobody escapes it, and it would be taken for a port with a path behind it."""
+    assert secrets_in(f"{scheme}://u:12/34@h/db") == ["12/34"]
+
+
+@pytest.mark.parametrize("scheme", ["ssh", "git+ssh", "ssh+git", "sftp", "scp", "git", "rsync", "svn+ssh"])
+def test_a_user_alone_is_usual_there_and_no_secret(scheme: str) -> None:
+    """A user could not see which repository is meant; and elsewhere it is a token."""
+    assert secrets_in(f"{scheme}://git@h/x") == []
+    assert secrets_in("https://git@h/x") == ["git"]
 
 
 @pytest.mark.parametrize(

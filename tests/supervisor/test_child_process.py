@@ -49,3 +49,11 @@ def test_one_whose_owner_is_gone_already_does_nothing() -> None:
     command = child_command("print('works')", ["quarterdeck"])
     command[4] = "1" if os.getpid() != 1 else "0"
     assert subprocess.run(command, capture_output=True, check=True).stdout == b""
+
+
+@LINUX_ONLY
+def test_one_is_killed_before_us_when_memory_runs_out() -> None:
+    """A page that takes all the memory of the machine would end the whole deck."""
+    score = Path("/proc/self/oom_score_adj")
+    done = subprocess.run(child_command(f"print(open({str(score)!r}).read())", []), capture_output=True, check=True)
+    assert int(done.stdout) == min(1000, int(score.read_text()) + 600)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.machine_facts import LINUX_ONLY
+
 BOOT = Path(__file__).resolve().parents[2] / "worker" / "quarterdeck_worker" / "boot.py"
 
 MODULE = """
@@ -53,6 +55,17 @@ def test_a_folder_that_is_known_already_is_not_named_twice(tmp_path: Path) -> No
     )
     path = json.loads(done.stdout)["path"]
     assert path.count(str(Path(json.__file__).parents[1])) == 1
+
+
+@LINUX_ONLY
+def test_nothing_is_entered_when_the_owner_has_ended_already(tmp_path: Path) -> None:
+    """Between its start and its first instruction an owner can die, and no signal would tell it."""
+    (tmp_path / "entered.py").write_text(MODULE)
+    gone = "1" if os.getpid() != 1 else "0"
+    done = subprocess.run(
+        [sys.executable, "-I", str(BOOT), gone, "0", str(tmp_path), "entered"], capture_output=True, check=True
+    )
+    assert done.stdout == b""
 
 
 def test_the_soft_limit_of_open_files_is_the_named_one(tmp_path: Path) -> None:

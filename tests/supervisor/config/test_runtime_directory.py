@@ -69,6 +69,18 @@ def test_a_root_that_cannot_be_written_to_has_a_sentence_and_keeps_nothing(
     assert list(root.iterdir()) == []
 
 
+def test_a_deck_that_cannot_be_announced_has_a_sentence(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk at the last step of a start would be an error of ours with a number."""
+    with RuntimeDirectory.create(DIGEST, root) as directory, monkeypatch.context() as patch:
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(root))
+
+        patch.setattr(Path, "touch", fail)
+        with pytest.raises(paths.UnusableDirectoryError, match="there is no room in"):
+            directory.announce([Path("/a.json")], "1")
+
+
 def test_a_program_that_we_start_does_not_keep_the_lock(root: Path) -> None:
     """A server that outlives a killed supervisor would make the dead look alive."""
     with RuntimeDirectory.create(DIGEST, root) as directory:

@@ -327,6 +327,23 @@ async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_
         assert played.exits == [None]
 
 
+async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next server that has to start would find it hanging, and wait all over again."""
+    monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
+    process = await a_process()
+    async with stage(monkeypatch) as played:
+        monkeypatch.setattr(played.zygote, "kill", played.zygote.dies)
+        birth = played.spawn()
+        await played.zygote.order()
+        played.zygote.says(Forked(0, 10), Forked(1, process.pid))
+        worker = await birth
+        monkeypatch.setattr(placement_module, "is_stopped", lambda pid: pid == PlayedZygote.pid)
+        worker.kill()
+        await process.wait()
+        while not played.lost:
+            await turns(1)
+
+
 async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C would take seconds more because of a zygote that cannot answer."""
     monkeypatch.setattr(placement_module, "REPORT_S", 0.0)

@@ -145,6 +145,8 @@ def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int
     greeter.start()
     refusing = threading.Thread(target=greeter.refuse, args=("no",), kwargs={"within_s": 20.0})
     refusing.start()
+    refusing.join(0.3)
+    assert refusing.is_alive()  # nothing has come, and it waits
     os.write(client_out, initialize())
     assert json.loads(os.read(client_in, 4096))["error"]["message"] == "quarterdeck cannot serve: no"
     refusing.join()

@@ -250,6 +250,21 @@ async def test_what_was_not_there_before_a_restart_is_not_waited_for(name: str) 
         assert "is connecting" not in str(output)
 
 
+async def test_a_name_that_a_server_never_had_is_no_tool_while_it_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistyped name would hang for ten seconds, and be told that the server is not ready."""
+    monkeypatch.setattr(module, "WAIT_S", 0.05)
+    async with bench() as at:
+        endpoint = ToldEndpoint(stdio(), a="one")
+        await at.runs(endpoint)
+        at.fleet.coming.add("fs")
+        becomes(at, endpoint, EndpointPhase.FAULTED)
+        gate = at.gate.endpoint("fs")
+        assert gate is not None
+        with pytest.raises(ProtocolFault, match="offers no tool 'never'") as caught:
+            await gate.call("never", b"{}")
+        assert caught.value.code == "unknown_tool"
+
+
 @pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CLOSED])
 async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(phase: EndpointPhase) -> None:
     """Each call of a server in a crash loop would hang for ten seconds."""

@@ -1,28 +1,60 @@
 """A temporary folder that a hostile program could write to, and its removal whatever that has left there.
 
-`tempfile` cannot: before Python 3.11.8 it opens up what it may not remove through symbolic links (CVE-2023-6597), and
-it gives up with an exception on folders that are too deep.
+`tempfile` cannot: before Python 3.11.8 it opens up what it may not remove through symbolic links (CVE-2023-6597), it
+gives up with an exception on folders that are too deep, and a signal that ends us leaves its folders behind.
 """
 
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
+
+_SHELL: Final = "/bin/sh"
+
+_REMOVE_AT_END: Final = 'read -r _; chmod -R u+rwX -- "$FOLDER"; exec rm -rf -- "$FOLDER"'
+"""Its stdin is a pipe from us, which the kernel closes when we end, however we do."""
 
 
 @contextmanager
 def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
     """Its path, without symbolic links; it and all that is in it are removed in the end, when nothing writes there.
 
-    It is made in `place`, or where the system keeps temporary files.
+    It is made in `place`, or where the system keeps temporary files; a signal that kills us removes it too.
     """
-    folder = os.path.realpath(tempfile.mkdtemp(prefix=prefix, dir=place))
+    folder = os.path.join(os.path.realpath(place or tempfile.gettempdir()), prefix + secrets.token_hex(8))
+    with _removed_if_killed(folder):
+        os.mkdir(folder, 0o700)
+        try:
+            yield folder
+        finally:
+            remove(folder)
+
+
+@contextmanager
+def _removed_if_killed(folder: str) -> Iterator[None]:
+    """Within the block, a process waits for our end, to remove the folder then; it starts before the folder is made."""
     try:
-        yield folder
-    finally:
-        remove(folder)
+        waiting = subprocess.Popen(
+            [_SHELL, "-c", _REMOVE_AT_END],
+            env={"PATH": os.defpath, "FOLDER": folder},  # our PATH may begin with a folder that the program can write
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # a signal to our process group is not for it
+        )
+    except OSError:
+        yield  # without a shell, or another process, the folder is removed at the end of the block alone
+        return
+    with waiting:
+        try:
+            yield
+        finally:
+            waiting.kill()
 
 
 def remove(folder: str) -> None:

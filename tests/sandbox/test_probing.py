@@ -2,11 +2,14 @@
 
 import os
 import shutil
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.leftovers import eventually
 from support.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck_protocol.policy import Tier
@@ -48,6 +51,24 @@ def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytes
     found = {"bwrap": machine.bubblewrap.path, "nsenter": machine.nsenter, "ip": machine.ip}
     assert not [name for name in names if found[name] == str(tmp_path / name)]
     assert not (tmp_path / "run").exists()
+
+
+@linux
+@pytest.mark.parametrize("trial", ["closing", "bubblewrap"])
+def test_a_probe_that_is_killed_leaves_no_folder(trial: str, tmp_path: Path) -> None:
+    """Each client that is killed while it starts would leave its folders in /tmp."""
+    attempt = {"closing": "try_closing(uid)", "bubblewrap": "_nests_safely('bwrap', (), uid)"}[trial]
+    code = f"""import os, time
+from quarterdeck_sandbox.trials import {trial} as trial
+def run(*_, **__): print(*os.listdir({str(tmp_path)!r}), flush=True); time.sleep(600)
+trial.run, uid = run, os.geteuid()
+trial.{attempt}"""
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("quarterdeck-trial-")
+        process.send_signal(signal.SIGKILL)
+    eventually(lambda: not os.listdir(tmp_path), what="the removal of its folder")
 
 
 @linux

@@ -1,12 +1,15 @@
 """Temporary folders, and what a hostile program leaves in them."""
 
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 from support.identities import Identity
+from support.leftovers import eventually
 
 from quarterdeck_sandbox.temporary import remove, temporary_folder
 
@@ -19,6 +22,35 @@ def test_a_folder_is_there_and_then_is_not() -> None:
     with temporary_folder("quarterdeck-test-") as folder:
         Path(folder, "file").touch()
         assert Path(folder).stat().st_mode & 0o777 == 0o700
+    assert not os.path.lexists(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_process_that_a_signal_ends_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> None:
+    """Whoever stops a client while it starts would find one more folder in /tmp each time."""
+    code = "from quarterdeck_sandbox.temporary import temporary_folder as made\nwith made('quarterdeck-test-') as path:"
+    code += "\n open(path + '/file', 'x').close(); print(path, flush=True); __import__('time').sleep(600)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stdout is not None
+        folder = process.stdout.readline().strip()
+        assert os.path.dirname(folder) == str(tmp_path)
+        os.killpg(process.pid, number)
+    eventually(lambda: not os.path.lexists(folder), what="the removal of its folder")
+
+
+def test_a_folder_is_made_where_no_other_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without /bin/sh would start no server."""
+    monkeypatch.setattr("quarterdeck_sandbox.temporary._SHELL", "/no/such/shell")
+    with temporary_folder("quarterdeck-test-") as folder:
+        assert os.path.isdir(folder)
     assert not os.path.lexists(folder)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Final
 from quarterdeck_sandbox.backends.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.launch import DEFAULT_PATH
 from quarterdeck_sandbox.machine import Bubblewrap
+from quarterdeck_sandbox.temporary import temporary_folder
 from quarterdeck_sandbox.trials.running import Outcome, run
 from quarterdeck_sandbox.unnamed import unnamed_file
 
@@ -82,9 +82,8 @@ def _nests_safely(program: str, flags: Sequence[str], uid: int) -> bool:
     In the bind lies a link to where the old root is while bwrap works: a flawed one follows it and makes its directory
     outside.  A directory made first, without any link, shows that it came as far as that.
     """
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-trial-", ignore_cleanup_errors=True) as name:
-        # As bwrap resolves it itself: a link in the path to it is not what is tried.
-        folder = Path(os.path.realpath(name))
+    with temporary_folder("quarterdeck-trial-") as name:
+        folder = Path(name)
         bind, outside = folder / "bind", folder / "outside"
         for made in (bind, outside):
             made.mkdir()

@@ -3,11 +3,11 @@
 import marshal
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from quarterdeck_sandbox.spawning import readonly_argv
+from quarterdeck_sandbox.temporary import temporary_folder
 from quarterdeck_sandbox.trials.running import run
 from quarterdeck_sandbox.unnamed import unnamed_file
 
@@ -18,8 +18,8 @@ def try_closing(uid: int) -> bool:
     """Whether it holds for `uid`; one run of about 15 ms."""
     if sys.platform != "linux":
         return False
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-trial-", ignore_cleanup_errors=True) as name:
-        folder = Path(os.path.realpath(name))
+    with temporary_folder("quarterdeck-trial-") as name:
+        folder = Path(name)
         closed = folder / "inner" / "closed"
         closed.parent.mkdir()
         for path in (folder / "open", closed):

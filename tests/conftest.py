@@ -18,7 +18,16 @@ settings.load_profile("quarterdeck")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forked_zygotes() -> Iterator[None]:
+def state_of_the_tests() -> Iterator[None]:
+    """See `support.own_state`."""
+    from support.own_state import own_state, usual_state_dir
+
+    with own_state(usual_state_dir()):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_zygotes(state_of_the_tests: None) -> Iterator[None]:
     """See `support.zygotes`."""
     from support.terminals import fork_server
     from support.zygotes import forked_from

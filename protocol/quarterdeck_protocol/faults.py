@@ -130,10 +130,11 @@ class Dossier:
         signal: the signal's number, None when it exited.
         limit: name of the limit that was hit.
         stderr_tail: the last 32 KiB of stderr, redacted.
-        peak_rss_bytes: largest resident memory seen of the process tree.
+        peak_rss_bytes: the most memory of its control group, file caches included; without one, of its largest process.
         cpu_s: user and system time of the tree, seconds.
         uptime_s: from start to death, seconds.
         hints: inferred causes, one sentence each.
+        peak_is_sampled: whether it may have held more memory, between two looks.
 
     A longer tail is cut at its beginning.
     """
@@ -146,6 +147,7 @@ class Dossier:
     cpu_s: float | None = None
     uptime_s: float | None = None
     hints: tuple[str, ...] = ()
+    peak_is_sampled: bool = False
 
     def __post_init__(self) -> None:
         tail = self.stderr_tail[-MAX_STDERR_TAIL_CHARS:]

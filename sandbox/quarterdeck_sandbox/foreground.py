@@ -69,6 +69,7 @@ async def run_foreground(
         limit=process.limit,
         stderr_tail=keeper.tail,
         peak_rss_bytes=process.peak_rss_bytes,
+        peak_is_sampled=process.peak_is_sampled,
         cpu_s=process.cpu_s,
         uptime_s=process.uptime_s,
         hints=(*said, *hints),

@@ -60,7 +60,8 @@ class ConfinedProcess:
         self._started_at = time.monotonic()
         self._ended_at: float | None = None
         self._cpu_s: float | None = None
-        self._peak_rss_bytes: int | None = None
+        self._seen_rss_bytes: int | None = None
+        self._told_rss_bytes: int | None = None
         self._limit: str | None = None
 
     def tree(self, scratch: tuple[str, ...]) -> Tree:
@@ -108,8 +109,13 @@ class ConfinedProcess:
 
     @property
     def peak_rss_bytes(self) -> int | None:
-        """Largest resident memory of the program, as far as `look` has seen it."""
-        return self._peak_rss_bytes
+        """The most memory that it held, as the kernel told at its end; else, of the program, what `look` has seen."""
+        return self._seen_rss_bytes if self._told_rss_bytes is None else self._told_rss_bytes
+
+    @property
+    def peak_is_sampled(self) -> bool:
+        """Whether it may have held more than `peak_rss_bytes`, between two looks."""
+        return self._seen_rss_bytes is not None and self._told_rss_bytes is None
 
     @property
     def cpu_s(self) -> float | None:
@@ -124,7 +130,7 @@ class ConfinedProcess:
         except (OSError, psutil.Error):
             return
         if (peak := _HIGH_WATER.search(status)) is not None:
-            self._peak_rss_bytes = max(self._peak_rss_bytes or 0, int(peak[1]) * 1024)
+            self._seen_rss_bytes = max(self._seen_rss_bytes or 0, int(peak[1]) * 1024)
         self._cpu_s = times.user + times.system + times.children_user + times.children_system
 
     def kill(self) -> None:
@@ -208,8 +214,10 @@ class ConfinedProcess:
         self.stdout_fd = self.stderr_fd = -1
 
     def _reap(self) -> bool:
+        largest = 0
         try:
-            pid, status = os.waitpid(self._child.pid, os.WNOHANG)
+            pid, status, used = os.wait4(self._child.pid, os.WNOHANG)
+            largest = _largest_bytes(used)
         except ChildProcessError:
             pid, status = self._child.pid, 0
         if pid == 0:
@@ -217,9 +225,22 @@ class ConfinedProcess:
         # Popen must not wait for it a second time.
         self._child.returncode = os.waitstatus_to_exitcode(status)
         self._ended_at = time.monotonic()
+        self._told_rss_bytes = self._told_peak(largest)
         if self._limit is None and self.returncode != 0 and self._holdings.cgroup is not None:
             self._limit = self._holdings.cgroup.hit()
         return True
+
+    def _told_peak(self, largest: int) -> int | None:
+        """What the kernel says of its memory once it has ended; None where that may be less than it held.
+
+        Args:
+            largest: the size of the largest process that was waited for.
+        """
+        if self._holdings.cgroup is not None and (whole := self._holdings.cgroup.peak_bytes) is not None:
+            return max(whole, self._seen_rss_bytes or 0)
+        # A child begins as a copy of its parent, and counts as large as that.
+        copied = _largest_bytes(resource.getrusage(resource.RUSAGE_SELF))
+        return max(largest, self._seen_rss_bytes or 0) if largest > copied else None
 
     async def _exit_signal(self) -> None:
         if hasattr(os, "pidfd_open"):
@@ -244,7 +265,14 @@ _LIMITS: Final = {
 }
 """Signals that the kernel sends for one limit only, where that is set."""
 
+_MAXRSS_BYTES: Final = 1 if sys.platform == "darwin" else 1024
+"""The unit of `ru_maxrss`."""
+
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
+
+
+def _largest_bytes(used: resource.struct_rusage) -> int:
+    return used.ru_maxrss * _MAXRSS_BYTES
 
 
 def adopt_orphans() -> None:

@@ -165,6 +165,7 @@ def test_a_fault_may_be_written_with_whole_numbers() -> None:
         "limit": None,
         "stderr_tail": "",
         "peak_rss_bytes": None,
+        "peak_is_sampled": False,
         "cpu_s": 3,
         "uptime_s": 4,
         "hints": [],

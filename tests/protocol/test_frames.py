@@ -52,6 +52,7 @@ FAULT_ON_THE_WIRE = {
         "limit": None,
         "stderr_tail": "",
         "peak_rss_bytes": None,
+        "peak_is_sampled": False,
         "cpu_s": None,
         "uptime_s": None,
         "hints": [],

@@ -110,12 +110,59 @@ async def test_the_end_of_a_process_is_told_with_its_usage(berth: Berth) -> None
         process.close_stdin()
         assert await process.wait() == 3
         assert process.returncode == 3
-        ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        assert 100_000 < (process.peak_rss_bytes or 0) < ours / 4
+        assert 100_000 < (process.peak_rss_bytes or 0) < largest_of_ours() / 4
         assert process.cpu_s is not None
         uptime = process.uptime_s
         assert uptime > 0
         assert process.uptime_s == uptime
+
+
+async def test_memory_that_no_look_has_seen_is_told_by_the_kernel(berth: Berth) -> None:
+    """A command that takes 400 MiB for a moment, and ends, would be said to have used two."""
+    if berth.tier is Tier.BUBBLEWRAP:
+        pytest.skip("bubblewrap ends before what it started was waited for: only a control group knows")
+    wanted = largest_of_ours() + (64 << 20)
+    async with running(berth, f"dd if=/dev/zero of=/dev/null bs={wanted} count=1 2>/dev/null") as process:
+        await process.wait()
+        assert wanted < (process.peak_rss_bytes or 0) < 2 * wanted
+        assert not process.peak_is_sampled
+
+
+async def test_memory_that_the_kernel_cannot_tell_from_ours_is_told_as_it_was_seen(berth: Berth) -> None:
+    """Each small command would be said to have used as much as we do, of which it began as a copy."""
+    async with running(berth, POLITE) as process:
+        await line(process)
+        process.look()
+        process.close_stdin()
+        await process.wait()
+        assert 0 < (process.peak_rss_bytes or 0) < largest_of_ours()
+        assert process.peak_is_sampled
+
+
+async def test_memory_is_told_by_its_control_group_where_it_has_one(berth: Berth) -> None:
+    """What all its processes held together would be nowhere, though their limit is one for all."""
+
+    class Group:
+        peak_bytes = 1 << 40
+
+        def hit(self) -> None: ...
+
+        def kill(self) -> None: ...
+
+        async def destroy(self) -> None: ...
+
+    async with running(berth, POLITE) as process:
+        await line(process)
+        process.look()
+        process._holdings.cgroup = Group()  # type: ignore[assignment]
+        process.close_stdin()
+        await process.wait()
+        assert (process.peak_rss_bytes, process.peak_is_sampled) == (1 << 40, False)
+
+
+def largest_of_ours() -> int:
+    """Our own high-water mark, which a child inherits."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 async def test_a_death_by_signal_is_told_as_one(berth: Berth) -> None:

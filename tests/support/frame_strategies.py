@@ -36,6 +36,7 @@ DOSSIERS = st.builds(
     limit=st.none() | TEXT,
     stderr_tail=TEXT,
     peak_rss_bytes=st.none() | INTS,
+    peak_is_sampled=st.booleans(),
     cpu_s=st.none() | FLOATS,
     uptime_s=st.none() | FLOATS,
     hints=st.lists(TEXT, max_size=2).map(tuple),

@@ -53,6 +53,7 @@ class PlayedProcess:
         self.asked: list[JsonObject] = []
         self.returncode: int | None = None
         self.peak_rss_bytes: int | None = None
+        self.peak_is_sampled = False
         self.cpu_s: float | None = None
         self.limit: str | None = None
         self.stopped: list[float] = []
@@ -119,7 +120,7 @@ class PlayedProcess:
     def dies(self, returncode: int) -> None:
         """Its process is gone, and its ends of the pipes."""
         self.returncode = returncode
-        self.peak_rss_bytes, self.cpu_s = 1_000_000, 0.25
+        self.peak_rss_bytes, self.peak_is_sampled, self.cpu_s = 1_000_000, True, 0.25
         self._ended.set()
         for name in ("_hears", "_says", "_complains"):
             self._close(name)

@@ -69,6 +69,7 @@ async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict
             **dossier,
             stderr_tail="last words with [redacted]\n",
             peak_rss_bytes=1_000_000,
+            peak_is_sampled=True,
             cpu_s=0.25,
             uptime_s=1.5,
         )

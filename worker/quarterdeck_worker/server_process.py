@@ -161,6 +161,7 @@ class ServerProcess:
             limit=limit,
             stderr_tail=self._stderr.tail,
             peak_rss_bytes=self._process.peak_rss_bytes,
+            peak_is_sampled=self._process.peak_is_sampled,
             cpu_s=self._process.cpu_s,
             uptime_s=self._process.uptime_s,
             hints=tuple(hints),

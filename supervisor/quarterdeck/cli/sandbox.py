@@ -231,12 +231,12 @@ def _print_receipt(receipt: "Receipt") -> None:
 
 
 def _print_dossier(dossier: "Dossier") -> None:
-    from quarterdeck.cli.text import duration, size
+    from quarterdeck.cli.text import duration, peak_memory
 
     ended = f"exit status {dossier.exit_status}" if dossier.signal is None else f"signal {dossier.signal}"
     words = [ended if dossier.limit is None else f"limit {dossier.limit} hit"]
     if dossier.peak_rss_bytes is not None:
-        words.append(f"peak memory {size(dossier.peak_rss_bytes)}")
+        words.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
     if dossier.cpu_s is not None:
         words.append(f"{dossier.cpu_s:.2f} s of CPU")
     words.append(duration(dossier.uptime_s or 0.0))

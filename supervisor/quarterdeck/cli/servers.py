@@ -14,7 +14,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument
-from quarterdeck.cli.text import duration, printable, size
+from quarterdeck.cli.text import duration, peak_memory, printable, size
 from quarterdeck.control.protocol import (
     DossierView,
     FaultView,
@@ -194,7 +194,7 @@ def describe_dossier(dossier: DossierView) -> list[str]:
     if dossier.uptime_s is not None:
         facts.append(f"up {duration(dossier.uptime_s)}")
     if dossier.peak_rss_bytes is not None:
-        facts.append(f"peak memory {size(dossier.peak_rss_bytes)}")
+        facts.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
     if dossier.cpu_s is not None:
         facts.append(f"{dossier.cpu_s:.2f} s of CPU")
     words = last_words(printable(dossier.stderr_tail))

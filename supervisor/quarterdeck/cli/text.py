@@ -66,6 +66,11 @@ def size(count: int) -> str:
     return f"{count / 1024**step:.1f} {UNITS[step - 1]}"
 
 
+def peak_memory(count: int, *, is_sampled: bool) -> str:
+    """The most memory that a process held; `is_sampled` when it was only looked at now and then."""
+    return f"peak memory {'at least ' if is_sampled else ''}{size(count)}"
+
+
 def counted(count: int, noun: str) -> str:
     """How many there are: `1 event`, `2,000 events`."""
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

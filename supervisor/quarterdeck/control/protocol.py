@@ -93,6 +93,7 @@ class DossierView(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu_s: float | None = None
     uptime_s: float | None = None
     hints: tuple[str, ...] = ()
+    peak_is_sampled: bool = False
 
 
 class FaultView(msgspec.Struct, frozen=True):

@@ -51,6 +51,7 @@ def _view_dossier(deck: Quarterdeck, dossier: Dossier) -> DossierView:
         limit=dossier.limit,
         stderr_tail=deck.redact(dossier.stderr_tail),
         peak_rss_bytes=dossier.peak_rss_bytes,
+        peak_is_sampled=dossier.peak_is_sampled,
         cpu_s=dossier.cpu_s,
         uptime_s=dossier.uptime_s,
         hints=tuple(map(deck.redact, dossier.hints)),

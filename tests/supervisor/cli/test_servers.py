@@ -48,6 +48,12 @@ def test_ps_shows_each_server_and_what_is_wrong(
     ]
 
 
+def test_memory_that_was_only_sampled_is_told_as_a_lower_bound() -> None:
+    """A server that died of its memory within a second would be said to have used 2 MiB."""
+    sampled = DossierView(peak_rss_bytes=2 << 20, peak_is_sampled=True)
+    assert servers.describe_dossier(sampled) == ["peak memory at least 2.0 MiB"]
+
+
 def test_ps_for_programs_has_every_figure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A monitor would have to parse a table."""
     answering(monkeypatch, ServerList((READY, DEAD)))

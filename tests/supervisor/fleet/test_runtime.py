@@ -1,6 +1,7 @@
 """What endpoints share: made once, kept while it is used, gone with the last user."""
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import anyio
 import pytest
 from support.workers import PATIENCE_S, turns
 
-from quarterdeck.config.paths import UnsafePathError
+from quarterdeck.config.paths import UnsafePathError, UnusableDirectoryError
 from quarterdeck.fleet import runtime as runtime_module
 from quarterdeck.fleet.placement import SpawnedWorker
 from quarterdeck.fleet.runtime import Runtime
@@ -308,6 +309,19 @@ async def test_giving_up_while_the_directory_is_made_leaves_none(placements: lis
             await turns(1)
     runtime = runtime_module._runtimes.get(asyncio.get_running_loop())
     assert runtime is None
+
+
+async def test_a_socket_that_cannot_be_made_has_a_sentence_and_leaves_nothing(
+    placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk without inodes would be an error of ours with a number, and leave a locked directory."""
+
+    def router(path: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(runtime_module, "Router", router)
+    with pytest.raises(UnusableDirectoryError, match="there is no room in"):
+        await Runtime.acquire()
 
 
 async def test_a_root_that_others_may_enter_is_refused(placements: list[PlayedPlacement]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.workers import PlayedWorker, turns
 
 from quarterdeck.config import paths as paths_module
-from quarterdeck.config.paths import runtime_dir
+from quarterdeck.config.paths import UnsafePathError, runtime_dir
 from quarterdeck.fleet import seats as seats_module
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck.fleet.seats import WorkerSeat
@@ -124,6 +124,22 @@ async def test_a_server_without_room_for_its_directories_is_faulted_alone(
         seat.order()
     assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "directory_unusable")
     assert "there is no room in" in str(caught.value)
+    await seat.leave()
+
+
+async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime directory that became read-only would look like a bug of ours."""
+
+    async def acquire() -> None:
+        raise UnsafePathError("/run/x cannot be written to")
+
+    monkeypatch.setattr(runtime, "acquire", acquire)
+    seat = WorkerSeat(STDIO)
+    with pytest.raises(ProtocolFault, match="/run/x cannot be written to") as caught:
+        await seat.take(Owner())
+    assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "directory_unusable")
     await seat.leave()
 
 

@@ -28,11 +28,11 @@ _LIKELY_PARTS: Final = re.compile(
 )
 """In a name's words, in small letters with `_` between them."""
 
-_CERTAIN_LAST: Final = frozenset({"pass", "pwd", "pw", "pin", "otp", "totp", "passwort", "mdp", "psk"})
+_CERTAIN_LAST: Final = frozenset({"pw", "pin", "otp", "totp", "mdp", "psk"})
 _LIKELY_LAST: Final = frozenset(
     {
         *("key", "keys", "auth", "pat", "cred", "creds", "sig", "signature", "sas", "dsn", "hmac", "sid", "nonce"),
-        *("salt", "seed", "mnemonic", "userpwd", "oauth", "private"),
+        *("salt", "seed", "mnemonic", "oauth", "private"),
     }
 )
 

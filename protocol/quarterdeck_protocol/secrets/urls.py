@@ -23,10 +23,8 @@ _KEY_QUERIES: Final = frozenset(
 """Parameters whose short names hold secrets in URLs, and mean nothing elsewhere."""
 
 _HOOKS: Final = re.compile(r"(?i)(?:^|[._-])(?:hooks?|webhooks?)(?:[._-]|$)")
-_HOOK_STEPS: Final = frozenset(
-    {"webhook", "webhooks", "hook", "hooks", "webhookb2", "incoming-webhook", "services", "key"}
-)
-"""Steps of a URL's path behind which the rest is a key."""
+_HOOK_STEPS: Final = frozenset({"hook", "hooks"})
+"""Steps of a URL's path behind which the rest is a key; others are names of secrets anyway, as `webhook` is."""
 
 _LOGIN_SCHEMES: Final = frozenset({"ssh", "git+ssh", "sftp", "scp", "git", "rsync", "svn+ssh", "ssh+git"})
 """Where a user alone is usual, and no secret."""
@@ -124,8 +122,7 @@ def _path_spans(host: str, path: str, start: int) -> Iterator[Span]:
     after = ""
     for place, step in enumerate(steps):
         lower = step.lower()
-        is_behind = is_hook or (after in _HOOK_STEPS and after != "services")
-        if step and (is_behind or secrecy_of(after)) and not _is_word_step(step):
+        if step and (is_hook or after in _HOOK_STEPS or secrecy_of(after)) and not _is_word_step(step):
             # What follows belongs to the key.
             yield start, start + len("/".join(steps[place:]))
             return

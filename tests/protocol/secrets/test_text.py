@@ -50,6 +50,39 @@ def test_a_secret_is_known_by_its_looks(secret: str, form: str) -> None:
     assert secret not in hide_args([form.format(secret)], mask)[0]
 
 
+@pytest.mark.parametrize("option", ["-H", "--header", "--headers", "--http-header", "--extra-header"])
+def test_the_value_of_a_header_is_secret_whatever_it_is_called(option: str) -> None:
+    """A key in a header of the service's own would be told from no text."""
+    assert hide_args([option, "X-Custom: swordfish"], mask) == [option, f"X-Custom: {MASK}"]
+    assert hide_args([f"{option}=X-Custom: swordfish"], mask) == [f"{option}=X-Custom: {MASK}"]
+
+
+@pytest.mark.parametrize("option", ["-u", "--user", "-U", "--proxy-user", "--login"])
+def test_what_follows_the_user_of_a_login_is_secret(option: str) -> None:
+    """A password after a name and a colon would be told from no address."""
+    assert hide_args([option, "me:swordfish"], mask) == [option, f"me:{MASK}"]
+    assert hide_args([f"{option}=me:swordfish"], mask) == [f"{option}=me:{MASK}"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mariadb", "mariadb-dump", "sshpass", "ldapsearch"),
+        *("mongosh", "mongo", "mongodump", "influx", "clickhouse-client"),
+    ],
+)
+def test_some_programs_take_a_password_by_a_short_option(program: str) -> None:
+    """It would be taken for a port, a package or a project."""
+    assert hide_args([f"/usr/bin/{program}", "-p", "swordfish"], mask)[-1] == MASK
+    assert hide_args(["uvx", "-p", "swordfish"], mask)[-1] == "swordfish"
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "Basic", "Token", "Digest", "ApiKey", "Bot", "Negotiate"])
+def test_the_scheme_before_a_secret_stays(scheme: str) -> None:
+    """A user could not see how a server logs in."""
+    assert hide_value("AUTH", f"{scheme} swordfish", mask) == f"{scheme} {MASK}"
+
+
 @pytest.mark.parametrize("args", NUMBERS, ids=" ".join)
 def test_a_password_may_be_a_number(args: tuple[str, ...]) -> None:
     """A PIN would be taken for a setting."""

@@ -63,6 +63,9 @@ def test_a_users_own_group_is_nobody_else_but_roots_is(path: Path, monkeypatch: 
     assert other_writer(path) is None
     monkeypatch.setattr(owners.os, "getegid", lambda: status.st_gid + 1)
     assert other_writer(path) is not None
+    monkeypatch.setattr(owners.os, "getegid", lambda: status.st_gid)
+    monkeypatch.setattr(owners.os, "geteuid", lambda: 0)
+    assert other_writer(path) is not None
 
 
 @is_root

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from support.identities import give_to_commands
 from support.leftovers import eventually_async, no_leftovers, running_with
+from support.machine_facts import MOUNT_NAMESPACE_ONLY
 
 from quarterdeck.config.native import NativeSettings, NativeWish
 from quarterdeck.config.paths import state_dir, workspace_paths
@@ -124,6 +125,19 @@ async def test_our_code_is_nobodys_to_write_even_in_a_workspace_that_holds_it(
             assert refused.is_error
             assert "quarterdeck runs it" in str(refused.output)
     assert not (workspace / ".venv").exists()
+
+
+@MOUNT_NAMESPACE_ONLY
+async def test_commands_write_no_file_that_is_the_users_word_now(workspace: Path) -> None:
+    """A `bash` would add a server that nothing confines to the configuration that lies in its workspace."""
+    named: list[str] = []
+    wish = NativeWish(profile=Profile.ALL, workspace=workspace)
+    with anyio.fail_after(PATIENCE_S):
+        async with open_deck_session(wish, allow_unsandboxed=True, trusted=lambda: named) as session:
+            await text(session, "bash", command="echo one > file.txt")
+            named.append(str(workspace / "file.txt"))
+            await run(session, "bash", command="echo two > file.txt")
+    assert (workspace / "file.txt").read_text() == "one\n"
 
 
 async def test_commands_run_in_the_workspace_with_a_home_that_its_sessions_share(workspace: Path) -> None:

@@ -430,6 +430,8 @@ def test_what_is_protected_may_be_named_later(base: Path) -> None:
     assert may_change(roots, base / "work/f")
     named.append(str(base / "work/f"))
     assert not may_change(roots, base / "work/f")
+    named.append(str(base / "work/sub"))
+    assert not may_change(roots, base / "work/sub/f")
 
 
 @pytest.mark.parametrize("path", [".git/hooks/x", ".git/config", "sub/.git/x", ".vscode/tasks.json", ".envrc"])

@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from quarterdeck_protocol.plain_words import plain_words
+
 ENVELOPE_PREFIX: Final = "io.modelcontextprotocol/"
 """`_meta` keys under it belong to one hop and are never forwarded (2026-07-28, basic/index, "_meta")."""
 
@@ -81,7 +83,7 @@ def split_line(line: bytes | memoryview) -> Message:
     try:
         return _message.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"not a JSON-RPC message: {error}") from None
+        raise BodyError(f"not a JSON-RPC message: {plain_words(error)}") from None
 
 
 def correlation_key(message_id: int | str | UnsetType | None) -> int | str | None:
@@ -112,7 +114,7 @@ def check_object(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
         if not body.isascii():
             body.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"not one JSON object: {error}") from None
+        raise BodyError(f"not one JSON object: {plain_words(error)}") from None
     return members
 
 
@@ -126,7 +128,7 @@ def check_result(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
         try:
             known = _result.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BodyError(f"not one JSON object: {error}") from None
+            raise BodyError(f"not one JSON object: {plain_words(error)}") from None
         if len(body) - len(known.content) - len(known.structuredContent) > MAX_OTHER_BYTES:
             raise BodyError(f"beside its content there are more than {MAX_OTHER_BYTES:,} bytes")
     return check_object(body, max_bytes=max_bytes)
@@ -199,7 +201,7 @@ def without_envelope(meta: bytes) -> bytes:
     try:
         members = _object.decode(meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"_meta is not an object: {error}") from None
+        raise BodyError(f"_meta is not an object: {plain_words(error)}") from None
     kept = {key: value for key, value in members.items() if not key.startswith(ENVELOPE_PREFIX)}
     if len(kept) == len(members):
         return meta

@@ -9,8 +9,9 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import TypeAdapter, ValidationError
 from support.scripted import LEGACY, MODERN, JsonObject, scripted_session
 
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker import listing
-from quarterdeck_worker.listing import ListingError, PageDispatcher, first_line, list_tools
+from quarterdeck_worker.listing import ListingError, PageDispatcher, list_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -142,5 +143,5 @@ def test_errors_are_told_in_one_line() -> None:
     """A validation error's report would fill a screen."""
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(dict[str, int]).validate_python({"a": "x", "b": "y"})
-    assert first_line(caught.value).startswith("a: Input should be a valid integer")
-    assert first_line(ValueError("one\ntwo")) == "one"
+    assert plain_words(caught.value) == "a: must be a whole number"
+    assert plain_words(ValueError("one\ntwo")) == "one"

@@ -13,7 +13,8 @@ from mcp.client.session import ClientSession
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import ValidationError
 
-from quarterdeck_worker.sdk_calls import RAW_RESULT, first_line
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_worker.sdk_calls import RAW_RESULT
 
 MAX_TOOLS: Final = 5_000
 """More than any model can be shown, by a factor of ten."""
@@ -89,7 +90,7 @@ async def _page(session: ClientSession, cursor: str | None) -> tuple[list[object
     try:
         page = await session.send_request(types.ListToolsRequest(params=params), RAW_RESULT)
     except (ValidationError, RecursionError) as error:
-        raise ListingError("bad_output", f"the list of tools does not follow MCP: {first_line(error)}") from error
+        raise ListingError("bad_output", f"the list of tools does not follow MCP: {plain_words(error)}") from error
     # A session that somebody else made has another dispatcher, and leaves the tools in their place.
     return [*rows, *page["tools"]], page.get("nextCursor")
 

@@ -9,11 +9,12 @@ import anyio.abc
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import Call
 from quarterdeck_protocol.jsonrpc import SplitResult, split_result
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_worker.calls import Ended, bad_output, refusal
 from quarterdeck_worker.news import Newsroom
 
@@ -77,7 +78,7 @@ class SdkCalls:
         try:
             params = _params(call, arguments)
         except (ValueError, RecursionError) as error:
-            message = f"the arguments cannot be sent: {first_line(error)}"
+            message = f"the arguments cannot be sent: {plain_words(error)}"
             return FaultRecord(FaultKind.TOOL_ERROR, message, "bad_arguments", Delivery.NOT_SENT)
         try:
             raw: dict[str, object] = await self._session.send_request(
@@ -94,7 +95,7 @@ class SdkCalls:
                 self._tasks.start_soon(self._look_again)
             return judge(error)
         except (ValueError, RecursionError) as error:
-            return bad_output(first_line(error))
+            return bad_output(plain_words(error))
 
     async def _look_again(self) -> None:
         """One broken stream may be an accident.  A transport that is gone says so when it is used again."""
@@ -111,14 +112,6 @@ def _params(call: Call, arguments: bytes) -> types.CallToolRequestParams:
     return types.CallToolRequestParams.model_validate(
         {"name": call.tool, "arguments": json.loads(arguments or b"{}"), **meta}
     )
-
-
-def first_line(error: Exception) -> str:
-    """What an error of validation is about, in one line."""
-    if isinstance(error, ValidationError):
-        problem = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
-    return str(error).partition("\n")[0]
 
 
 def judge(error: MCPError) -> FaultRecord:

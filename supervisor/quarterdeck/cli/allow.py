@@ -108,9 +108,17 @@ def _subject(whom: Source, server: str) -> _Subject:
         [problem] = [row.message for row in settings.broken if row.id == server][:1]
         raise CommandError(ExitCode.USAGE, problem, "mend the row first")
     if not isinstance(config, StdioServerConfig):
-        raise CommandError(ExitCode.USAGE, f"{server} is a remote server: it has no process to confine")
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{server} is a remote server: it has no process to confine",
+            "leave it as it is: its row needs no paths",
+        )
     if not config.sandbox.confines_files:
-        raise CommandError(ExitCode.USAGE, f"{server} is trusted, and sees all files: there is nothing to allow")
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{server} is trusted, and sees all files: there is nothing to allow",
+            'leave it as it is; to confine it, take the preset "trusted" out of its row',
+        )
     origin = settings.origin(server)
     if origin.standing is Standing.PROJECT:
         raise CommandError(
@@ -156,7 +164,9 @@ def _found(config: "StdioServerConfig") -> "list[Need]":
     try:
         needs, said = missing(config, os.environ)
     except LaunchError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE, str(error), f"correct its row: quarterdeck inspect {config.id} shows it"
+        ) from error
     for line in said:
         print_line(printable(line), "yellow", stderr=True)
     return needs
@@ -182,7 +192,9 @@ def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
     try:
         widened(subject.config, needs, os.environ)
     except (LaunchError, ValueError) as error:
-        raise CommandError(ExitCode.USAGE, f"it cannot be given that: {error}") from error
+        raise CommandError(
+            ExitCode.USAGE, f"it cannot be given that: {error}", "name a narrower path, with --read or --write"
+        ) from error
     try:
         file = read_user_file(path)
         new = edited(file.text, subject.origin, sandbox)
@@ -193,7 +205,7 @@ def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
             ExitCode.USAGE, f"{path} is not changed: {error}", f"write this into {subject.origin.location}: {shown}"
         ) from error
     except UserFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(ExitCode.USAGE, str(error), f"make {path} a file of your own that can be read") from error
 
 
 def _confirm() -> None:
@@ -213,10 +225,14 @@ def _written(plan: _Plan) -> Path | None:
     try:
         file = read_user_file(plan.path)
         if file.text != plan.old:
-            raise CommandError(ExitCode.USAGE, f"{plan.path} has changed meanwhile, and is not changed")
+            raise CommandError(
+                ExitCode.USAGE, f"{plan.path} has changed meanwhile, and is not changed", "run the command again"
+            )
         return write_user_file(file, plan.new, datetime.now(UTC))
     except UserFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE, str(error), f"make {plan.path} a file of your own that can be written"
+        ) from error
 
 
 def _approve(whom: Source, subject: _Subject, plan: _Plan) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.ledger_access import code_of
+from quarterdeck.cli.ledger_access import code_of, remedy_of
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.native import NativeOptions
 from quarterdeck.cli.output import print_line
@@ -24,6 +24,7 @@ from quarterdeck.config.runtime_directory import find_all_serving, find_serving
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
 from quarterdeck.control.protocol import Answer, Call, Refused, Request
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.refs import QUALIFIER
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ def checked(answer: Answer) -> Answer:
     """
     if isinstance(answer, Refused):
         code = ExitCode.NOT_FOUND if answer.code.startswith("no_such_") else ExitCode.NO_ANSWER
-        raise CommandError(code, answer.message)
+        remedy = "quarterdeck ps lists its servers" if code is ExitCode.NOT_FOUND else "see its log, or use --own"
+        raise CommandError(code, answer.message, remedy)
     return answer
 
 
@@ -172,7 +174,9 @@ def _answer_of(directory: Path, request: Request) -> Answer | None:
     except NobodyThereError:
         return None
     except TooLargeError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from None
+        raise CommandError(
+            ExitCode.USAGE, str(error), "give it less at a time, or let the tool read it from a file"
+        ) from None
     except NoAnswerError as error:
         raise CommandError(
             ExitCode.NO_ANSWER, str(error), "see its log, or start the servers for this command alone: --own"
@@ -213,7 +217,11 @@ def check_server(settings: "Settings", server: str) -> None:
     """
     if server not in settings.ids:
         known = f"the servers are {', '.join(settings.ids)}" if settings.ids else "the configuration has no servers"
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no server {server!r}: {known}")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"there is no server {server!r}: {known}",
+            "quarterdeck config show lists them; -c FILE names another configuration",
+        )
 
 
 @asynccontextmanager
@@ -235,9 +243,13 @@ async def open_deck(
         except LeaseHeldError as error:
             raise _held_by_another(settings, error) from error
         except LedgerError as error:
-            raise CommandError(code_of(error), str(error)) from error
+            raise CommandError(code_of(error), error.problem, remedy_of(error)) from error
         except (UnsafePathError, OSError) as error:
-            raise CommandError(ExitCode.USAGE, str(error)) from error
+            raise CommandError(
+                ExitCode.USAGE,
+                plain_words(error),
+                "make it a folder of your own that can be written, or name another: --state-dir DIR",
+            ) from error
         yield deck
 
 
@@ -279,7 +291,7 @@ def load(whom: Source, *, may_be_empty: bool = False) -> "Settings":
     try:
         settings = read_settings(whom)
     except ConfigFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from None
+        raise CommandError(ExitCode.USAGE, str(error), "correct that file, or name another with -c FILE") from None
     if not (may_be_empty or settings.config_paths or settings.native):
         remedy = NO_CONFIGURATION + (OR_NATIVE if whom.knows_profile else "")
         raise CommandError(ExitCode.USAGE, "no configuration is given, and none is found", remedy)

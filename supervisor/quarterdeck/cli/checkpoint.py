@@ -15,6 +15,7 @@ from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.running import run
 from quarterdeck.cli.text import printable
+from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
     from quarterdeck.deck.checkpoint_files import FileCheckpointStore
@@ -124,7 +125,9 @@ async def _restore(
 
     found = await _sessions(workspace, session)
     if not found:
-        raise CommandError(ExitCode.NOT_FOUND, f"there is nothing to undo in {workspace}")
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"there is nothing to undo in {workspace}", "name the workspace with --workspace DIR"
+        )
     owners = [each for each in found if any(has.name == node for has in each.nodes)]
     if not owners:
         raise CommandError(ExitCode.NOT_FOUND, f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
@@ -136,7 +139,11 @@ async def _restore(
     try:
         return owners[0].name, await owners[0].store.restore(node, fs)
     except (UnknownNodeError, OSError, UnsafePathError) as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE,
+            plain_words(error),
+            "quarterdeck checkpoint list shows what can be undone; make the file or folder writable",
+        ) from error
 
 
 async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
@@ -150,7 +157,7 @@ async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
     except FileNotFoundError:
         names = []
     except OSError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(ExitCode.USAGE, plain_words(error), f"make {paths.sessions} readable") from error
     if session is not None and session not in names:
         raise CommandError(
             ExitCode.NOT_FOUND,
@@ -164,7 +171,9 @@ async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
             if nodes := await store.nodes():
                 found.append(_Session(name, store, nodes))
     except (OSError, UnsafePathError) as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE, plain_words(error), f"make {paths.sessions} a folder of your own that can be read"
+        ) from error
     return found
 
 

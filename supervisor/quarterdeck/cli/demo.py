@@ -33,7 +33,7 @@ def demo(json: options.Json = False) -> None:
     try:
         is_kept = run(lambda: tell_story(print_json if json else _Teller().tell))
     except StageError as error:
-        raise CommandError(ExitCode.NO_ANSWER, str(error)) from None
+        raise CommandError(ExitCode.NO_ANSWER, str(error), "quarterdeck doctor says what this machine lacks") from None
     if not is_kept:
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 

@@ -51,7 +51,7 @@ MEANINGS: Final = {
 class CommandError(Exception):
     """The command cannot go on: what happened, what to do about it, and the exit code."""
 
-    def __init__(self, code: ExitCode, message: str, remedy: str | None = None) -> None:
+    def __init__(self, code: ExitCode, message: str, remedy: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message

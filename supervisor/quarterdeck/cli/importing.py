@@ -54,7 +54,9 @@ def import_config(
     try:
         taken = take(_spots(source), only=server or ())
     except ImportFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE, str(error), "correct that file, or name another: quarterdeck config import FILE"
+        ) from error
     _check(taken, source, server or [], target)
     try:
         file = read_user_file(target)
@@ -63,9 +65,13 @@ def import_config(
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
     except (DocumentError, EditError) as error:
-        raise CommandError(ExitCode.USAGE, f"{target} is not changed: {error}") from error
+        raise CommandError(
+            ExitCode.USAGE, f"{target} is not changed: {error}", "correct that file, or name another with --to FILE"
+        ) from error
     except UserFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE, str(error), f"make {target} a file of your own, or name another with --to FILE"
+        ) from error
     left_out = [*taken.left_out, *kept]
     if json:
         print_json(
@@ -120,13 +126,21 @@ def _user_file() -> Path:
 
 def _check(taken: "Taken", source: str, wanted: list[str], target: Path) -> None:
     if not taken.read:
-        raise CommandError(ExitCode.NOT_FOUND, f"{source} has no file here that lists servers")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no file here that lists servers",
+            "name its file in place of the client: quarterdeck config import FILE",
+        )
     if any(path.resolve() == target.resolve() for path in taken.read):
         raise CommandError(ExitCode.USAGE, f"{target} would be imported into itself", "name another file with --to")
     known = {each.name for each in taken.left_out} | {name for each in taken.found for name in (each.name, each.id)}
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise CommandError(ExitCode.NOT_FOUND, f"{source} has no server {missing[0]!r}")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no server {missing[0]!r}",
+            "leave --server out to see what it has: --dry-run changes nothing",
+        )
 
 
 def _report(server: "Found") -> dict[str, object]:

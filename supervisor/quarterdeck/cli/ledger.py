@@ -217,7 +217,11 @@ def _book(reader: "LedgerReader", moment: str | None) -> "Book":
     if when is None or moment == "now":
         return reader.book
     if isinstance(when, int) and when > (last := reader.head.count):
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no event {when}: the last one is {last}")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"there is no event {when}: the last one is {last}",
+            "quarterdeck ledger log shows the numbers of events",
+        )
     return reader.book_at(when)
 
 

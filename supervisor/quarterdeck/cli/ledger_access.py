@@ -66,7 +66,12 @@ def ledger_errors() -> Iterator[None]:
     try:
         yield
     except LedgerError as error:
-        raise CommandError(code_of(error), str(error)) from None
+        raise CommandError(code_of(error), error.problem, remedy_of(error)) from None
+
+
+def remedy_of(error: "LedgerError") -> str:
+    """What to do about a ledger that cannot be used."""
+    return error.remedy or "quarterdeck ledger verify says what is wrong; --state-dir DIR names another ledger"
 
 
 def code_of(error: "LedgerError") -> ExitCode:

@@ -81,7 +81,11 @@ def export(
             write_file(file, reader.export())
         except OSError as error:
             where = file if file is not None else "stdout"
-            raise CommandError(ExitCode.USAGE, f"{where} cannot be written: {error.strerror or error}") from None
+            raise CommandError(
+                ExitCode.USAGE,
+                f"{where} cannot be written: {error.strerror or error}",
+                "name another FILE, in a folder that you may write",
+            ) from None
         print_line(f"{file}: {counted(reader.head.count, 'event')}, head {_spelled(reader.head)}", stderr=True)
 
 
@@ -96,7 +100,11 @@ def import_(
         try:
             head = import_ledger(file, place)
         except OSError as error:
-            raise CommandError(ExitCode.USAGE, f"{file} cannot be read: {error.strerror or error}") from None
+            raise CommandError(
+                ExitCode.USAGE,
+                f"{file} cannot be read: {error.strerror or error}",
+                "name a FILE that ledger export wrote, and that you may read",
+            ) from None
     if json:
         print_json({"count": head.count, "hash": head.hash})
     else:
@@ -172,7 +180,11 @@ def _redact(*, json: bool) -> None:
     if done.missing and not json:
         print_line(f"the archives of the events up to {done.missing} are not there, and were not looked at", "yellow")
     if not found.is_intact:
-        raise CommandError(ExitCode.BROKEN, f"the ledger is {found.verdict.value}: {found.reason}")
+        raise CommandError(
+            ExitCode.BROKEN,
+            f"the ledger is {found.verdict.value}: {found.reason}",
+            "see quarterdeck ledger verify, then restore the directory from a backup",
+        )
     if not json:
         print_line(f"intact: {counted(found.tip.count, 'event')}, head {_spelled(found.tip)}", "green")
 

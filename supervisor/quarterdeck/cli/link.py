@@ -118,7 +118,11 @@ def _choose_spot(client: "Client", around: "Surroundings", *, create: bool) -> "
 
     spots = user_spots(client, around)
     if not spots:
-        raise CommandError(ExitCode.NOT_FOUND, f"{client.title} does not run on this system")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{client.title} does not run on this system",
+            "name another client: see quarterdeck link --help",
+        )
     chosen = spots[0]
     if not chosen.is_present and not create:
         raise CommandError(
@@ -171,7 +175,11 @@ def _plan(work: "Callable[[], list[Plan]]") -> "list[Plan]":
     try:
         return work()
     except LinkError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE,
+            str(error),
+            "correct that file, then run the command again",
+        ) from error
 
 
 def _carry_out(plans: "list[Plan]", done: str, *, dry_run: bool, json: bool) -> None:
@@ -187,7 +195,9 @@ def _carry_out(plans: "list[Plan]", done: str, *, dry_run: bool, json: bool) -> 
             try:
                 backup = write_user_file(plan.file, plan.text, datetime.now(UTC), is_private=plan.file.status is None)
             except UserFileError as error:
-                raise CommandError(ExitCode.USAGE, str(error)) from error
+                raise CommandError(
+                    ExitCode.USAGE, str(error), f"make {plan.spot.path} a file of your own that can be written"
+                ) from error
         if not json:
             _tell(plan, backup, done, dry_run=dry_run)
         reports.append(

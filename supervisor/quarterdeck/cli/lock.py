@@ -178,7 +178,12 @@ def _file_errors() -> Iterator[None]:
         yield
     except LockFileError as error:
         code = ExitCode.NOT_FOUND if isinstance(error, MissingLockError) else ExitCode.USAGE
-        raise CommandError(code, str(error)) from None
+        remedy = (
+            "write it with quarterdeck lock, or name the file where it is"
+            if code is ExitCode.NOT_FOUND
+            else "correct the file, or write it anew: quarterdeck lock"
+        )
+        raise CommandError(code, str(error), remedy) from None
 
 
 def _warn(server: str, text: str) -> None:

@@ -89,7 +89,7 @@ def _log_path(whom: Source, server: str) -> Path:
         if isinstance(answer, LogFile):
             return Path(answer.path)
         if isinstance(answer, Refused):
-            raise CommandError(ExitCode.NOT_FOUND, answer.message)
+            raise CommandError(ExitCode.NOT_FOUND, answer.message, "quarterdeck ps lists its servers")
     check_server(load(whom), server)
     return server_paths(digest, server).log
 
@@ -144,7 +144,9 @@ def _open(path: Path) -> BinaryIO:
     except FileNotFoundError:
         return open(os.devnull, "rb")
     except OSError as error:
-        raise CommandError(ExitCode.USAGE, f"{path}: {error.strerror or error}") from error
+        raise CommandError(
+            ExitCode.USAGE, f"{path}: {error.strerror or error}", "make it a file of your own that can be read"
+        ) from error
 
 
 def _is_replaced(path: Path, file: BinaryIO) -> bool:

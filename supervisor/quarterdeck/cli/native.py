@@ -46,7 +46,11 @@ class NativeOptions:
             try:
                 check_tools(profile, self.tools)
             except DeckFault as fault:
-                raise CommandError(ExitCode.USAGE, f"--tools: {fault.message}") from None
+                raise CommandError(
+                    ExitCode.USAGE,
+                    f"--tools: {fault.message}",
+                    f"quarterdeck tools --profile {self.profile} lists them",
+                ) from None
         return NativeWish(profile=profile, workspace=self.workspace, allow_dirs=self.allow_dirs, tools=self.tools)
 
 
@@ -82,9 +86,13 @@ def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
         is_directory = real.is_dir() or (or_file and real.is_file())
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CommandError(ExitCode.USAGE, f"{option} {path}: {reason}") from None
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{option} {path}: {reason}",
+            f"name a directory that exists, and that you may enter: {option} DIR",
+        ) from None
     if not is_directory:
-        raise CommandError(ExitCode.USAGE, f"{option} {path}: is not a directory")
+        raise CommandError(ExitCode.USAGE, f"{option} {path}: is not a directory", f"name a directory: {option} DIR")
     return real
 
 

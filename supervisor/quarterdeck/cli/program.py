@@ -115,6 +115,8 @@ def _run(arguments: list[str]) -> int:
 def _invoke(entry: Entry, arguments: list[str]) -> int:
     import click
 
+    from quarterdeck_protocol.plain_words import plain_words
+
     program = make_program((entry,))
     if entry.home.endswith(f":{_GROUP}") and len(arguments) == 1:
         program.main(args=[*arguments, "--help"], prog_name=PROGRAM, standalone_mode=False)
@@ -126,7 +128,9 @@ def _invoke(entry: Entry, arguments: list[str]) -> int:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         path = context.command_path if context is not None else f"{PROGRAM} {entry.name}"
-        raise CommandError(ExitCode.USAGE, error.format_message().rstrip("."), f"see {path} --help") from None
+        raise CommandError(
+            ExitCode.USAGE, plain_words(error.format_message().rstrip(".")), f"see {path} --help"
+        ) from None
     return ended if isinstance(ended, int) else ExitCode.OK
 
 

@@ -51,9 +51,11 @@ def purge(
     What a running serve uses is never removed.
     """
     if server is not None and everything:
-        raise CommandError(ExitCode.USAGE, "give SERVER or --all, not both")
+        raise CommandError(ExitCode.USAGE, "SERVER and --all exclude each other", "leave one of them out")
     if ledger and (not everything or config):
-        raise CommandError(ExitCode.USAGE, "--ledger needs --all, and cannot be combined with -c")
+        raise CommandError(
+            ExitCode.USAGE, "--ledger needs --all, and cannot be combined with -c", "quarterdeck purge --all --ledger"
+        )
     state = _state()
     found = _find(state, config)
     wanted = _choose(found, server, everything=everything, ledger=ledger)
@@ -92,7 +94,9 @@ def _state() -> Path:
 
     state = state_dir()
     if state.exists() and (problem := privacy_problem(Path(state).resolve())):
-        raise CommandError(ExitCode.USAGE, f"{state} {problem}")
+        raise CommandError(
+            ExitCode.USAGE, f"{state} {problem}", "make it a folder of your own, or name another: --state-dir DIR"
+        )
     return state
 
 

@@ -13,6 +13,7 @@ from quarterdeck.cli.output import print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.running import run as run_work
 from quarterdeck.cli.text import printable
+from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -61,7 +62,9 @@ def run(
 
     wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
     if unset := [name for name in env or () if "=" not in name and name not in os.environ]:
-        raise CommandError(ExitCode.USAGE, f"--env {unset[0]}: there is no such variable; to set one, NAME=VALUE")
+        raise CommandError(
+            ExitCode.USAGE, f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE"
+        )
     # Before anything runs: a file that cannot be written is found out now, and no program can put a link in its place.
     report = _open(json) if json is not None else None
     code: int = _REFUSALS["sandbox_refused"]
@@ -104,7 +107,7 @@ async def _run(
     machine, user_home = known_machine(), _user_home()
     if tier is not None:
         if tier not in tuple(Tier):
-            raise CommandError(ExitCode.USAGE, f"{tier!r} is not a tier: {', '.join(Tier)}")
+            raise CommandError(ExitCode.USAGE, f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
         machine = machine.capped(Tier(tier))
     with temporary_folder("quarterdeck-run-") as base:
         os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
@@ -131,7 +134,9 @@ async def _run(
                 record_exposure(state_dir(), wanted.write)
             except (OSError, UnsafePathError) as error:
                 raise CommandError(
-                    ExitCode.USAGE, f"the paths that it may write cannot be recorded: {error}"
+                    ExitCode.USAGE,
+                    f"the paths that it may write cannot be recorded: {plain_words(error)}",
+                    "make the state directory writable, or name another: --state-dir DIR",
                 ) from error
         confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, asker)
         receipts: list[Receipt] = []
@@ -168,9 +173,9 @@ def _policy(
         try:
             fields = json_module.loads(file.read_text())
         except (OSError, ValueError) as error:
-            raise CommandError(ExitCode.USAGE, f"{file}: {error}") from error
+            raise CommandError(ExitCode.USAGE, f"{file}: {plain_words(error)}", _POLICY_HELP) from error
         if not isinstance(fields, dict):
-            raise CommandError(ExitCode.USAGE, f"{file}: a policy is a JSON object")
+            raise CommandError(ExitCode.USAGE, f"{file}: a policy is a JSON object", _POLICY_HELP)
         for key in _PATHS:
             if isinstance(paths := fields.get(key), list):
                 fields[key] = [_locate(path, file.parent) if isinstance(path, str) else path for path in paths]
@@ -186,17 +191,21 @@ def _policy(
     for item in limit or ():
         name, equals, value = item.partition("=")
         if not equals:
-            raise CommandError(ExitCode.USAGE, f"--limit {item}: write KEY=VALUE")
+            raise CommandError(
+                ExitCode.USAGE, f"--limit {item}: is not KEY=VALUE", "for example --limit memory_bytes=1G"
+            )
         if name in _OF_STREAMS:
-            raise CommandError(ExitCode.USAGE, f"--limit {item}: a command's streams are yours; it limits servers only")
+            raise CommandError(
+                ExitCode.USAGE, f"--limit {item}: a command's streams are yours; it limits servers only", "leave it out"
+            )
         fields.setdefault("limits", {})[name] = None if value in ("", "none", "null") else value
     try:
         return SandboxPolicy.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "policy"
-        raise CommandError(ExitCode.USAGE, f"{place}: {first['msg'].removeprefix('Value error, ')}") from error
+        raise CommandError(ExitCode.USAGE, f"the policy is wrong: {plain_words(error)}", _POLICY_HELP) from error
 
+
+_POLICY_HELP: Final = "see quarterdeck sandbox run --help; quarterdeck config schema has a policy's keys"
 
 _PATHS: Final = ("read", "write", "hidden")
 
@@ -254,7 +263,9 @@ def _open(path: Path) -> "FileIO":
     try:
         report = path.open("wb", buffering=0)
     except OSError as error:
-        raise CommandError(ExitCode.USAGE, f"--json {path}: {error.strerror}") from error
+        raise CommandError(
+            ExitCode.USAGE, f"--json {path}: {error.strerror}", "name a file that you may write"
+        ) from error
     if report.seekable():
         _write(report, None, None)
     return report
@@ -269,4 +280,6 @@ def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None
             report.truncate()
         report.write(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
     except OSError as error:
-        raise CommandError(ExitCode.USAGE, f"--json {report.name}: {error.strerror}") from error
+        raise CommandError(
+            ExitCode.USAGE, f"--json {report.name}: {error.strerror}", "name a file on a disk that has room"
+        ) from error

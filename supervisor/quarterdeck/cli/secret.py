@@ -36,7 +36,11 @@ def set_secret(
         check_name(name)
         kept = SecretStore().set(name, _read_value(name), in_file=file)
     except SecretError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from None
+        raise CommandError(
+            ExitCode.USAGE,
+            str(error),
+            "see quarterdeck secret set --help; quarterdeck doctor says whether there is a keyring",
+        ) from None
     if json:
         print_json({"name": name, "place": kept.place.name.lower()})
     else:
@@ -51,7 +55,7 @@ def list_secrets(json: options.Json = False) -> None:
     try:
         kept = SecretStore().kept()
     except SecretError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from None
+        raise CommandError(ExitCode.USAGE, str(error), "unlock the keyring, or correct that file") from None
     if json:
         print_json([{"name": each.name, "place": each.place.name.lower()} for each in kept])
     elif kept:
@@ -68,9 +72,9 @@ def remove_secret(name: Name, json: options.Json = False) -> None:
     try:
         gone = SecretStore().remove(name)
     except MissingSecretError as error:
-        raise CommandError(ExitCode.NOT_FOUND, str(error)) from None
+        raise CommandError(ExitCode.NOT_FOUND, str(error), "quarterdeck secret list shows them") from None
     except SecretError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from None
+        raise CommandError(ExitCode.USAGE, str(error), "unlock the keyring, or correct that file") from None
     if json:
         print_json({"name": name, "place": gone.place.name.lower()})
     else:
@@ -94,5 +98,9 @@ def _read_value(name: str) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise CommandError(ExitCode.USAGE, "the value is not UTF-8 text: nothing was changed") from None
+        raise CommandError(
+            ExitCode.USAGE,
+            "the value is not UTF-8 text: nothing was changed",
+            "encode it first, with base64 for example",
+        ) from None
     return text.removesuffix("\n").removesuffix("\r")

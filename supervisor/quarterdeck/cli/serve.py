@@ -7,8 +7,10 @@ import asyncio
 import importlib
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -27,11 +29,15 @@ from quarterdeck.cli.token import read_token, token_path
 from quarterdeck_sandbox.open_files import raise_limit
 
 if TYPE_CHECKING:
+    import socket
+
     from quarterdeck.app import Quarterdeck
+    from quarterdeck.host.address import HttpOptions
     from quarterdeck.host.greeter import Head
     from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.settings import Settings
     from quarterdeck.trust.lockfile import DeckLock
+    from quarterdeck_protocol.faults import ProtocolFault
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:8808"
 """Where `--http` listens unless told otherwise; fixed, for clients are configured with it."""
@@ -43,13 +49,15 @@ _log = logging.getLogger("quarterdeck.serve")
 
 @dataclass(frozen=True, slots=True)
 class HttpWish:
-    """How the HTTP face was asked for."""
+    """How the HTTP face was asked for.
 
-    bind: str
-    port: int
-    token: str | None
-    allow_remote: bool
-    hosts: tuple[str, ...]
+    Attributes:
+        listener: where it will listen; None where that is another's, as will be told.
+        announce: whether to print the URL on stdout.
+    """
+
+    options: "HttpOptions"
+    listener: "socket.socket | None"
     announce: bool
 
 
@@ -127,7 +135,11 @@ def serve(
         knows_profile=True,
     )
     if not http and (address or no_token or allow_remote or allow_host or json):
-        raise CommandError(ExitCode.USAGE, "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http")
+        raise CommandError(
+            ExitCode.USAGE,
+            "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http",
+            "add --http, or leave them out",
+        )
     if not http and (closed := closed_streams() & {0, 1}):
         names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
         raise CommandError(
@@ -153,12 +165,40 @@ def serve(
         if token is None:
             settings = replace(settings, open_port=port)
             check_networks(settings, port)
-        wish = HttpWish(bind, port, token, allow_remote, tuple(allow_host or ()), json)
+        wish = _open_http(bind, port, token, allow_host or (), allow_remote=allow_remote, announce=json)
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
     raise_limit()
     plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
-    run(lambda: _serve(plan), outlives_terminal=True)
+    with wish.listener if wish is not None and wish.listener is not None else nullcontext():
+        run(lambda: _serve(plan), outlives_terminal=True)
+
+
+def _open_http(
+    bind: str, port: int, token: str | None, hosts: Iterable[str], *, allow_remote: bool, announce: bool
+) -> HttpWish:
+    """Listen before anything is started: clients that come early wait, and a wrong address is told at once.
+
+    Raises:
+        CommandError: nothing can listen there.
+    """
+    from quarterdeck.cli.ledger_access import directory
+    from quarterdeck.host.address import HttpOptions, is_taken, listen
+    from quarterdeck.ledger.lease import read_holder
+    from quarterdeck_protocol.faults import ProtocolFault
+
+    options = HttpOptions(bind=bind, port=port, token=token, allow_remote=allow_remote, hosts=tuple(hosts))
+    try:
+        return HttpWish(options, listen(options), announce)
+    except ProtocolFault as fault:
+        if is_taken(fault) and read_holder(directory()) is not None:
+            return HttpWish(options, None, announce)  # by the serve that holds the ledger, which says how to join it
+        raise _unserved(fault) from None
+
+
+def _unserved(fault: "ProtocolFault") -> CommandError:
+    code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
+    return CommandError(code, fault.message, fault.remedy or "see its log for what came before")
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -173,7 +213,9 @@ def check_names(names: Iterable[str]) -> None:
         try:
             parse_name(name)
         except ValueError as error:
-            raise CommandError(ExitCode.USAGE, f"--allow-host {name!r} {error}") from None
+            raise CommandError(
+                ExitCode.USAGE, f"--allow-host {name!r} {error}", "for example --allow-host deck.example"
+            ) from None
 
 
 def check_networks(settings: "Settings", port: int) -> None:
@@ -270,12 +312,10 @@ async def _serve(plan: Plan) -> None:
 
                     await serve_locked(deck, plan.lock, serving)
     except UnsafePathError as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        remedy = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
+        raise CommandError(ExitCode.USAGE, str(error), remedy) from error
     except ProtocolFault as fault:
-        if fault.code == "config_invalid":
-            remedy = "name a loopback HOST, or --allow-remote (which needs the token)"
-            raise CommandError(ExitCode.USAGE, fault.message, remedy) from None
-        raise CommandError(ExitCode.NO_ANSWER, fault.message, fault.remedy) from None
+        raise _unserved(fault) from None
 
 
 async def _serve_stdio(host: "ProviderHostImpl", head: "Head") -> None:
@@ -286,19 +326,20 @@ async def _serve_stdio(host: "ProviderHostImpl", head: "Head") -> None:
 
 
 async def _serve_http(deck: "Quarterdeck", host: "ProviderHostImpl", wish: HttpWish) -> None:
+    from quarterdeck.config.paths import state_dir_words
     from quarterdeck.host.admission import PATH
-    from quarterdeck.host.http import HttpOptions, serve_http
+    from quarterdeck.host.http import serve_http
 
     def tell(address: str, port: int) -> None:
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
         if wish.announce:
             print_json({"url": url})
         deck.announce_url(url)
-        _log.info("listening on %s", url)
-        if wish.token is None:
+        _log.info("listening on %s; Ctrl-C or SIGTERM ends it", url)
+        if wish.options.token is None:
             _log.warning("no token is required: every process of this machine, of any user, can call every tool")
+        else:
+            show = shlex.join(["quarterdeck", "token", "show", *state_dir_words()])
+            _log.info("clients must send the bearer token in %s: `%s` prints it", token_path(), show)
 
-    address = HttpOptions(
-        bind=wish.bind, port=wish.port, token=wish.token, allow_remote=wish.allow_remote, hosts=wish.hosts
-    )
-    await serve_http(host, address, started=tell)
+    await serve_http(host, wish.options, started=tell, listener=wish.listener)

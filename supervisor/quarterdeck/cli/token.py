@@ -9,6 +9,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json
 from quarterdeck.cli.parameters import Group
+from quarterdeck_protocol.plain_words import plain_words
 
 TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name
 
@@ -46,4 +47,8 @@ def read_token(path: Path) -> str:
         make_private_dir(path.parent)
         return load_or_create_token(path)
     except (TokenFileError, UnsafePathError, OSError) as error:
-        raise CommandError(ExitCode.USAGE, str(error)) from error
+        raise CommandError(
+            ExitCode.USAGE,
+            plain_words(error),
+            "make it a file of your own that nobody else may read; or remove it, and a new one is made",
+        ) from error

@@ -16,6 +16,7 @@ from quarterdeck.cli.parameters import Argument
 from quarterdeck.cli.servers import print_fault
 from quarterdeck.cli.text import one_line, printable, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.refs import server_of_qualified
 
 NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
@@ -136,7 +137,7 @@ def _read_arguments(text: str) -> bytes:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CommandError(
             ExitCode.USAGE,
-            f"the arguments are not a JSON object: {error}",
+            f"the arguments are not a JSON object: {plain_words(error)}",
             """quote them for the shell, for example: '{"text": "hello"}'""",
         ) from None
     return given.strip()

@@ -130,7 +130,11 @@ def block(
     from quarterdeck.trust.decisions import Decision
 
     if bool(tools) == everything:
-        raise CommandError(ExitCode.USAGE, "name the tools to block, or the whole server: --all")
+        raise CommandError(
+            ExitCode.USAGE,
+            "name the tools to block, or the whole server: --all",
+            f"quarterdeck trust block {flat(server)} TOOL…, or quarterdeck trust block {flat(server)} --all",
+        )
     with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
         found = desk.server(server)
         known = {matter.key.name for matter in found.matters}
@@ -257,7 +261,11 @@ def _next_step(desk: Desk, server: "ServerMatters", matters: "Iterable[Matter]")
 
 def _no_tool(server: "ServerMatters", tool: str) -> CommandError:
     known = [matter.key.name for matter in server.matters if matter.key.name and matter.seen]
-    return CommandError(ExitCode.NOT_FOUND, f"{server.server} offers no tool {tool!r}{meant(tool, known, 'tools')}")
+    return CommandError(
+        ExitCode.NOT_FOUND,
+        f"{server.server} offers no tool {tool!r}{meant(tool, known, 'tools')}",
+        "quarterdeck trust list --all shows them",
+    )
 
 
 def _in_words(server: str, key: "ItemKey") -> str:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from quarterdeck.trust.rows import NativeRow, Row
     from quarterdeck_protocol.configs import TrustMode
 
+_LOOK_AGAIN: Final = "look at what is held now, with quarterdeck trust diff, and decide again"
+
 WRITE_WAIT_S: Final = 10.0
 """How long a decision waits for a command that writes the ledger: commands end by themselves."""
 
@@ -100,7 +102,11 @@ class Desk:
             )
         known = list(dict.fromkeys(each.server for each in self.servers))
         hint = meant(name, known, "servers") if known else ": no server is configured here, or was ever started"
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no server {name!r}{hint}")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"there is no server {name!r}{hint}",
+            "quarterdeck trust list --all shows them; -c FILE names their configuration",
+        )
 
     def trust_of(self, server: "ServerMatters") -> "TrustMode | None":
         """How far the configuration trusts a server; None when it does not name it."""
@@ -170,7 +176,9 @@ def send(decisions: "Sequence[Decision]") -> None:
         except NobodyThereError:
             pass  # it has just ended
         except NoAnswerError as error:
-            raise CommandError(ExitCode.NO_ANSWER, str(error)) from None
+            raise CommandError(
+                ExitCode.NO_ANSWER, str(error), "see the log of that serve, or stop it, and run the command again"
+            ) from None
     _write(decisions)
 
 
@@ -184,7 +192,7 @@ def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
     )
     answer = ask(directory, Decide(views))
     if isinstance(answer, Refused):
-        raise CommandError(ExitCode.NO_ANSWER, answer.message)
+        raise CommandError(ExitCode.NO_ANSWER, answer.message, _LOOK_AGAIN)
 
 
 def _write(decisions: "Sequence[Decision]") -> None:
@@ -203,4 +211,4 @@ def _write(decisions: "Sequence[Decision]") -> None:
             record = decide(store.book, decisions)
             store.append(record.events, record.documents, durable=True)
     except StaleDecisionError as error:
-        raise CommandError(ExitCode.NO_ANSWER, str(error)) from None
+        raise CommandError(ExitCode.NO_ANSWER, str(error), _LOOK_AGAIN) from None

@@ -17,6 +17,7 @@ from quarterdeck.config.environment import server_environment
 from quarterdeck.config.origin import Origin
 from quarterdeck.config.paths import runtime_dir, state_dir
 from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.credentials import grant_for
 from quarterdeck_sandbox.launch import LaunchPlan, plan_launch
@@ -65,7 +66,7 @@ def widened(config: StdioServerConfig, needs: Iterable[Need], environ: Mapping[s
     try:
         policy = SandboxPolicy.model_validate(config.sandbox.model_dump() | lists)
     except ValidationError as error:
-        raise ValueError(error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")) from error
+        raise ValueError(plain_words(error)) from error
     with tempfile.TemporaryDirectory(prefix="quarterdeck-allow-") as base:
         _laid_out(config, policy, environ, base)
     return policy

@@ -13,6 +13,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from quarterdeck_protocol.plain_words import plain_words
+
 _EXPECTED: Final[Mapping[str, str]] = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
@@ -143,8 +145,7 @@ def complaints(error: ValidationError, location: str) -> tuple[Problem, ...]:
         elif kind == "string_too_short":
             found.append(Problem(place, "must not be empty"))
         else:
-            message = each["msg"].removeprefix("Value error, ")
-            found.append(Problem(place, message.replace("Input should be", "must be", 1)))
+            found.append(Problem(place, plain_words(each["msg"])))
     return tuple(found)
 
 

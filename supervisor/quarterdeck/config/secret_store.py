@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from quarterdeck.config.os_keyring import KeyringError, NoKeyringError, OsKeyring
 from quarterdeck.config.paths import UnsafePathError, make_private_dir, privacy_problem, state_dir
 from quarterdeck.config.textfile import TextFileError, read_text
+from quarterdeck_protocol.plain_words import plain_words
 
 MAX_SECRET_BYTES: Final = 64 * 1024
 """As of a secret file; the kernel takes no more than 128 KiB as one variable."""
@@ -179,7 +180,7 @@ class SecretStore:
             finally:
                 draft.unlink(missing_ok=True)
         except (OSError, UnsafePathError) as error:
-            raise SecretError(f"the secret cannot be kept: {error}") from error
+            raise SecretError(f"the secret cannot be kept: {plain_words(error)}") from error
 
     def _forget(self, name: str, place: Place) -> None:
         try:
@@ -188,9 +189,9 @@ class SecretStore:
                     self._keyring.remove(name)
             self._path(name, place).unlink(missing_ok=True)
         except KeyringError as error:
-            raise SecretError(f"the secret {name!r} stays in the keyring: {error}") from error
+            raise SecretError(f"the secret {name!r} stays in the keyring: {plain_words(error)}") from error
         except OSError as error:
-            raise SecretError(f"the secret {name!r} cannot be removed: {error}") from error
+            raise SecretError(f"the secret {name!r} cannot be removed: {plain_words(error)}") from error
 
 
 def check_name(name: str) -> None:

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.plain_words import plain_words
+
 SOCKET_NAME: Final = "control.sock"
 
 KEY_NAME: Final = "control.key"
@@ -319,7 +321,7 @@ def decode_request(line: bytes) -> Request:
     try:
         request: Request = _requests.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLineError(f"not a valid request: {error}") from None
+        raise BadLineError(f"not a valid request: {plain_words(error)}") from None
     return request
 
 
@@ -332,7 +334,7 @@ def decode_answer(line: bytes) -> Answer:
     try:
         answer: Answer = _answers.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLineError(f"not a valid answer: {error}") from None
+        raise BadLineError(f"not a valid answer: {plain_words(error)}") from None
     return answer
 
 

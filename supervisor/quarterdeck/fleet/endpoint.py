@@ -27,6 +27,7 @@ from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, Remo
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Close, List, Log, Open, ServerCard, ServerStart
 from quarterdeck_protocol.phases import EndpointPhase, Step, advance, is_terminal_phase
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
 from quarterdeck_sandbox.receipt import Receipt
 
@@ -445,7 +446,7 @@ def arguments_json(args: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolFault(
             FaultKind.TOOL_ERROR,
-            f"the arguments are not JSON: {error}",
+            f"the arguments are not JSON: {plain_words(error)}",
             error,
             code="bad_arguments",
             delivery=Delivery.NOT_SENT,

@@ -14,6 +14,7 @@ from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.frames import Call, Failed, Reply
 from quarterdeck_protocol.jsonrpc import BodyError, check_result
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, WireResult
 
 SHORTEST_S: Final = 0.001
@@ -117,7 +118,9 @@ def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: byte
     except BodyError as error:
         # A worker checks what it forwards; one that does not is not ours any more.
         handle.violated(f"a result that may not be passed on: {error}")
-        return ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation")
+        return ProtocolFault(
+            FaultKind.TOOL_ERROR, f"the result is broken: {plain_words(error)}", code="protocol_violation"
+        )
     if reply.result_type != "complete":
         return ProtocolFault(
             FaultKind.TOOL_ERROR,

@@ -12,6 +12,7 @@ import msgspec
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.jsonrpc import BodyError, check_depth
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.portable import portable_schema
 from quarterdeck_protocol.refs import RemoteToolRef, is_tool_name, qualify_tool_name
 from quarterdeck_protocol.tools import ToolDescriptor
@@ -56,7 +57,7 @@ def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool]
     try:
         rows = _rows.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolsetError(f"the list of tools is not a list: {error}") from None
+        raise ToolsetError(f"the list of tools is not a list: {plain_words(error)}") from None
     tools: dict[str, RemoteTool] = {}
     warnings: list[str] = []
     for index, row in enumerate(rows):
@@ -82,7 +83,7 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
         definition = _definition.decode(row)
         msgspec.json.decode(row)  # whole: what cannot be read could not be judged either
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError) as error:
-        return f"its definition is broken: {error}", None
+        return f"its definition is broken: {plain_words(error)}", None
     if not is_tool_name(definition.name):
         return f"{definition.name[:80]!r} is not a tool name (1 to 128 of A-Z a-z 0-9 _ . -)", None
     ref = RemoteToolRef(server, definition.name)

@@ -6,6 +6,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from quarterdeck_protocol.plain_words import plain_words
+
 TOKEN_BYTES: Final = 32
 """256 random bits."""
 
@@ -58,7 +60,7 @@ def load_token(path: Path) -> str:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise TokenFileError(f"the token file cannot be read: {error}") from None
+        raise TokenFileError(f"the token file cannot be read: {plain_words(error)}") from None
     with open(descriptor, encoding="utf-8", errors="replace") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode) or stat.S_IMODE(mode) & 0o077:

@@ -18,6 +18,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from quarterdeck.host.results import bad_result, fault_result, outcome_result, text_result, whole_result
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.jsonrpc import BodyError
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import (
     CancelToken,
     ProgressNote,
@@ -135,7 +136,9 @@ async def _run_short(
     try:
         arguments = json.dumps(call.arguments, separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        fault = ProtocolFault(FaultKind.TOOL_ERROR, f"the arguments are not JSON: {error}", code="bad_arguments")
+        fault = ProtocolFault(
+            FaultKind.TOOL_ERROR, f"the arguments are not JSON: {plain_words(error)}", code="bad_arguments"
+        )
         return fault_result(fault)
     ended: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 

@@ -5,10 +5,8 @@ all starts and stops.  No signal handler is touched.
 """
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -21,15 +19,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from quarterdeck.giving_up import carried_through
+from quarterdeck.host.address import HttpOptions, listen
 from quarterdeck.host.admission import LOOPBACK_NAMES, PATH, Admission, Authority, parse_name
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
 from quarterdeck.host.guard import Guard
-from quarterdeck.host.listener import BACKLOG, MAX_HEAD_BYTES, Listener
+from quarterdeck.host.listener import MAX_HEAD_BYTES, Listener
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-
-MAX_BODY_BYTES: Final = 16 * 1024 * 1024
-"""One request of a client: room for a file in the arguments."""
 
 MAX_SESSIONS: Final = 256
 """Legacy sessions open at once; each holds a task."""
@@ -40,28 +36,13 @@ STOP_S: Final = 2
 _UNSPECIFIED: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """How the HTTP face listens.
-
-    Attributes:
-        bind: a host name or address.
-        port: 0 lets the system choose.
-        token: what clients must show; None for no check, on loopback only.
-        allow_remote: whether `bind` may be reachable from other machines.
-        hosts: further names to be called by, such as that of a remote machine; one without a port goes with each.
-        max_body_bytes: of one request.
-    """
-
-    bind: str = "127.0.0.1"
-    port: int = 0
-    token: str | None = None
-    allow_remote: bool = False
-    hosts: tuple[str, ...] = ()
-    max_body_bytes: int = MAX_BODY_BYTES
-
-
-async def serve_http(host: ProviderHostImpl, options: HttpOptions, *, started: Callable[[str, int], None]) -> None:
+async def serve_http(
+    host: ProviderHostImpl,
+    options: HttpOptions,
+    *,
+    started: Callable[[str, int], None],
+    listener: socket.socket | None = None,
+) -> None:
     """Serve until cancelled; then what is under way is answered, sessions end, and no connection is accepted.
 
     Calls have `GRACE_S`, new ones are refused meanwhile, and what is left then is answered with a fault.
@@ -70,11 +51,12 @@ async def serve_http(host: ProviderHostImpl, options: HttpOptions, *, started: C
         host: what is served.
         options: where and for whom.
         started: called once with the real address and port when clients can connect.
+        listener: what `listen` gave for these options, closed at the end; None for a new one.
 
     Raises:
         ProtocolFault: `transport`, when the address is refused or cannot be listened on.
     """
-    listener = _listen(options)
+    listener = listener or listen(options)
     try:
         face = host.make_face()
         manager = StreamableHTTPSessionManager(
@@ -166,31 +148,3 @@ def _names(options: HttpOptions) -> list[Authority]:
         return [parse_name(name) for name in (*LOOPBACK_NAMES, *own, *options.hosts)]
     except ValueError as error:
         raise ProtocolFault(FaultKind.TRANSPORT, f"a name of this server {error}", code="config_invalid") from None
-
-
-def _listen(options: HttpOptions) -> socket.socket:
-    """A listening socket where the options say.
-
-    Raises:
-        ProtocolFault: the address is not loopback and that was not allowed, or it cannot be had.
-    """
-    where = f"{options.bind}:{options.port}"
-    try:
-        found = socket.getaddrinfo(options.bind, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        _check_reach(options, str(address[0]))
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise ProtocolFault(FaultKind.TRANSPORT, f"cannot listen on {where}: {error}", error) from None
-
-
-def _check_reach(options: HttpOptions, address: str) -> None:
-    if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
-        return
-    if not options.allow_remote:
-        reason = "other machines could reach it: bind a loopback address, or allow that explicitly"
-    elif options.token is None:
-        reason = "other machines could reach it, and no token is required: that is allowed on loopback only"
-    else:
-        return
-    raise ProtocolFault(FaultKind.TRANSPORT, f"refusing to listen on {address}: {reason}", code="config_invalid")

@@ -43,9 +43,6 @@ BATCH: Final = 16
 """Accepted at a turn of the loop.  What a client has sent is judged six turns after it was accepted: long before it
 could be the oldest stranger."""
 
-BACKLOG: Final = 128
-"""Connections that wait in the kernel; the client's own tries again where there are more."""
-
 PAUSE_S: Final = 0.1
 """Before the next try, where the machine lacks something that closing a connection does not bring back."""
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from quarterdeck.host.native import native_form
 from quarterdeck_protocol.jsonrpc import BodyError, check_depth
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ToolDescriptor
 
 MAX_DEFINITION_DEPTH: Final = 240
@@ -85,7 +86,7 @@ def forms(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> Iter
     try:
         tool = _whole(descriptor.definition)
     except BodyError as error:
-        yield f"without its definition, which is {error},", plain
+        yield f"without its definition, which is {plain_words(error)},", plain
         return
     tool["name"] = descriptor.name
     if portable_schemas:
@@ -109,5 +110,5 @@ def _whole(definition: bytes) -> Shown:
     try:
         tool = msgspec.json.decode(definition, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"not one JSON object: {error}") from None
+        raise BodyError(f"not one JSON object: {plain_words(error)}") from None
     return tool

@@ -14,6 +14,7 @@ from msgspec import Raw
 from quarterdeck.kernel.results import fragments_of
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.jsonrpc import BodyError, check_depth, check_object, join_object
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ToolOutcome, WireResult
 
 FAULT_META_KEY: Final = "quarterdeck/fault"
@@ -89,7 +90,7 @@ def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
     try:
         result = msgspec.json.decode(wire.body, type=dict[str, object])
     except msgspec.DecodeError as error:
-        raise BodyError(f"not one JSON object: {error}") from None
+        raise BodyError(f"not one JSON object: {plain_words(error)}") from None
     if _is_too_new(wire, is_modern=is_modern) and not isinstance(result.get(_STRUCTURED, {}), dict):
         del result[_STRUCTURED]
     return result

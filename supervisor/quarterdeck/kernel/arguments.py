@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from quarterdeck_protocol.plain_words import plain_words
+
 _DEFINITIONS: Final = "$defs"
 _REF_PREFIX: Final = f"#/{_DEFINITIONS}/"
 _ANYTHING: Final = {"title": "anything"}
@@ -49,7 +51,7 @@ def read_arguments(arguments: type[T], value: object) -> T:
         # Not strict: to JSON Schema 5.0 is a whole number, and what else this would let pass the schema has refused.
         return msgspec.convert(value, arguments, strict=False)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(plain_words(error)) from None
 
 
 def _plain(node: object, definitions: Mapping[str, object]) -> object:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from quarterdeck_protocol.nearness import nearest
+from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -107,7 +108,7 @@ def _explain(error: "ValidationError") -> Iterator[str]:
         case "minLength" if expected == 1:
             yield f"{place}: it must not be empty"
         case _:
-            yield f"{place}: {_clipped(error.message)}"
+            yield f"{place}: {_clipped(plain_words(error.message))}"
 
 
 def _place(path: Iterable[str | int]) -> str:

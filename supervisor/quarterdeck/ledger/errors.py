@@ -23,7 +23,17 @@ from pathlib import Path
 
 
 class LedgerError(Exception):
-    """Any of the above; the text is one for people."""
+    """Any of the above; the text is one for people.
+
+    Attributes:
+        problem: what is wrong.
+        remedy: what to do; empty where only the caller can say it.
+    """
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        super().__init__(f"{problem}: {remedy}" if remedy else problem)
+        self.problem = problem
+        self.remedy = remedy
 
 
 class UnsafeLedgerError(LedgerError):
@@ -38,8 +48,8 @@ class UnusableLedgerError(LedgerError):
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(
-            f"the ledger {path} cannot be used ({problem}): make its directory writable, with room on"
-            " its disk, or name another with --state-dir"
+            f"the ledger {path} cannot be used ({problem})",
+            "make its directory writable, with room on its disk, or name another with --state-dir",
         )
 
 
@@ -47,7 +57,7 @@ class MissingLedgerError(LedgerError):
     """There is none yet."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"there is no ledger {path} yet: `quarterdeck serve` makes it")
+        super().__init__(f"there is no ledger {path} yet", "`quarterdeck serve` makes it")
 
 
 class ForeignFileError(LedgerError):
@@ -55,8 +65,8 @@ class ForeignFileError(LedgerError):
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(
-            f"{path} is {what}, not a ledger: move it away, then put a backup in its place or run"
-            " `quarterdeck ledger import`"
+            f"{path} is {what}, not a ledger",
+            "move it away, then put a backup in its place or run `quarterdeck ledger import`",
         )
 
 
@@ -66,8 +76,8 @@ class NewerLedgerError(LedgerError):
     def __init__(self, path: Path, schema: int, known: int, made_by: str) -> None:
         by = f"Quarterdeck {made_by}" if made_by else "a newer Quarterdeck"
         super().__init__(
-            f"{path} has schema {schema}, made by {by}, and this one knows up to {known}: update Quarterdeck,"
-            " or name another directory with --state-dir"
+            f"{path} has schema {schema}, made by {by}, and this one knows up to {known}",
+            "update Quarterdeck, or name another directory with --state-dir",
         )
         self.schema = schema
         self.made_by = made_by
@@ -78,8 +88,8 @@ class OlderLedgerError(LedgerError):
 
     def __init__(self, path: Path, schema: int) -> None:
         super().__init__(
-            f"{path} has schema {schema}, made by an older Quarterdeck: start `quarterdeck serve` once, which brings it"
-            " up to date"
+            f"{path} has schema {schema}, made by an older Quarterdeck",
+            "start `quarterdeck serve` once, which brings it up to date",
         )
 
 
@@ -88,8 +98,9 @@ class CorruptLedgerError(LedgerError):
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(
-            f"the ledger {path} is damaged ({problem}): see `quarterdeck ledger verify`, then restore the directory"
-            " from a backup, or move it away and `quarterdeck ledger import` an export"
+            f"the ledger {path} is damaged ({problem})",
+            "see `quarterdeck ledger verify`, then restore the directory from a backup, or move it away and"
+            " `quarterdeck ledger import` an export",
         )
 
 
@@ -98,8 +109,9 @@ class BrokenChainError(LedgerError):
 
     def __init__(self, seq: int, reason: str) -> None:
         super().__init__(
-            f"the ledger's chain is broken at event {seq} ({reason}): see `quarterdeck ledger verify`, then restore the"
-            " directory from a backup, or move it away and `quarterdeck ledger import` an export"
+            f"the ledger's chain is broken at event {seq} ({reason})",
+            "see `quarterdeck ledger verify`, then restore the directory from a backup, or move it away and"
+            " `quarterdeck ledger import` an export",
         )
         self.seq = seq
         self.reason = reason
@@ -110,8 +122,8 @@ class TruncatedLedgerError(LedgerError):
 
     def __init__(self, count: int, named: int) -> None:
         super().__init__(
-            f"the ledger ends at event {count}, but its head names event {named}: the last {named - count} are gone;"
-            " restore the whole directory from a backup, or move it away and `quarterdeck ledger import` an export"
+            f"the ledger ends at event {count}, but its head names event {named}: the last {named - count} are gone",
+            "restore the whole directory from a backup, or move it away and `quarterdeck ledger import` an export",
         )
         self.count = count
         self.named = named
@@ -122,8 +134,8 @@ class MissingHeadError(LedgerError):
 
     def __init__(self, path: Path, count: int, problem: str) -> None:
         super().__init__(
-            f"{path} {problem} beside a ledger of {count} events, so that events cut off its end would not show:"
-            " restore it from a backup, or accept what is there with `quarterdeck ledger verify --accept`"
+            f"{path} {problem} beside a ledger of {count} events, so that events cut off its end would not show",
+            "restore it from a backup, or accept what is there with `quarterdeck ledger verify --accept`",
         )
         self.count = count
 
@@ -133,7 +145,7 @@ class ArchivedError(LedgerError):
 
     def __init__(self, seq: int, directory: Path) -> None:
         super().__init__(
-            f"the events up to {seq} are archived, and no archive in {directory} ends with them: put the file back"
+            f"the events up to {seq} are archived, and no archive in {directory} ends with them", "put the file back"
         )
         self.seq = seq
 
@@ -142,7 +154,7 @@ class LedgerWriteError(LedgerError):
     """An append that did not happen."""
 
     def __init__(self, problem: str, remedy: str = "make room on its disk, then try again") -> None:
-        super().__init__(f"the ledger could not be written ({problem}), and no part of it was stored: {remedy}")
+        super().__init__(f"the ledger could not be written ({problem}), and no part of it was stored", remedy)
 
 
 class TooLargeError(LedgerWriteError):
@@ -157,7 +169,7 @@ class TransferError(LedgerError):
 
     def __init__(self, line: int, reason: str) -> None:
         where = f"line {line} of the export" if line else "the export"
-        super().__init__(f"{where} cannot be imported ({reason}); nothing was imported: export it again")
+        super().__init__(f"{where} cannot be imported ({reason}); nothing was imported", "export it again")
         self.line = line
         self.reason = reason
 
@@ -168,6 +180,6 @@ class FilledLedgerError(TransferError):
     def __init__(self, directory: Path) -> None:
         LedgerError.__init__(
             self,
-            f"the ledger in {directory} is not empty, and an import needs an empty one: name another directory with"
-            " --state-dir",
+            f"the ledger in {directory} is not empty, and an import needs an empty one",
+            "name another directory with --state-dir",
         )

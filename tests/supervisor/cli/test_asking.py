@@ -185,7 +185,7 @@ def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: py
     @asynccontextmanager
     async def open_deck(settings: Settings) -> AsyncIterator[None]:
         seen.append(settings)
-        raise CommandError(ExitCode.NO_ANSWER, "far enough")
+        raise CommandError(ExitCode.NO_ANSWER, "far enough", "nothing")
         yield
 
     monkeypatch.setattr(asking, "open_deck", open_deck)

@@ -1,11 +1,14 @@
 """Errors become a line and an exit code; nobody sees a traceback."""
 
 import errno
+import json
 import re
+import resource
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,124 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], capsys: pyt
     out, err = capsys.readouterr()
     assert out == ""
     assert err
+
+
+WRONG: dict[str, int] = {
+    "nonsense": 2,
+    "--nonsense": 2,
+    "--state-dir": 2,
+    "ps --nonsense": 2,
+    "call": 2,
+    "call a b c": 2,
+    "call a__b [1] -c FILE": 2,
+    "call a__b { -c FILE": 2,
+    "call zz__b -c FILE": 3,
+    "call a__b --profile wrok": 2,
+    "tools --tools read": 2,
+    "tools --profile all --workspace /no/such/folder": 2,
+    "tools --profile all --tools nothing": 2,
+    "tools -c /no/such/file": 2,
+    "restart zz -c FILE": 3,
+    "restart": 2,
+    "logs zz -c FILE": 3,
+    "logs a -n x": 2,
+    "inspect zz -c FILE": 3,
+    "serve -c FILE --settle x": 2,
+    "serve -c FILE --settle -1": 2,
+    "serve -c FILE --no-token": 2,
+    "serve -c FILE --http a:b": 2,
+    "serve -c FILE --http 0.0.0.0:0": 2,
+    "serve -c FILE --http 192.0.2.1:0 --allow-remote": 2,
+    "serve -c FILE --http --allow-host https://a": 2,
+    "serve -c FILE --locked": 3,
+    "ledger log --kind nonsense": 2,
+    "ledger log --since nonsense": 2,
+    "ledger log": 3,
+    "ledger verify": 3,
+    "ledger import /no/such/file": 2,
+    "trust diff zz -c FILE": 3,
+    "trust approve": 2,
+    "trust block a -c FILE": 2,
+    "trust block a none -c FILE": 3,
+    "link nonsense": 2,
+    "link": 2,
+    "link cursor": 3,
+    "config import nonsense": 3,
+    "allow zz -c FILE": 3,
+    "allow r -c FILE": 2,
+    "allow t -c FILE": 2,
+    "secret remove NONE": 3,
+    "secret set bad/name": 2,
+    "checkpoint restore n1 --workspace FOLDER": 3,
+    "purge a --all": 2,
+    "purge --ledger": 2,
+    "lock --check -c FILE --file /no/such/file": 3,
+    "sandbox run --preset nope -- ls": 2,
+    "sandbox run --network nope -- ls": 2,
+    "sandbox run --limit nope -- ls": 2,
+    "sandbox run --limit nope=1 -- ls": 2,
+    "sandbox run --tier nope -- ls": 2,
+    "sandbox run --env NO_SUCH_VARIABLE -- ls": 2,
+    "sandbox run --policy /no/such/file -- ls": 2,
+    "explain nonsense": 3,
+}
+"""Wrong command lines, and the exit codes."""
+
+LIBRARY_WORDS = (
+    "Value error",
+    "Input should",
+    "Invalid value",
+    "Errno",
+    "Expected `",
+    "Expecting",
+    "range",
+    "Traceback",
+)
+"""What only a library says."""
+
+
+@pytest.mark.parametrize(("line", "code"), WRONG.items(), ids=WRONG)
+def test_every_wrong_command_line_ends_in_an_error_and_a_fix(
+    line: str,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kept_descriptor_limit: None,
+) -> None:
+    """A user would know what is wrong and not what to do, or read the words of a library."""
+    for name in ("CONFIG", "STATE_DIR", "RUNTIME_DIR"):
+        monkeypatch.delenv(f"QUARTERDECK_{name}", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.chdir(tmp_path)
+    rows = {
+        "a": {"command": "true"},
+        "r": {"url": "http://127.0.0.1:9/mcp"},
+        "t": {"command": "true", "sandbox": {"preset": "trusted"}},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": rows}))
+    words = [{"FILE": "mcp.json", "FOLDER": str(tmp_path)}.get(word, word) for word in line.split()]
+    assert run(words) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = err.splitlines()
+    [error] = [each for each in lines if each.startswith("error[")]
+    at = lines.index(error)
+    assert lines[at + 1].startswith("  fix: ")
+    assert len(lines[at + 1]) > len("  fix: ")
+    assert len(lines) == at + 2
+    assert "event" not in err, "nothing was said or started before"
+    assert not any(leak in err for leak in LIBRARY_WORDS)
+
+
+@pytest.fixture
+def kept_descriptor_limit() -> Iterator[None]:
+    """A serve raises it for its process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize("arguments", [["tools"], ["call", "a__b"], ["restart", "a"], ["logs", "a"], ["serve"]])

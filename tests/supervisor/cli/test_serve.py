@@ -1,10 +1,15 @@
 """Where `serve --http` listens, and what every `serve` does first."""
 
+import socket
+from pathlib import Path
+
 import anyio
 import pytest
 
+from quarterdeck.cli import serve as serve_module
 from quarterdeck.cli.asking import Source
 from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.program import run
 from quarterdeck.cli.serve import Plan, _serve, check_names, parse_address
 from quarterdeck.settings import Settings
 from quarterdeck_sandbox import allocator
@@ -35,6 +40,22 @@ def test_anything_else_is_a_usage_error(text: str) -> None:
     with pytest.raises(CommandError, match=r"is not HOST:PORT") as refused:
         parse_address(text)
     assert refused.value.code == ExitCode.USAGE
+
+
+def test_a_port_that_is_taken_ends_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would say that it serves, start every server, and end with the number of an error."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(serve_module, "_serve", None)
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {}}')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["serve", "-c", str(file), "--http", str(port)]) == ExitCode.NO_ANSWER
+    error, fix = capsys.readouterr().err.splitlines()
+    assert error == f"error[no_answer]: cannot listen on 127.0.0.1:{port}: another program listens on this port"
+    assert "another port" in fix
 
 
 def test_a_name_that_no_request_could_have_is_a_usage_error() -> None:

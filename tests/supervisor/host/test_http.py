@@ -20,9 +20,10 @@ from support.leftovers import eventually_async
 from support.native_decks import DeckMaker
 
 from quarterdeck.host import http
+from quarterdeck.host.address import HttpOptions
 from quarterdeck.host.admission import PATH
 from quarterdeck.host.decks import Decks
-from quarterdeck.host.http import HttpOptions, serve_http
+from quarterdeck.host.http import serve_http
 from quarterdeck.host.names import NameBudget, public_names
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

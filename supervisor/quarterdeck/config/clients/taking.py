@@ -12,6 +12,7 @@ from quarterdeck.config.clients.spots import PROJECTS, Spot
 from quarterdeck.config.clients.table import Client
 from quarterdeck.config.clients.userfile import UserFileError, read_user_file
 from quarterdeck.config.document import DocumentError, JsonObject
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.refs import to_server_id
 
 SECTIONS: Final = ("mcpServers", "servers")
@@ -130,7 +131,7 @@ def _read(spot: Spot, taken: Taken) -> JsonObject:
     except UserFileError as error:
         raise ImportFileError(str(error)) from error
     except DocumentError as error:
-        raise ImportFileError(f"{spot.path} cannot be read: {error}") from error
+        raise ImportFileError(f"{spot.path} cannot be read: {plain_words(error)}") from error
     if file.status is not None:
         taken.read.append(spot.path)
     return document

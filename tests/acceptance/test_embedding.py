@@ -19,8 +19,6 @@ from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.policy import SandboxPolicy
 
-README = Path(__file__).parents[2] / "README.md"
-
 IN_A_GENERATOR = """
 import sys
 from quarterdeck import SyncQuarterdeck
@@ -170,22 +168,3 @@ def test_a_program_that_ends_inside_the_block_ends_in_order(config: Path) -> Non
         )
         said = [line for line in ended.stderr.splitlines() if "is confined less than its policy wants" not in line]
         assert (ended.returncode, ended.stdout, said) == (0, "hello\n", [])
-
-
-@pytest.mark.parametrize("marker", ["asyncio.run(main())", "with SyncQuarterdeck"])
-def test_the_examples_of_the_readme_run(own_directories: Path, tmp_path: Path, marker: str) -> None:
-    """The first thing that somebody copies would not work."""
-    blocks = README.read_text().split("```python\n")[1:]
-    [example] = [block.split("```")[0] for block in blocks if marker in block]
-    write_config(tmp_path / "mcp.json", everything=row("echo"))
-    with no_leftovers(DEADLINE_S):
-        ended = subprocess.run(
-            [sys.executable, "-c", example.replace('{"message"', '{"text"')],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-            cwd=tmp_path,
-        )
-    assert ended.returncode == 0, ended.stderr
-    assert "hello" in ended.stdout.splitlines()[-1]

@@ -1,19 +1,6 @@
 """Exit codes."""
 
-import re
-from pathlib import Path
-from typing import Final
-
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
-
-README: Final = Path(__file__).parents[3] / "README.md"
-
-
-def test_the_readme_says_the_same_as_the_help() -> None:
-    """One of the two would be wrong about what a script is told."""
-    table = README.read_text().partition("| exit code | meaning |")[2].partition("\n\n")[0]
-    rows = dict(re.findall(r"^\| (\d+) \| (.*) \|$", table.replace("`", ""), re.MULTILINE))
-    assert rows == {str(int(code)): meaning for code, meaning in MEANINGS.items()}
 
 
 def test_every_exit_code_is_explained() -> None:

@@ -58,7 +58,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "exited_at_handshake": "see quarterdeck logs SERVER; if it lacks a file: quarterdeck allow SERVER; else run "
         "its command by hand",
         "handshake_failed": "see quarterdeck logs SERVER, and check the server's version",
-        "handshake_timeout": "see its logs: is it an MCP server? One that is slow needs a larger connect_timeout_s",
+        "handshake_timeout": "see quarterdeck logs SERVER: is it an MCP server, with the arguments that it needs? One "
+        "that is slow needs a larger connect_timeout_s",
         "input_required": "pass what the server asks for as an argument: questions to the user are not supported",
         "launch_blocked": "unblock it: quarterdeck trust approve SERVER --all",
         "launch_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER --all",
@@ -68,6 +69,8 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "network_lost": "wait: it is restarted unless it keeps crashing",
         "not_connected": "quarterdeck ps says why; quarterdeck restart SERVER tries again",
         "not_executable": "make it executable, or start it through its interpreter",
+        "not_mcp": "correct command and args: the program must speak MCP on its stdin and stdout, for which many need "
+        "an argument (its documentation says which)",
         "protocol_violation": "report this to us with the log",
         "reply_error": "correct the arguments as the server's message says: quarterdeck tools --json has its schema",
         "result_too_large": "raise max_result_bytes, or ask for less",

@@ -127,6 +127,12 @@ async def test_junk_is_counted_in_the_dossier_of_a_server_that_never_answers() -
     assert "hello world" in fault.dossier.stderr_tail
 
 
+async def test_a_program_that_copies_its_input_is_said_to_be_no_server() -> None:
+    """Whoever names the wrong program must learn that, and not of capabilities that nobody asked for."""
+    fault = await fault_at_open(stdio_config("copies", ["cat"]))
+    assert_fault(fault, "spawn_failed", "not_mcp", "not_sent", "sent our own request back")
+
+
 async def test_a_version_that_never_was_is_refused_by_name() -> None:
     """The user must learn that the server's version is the trouble."""
     fault = await fault_at_open(hostile("wrong_version"))

@@ -69,6 +69,31 @@ async def test_a_server_that_exits_at_its_greeting_says_so_with_its_status() -> 
         assert played.lost == []
 
 
+async def test_a_program_that_ends_well_at_its_greeting_is_said_to_be_no_server() -> None:
+    """Status 0 would leave a user who named the wrong program, or forgot an argument, with nothing to look for."""
+
+    def dies(_: JsonObject) -> None:
+        played.process.dies(0)
+
+    async with stage({"initialize": dies}) as played:
+        fault = await played.fault()
+        assert fault.code == "exited_at_handshake"
+        assert "exited with status 0 before" in fault.message
+        assert "this is probably none" in fault.message
+
+
+async def test_a_program_that_sends_our_request_back_is_said_to_be_no_server() -> None:
+    """A user of `cat` would be told that a client did not declare a capability, and to check the server's version."""
+
+    def echoes(params: JsonObject) -> JsonObject:
+        return {"method": "initialize", "params": params}
+
+    async with stage({"initialize": echoes}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "not_mcp")
+        assert "sent our own request back" in fault.message
+
+
 async def test_a_server_that_hangs_up_at_its_greeting_and_lives_on_says_so() -> None:
     """A user would look for a crash that did not happen."""
 

@@ -75,6 +75,11 @@ class ServerProcess:
         """Whether it is known how it ended."""
         return self._process.returncode is not None
 
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether it has exited with status 0."""
+        return self._process.returncode == 0
+
     def code_of_end(self, otherwise: str) -> str:
         """The code of what we ended it for; `otherwise` when it was not us."""
         return "network_lost" if self._network_loss else "limit_hit" if self._process.limit else otherwise
@@ -153,7 +158,7 @@ class ServerProcess:
         limit = self._process.limit
         hints = [HINTS[code]] if code in HINTS and limit is None and not self._network_loss else []
         if self.lines.junk_lines:
-            hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are not MCP messages")
+            hints.append(_describe_junk(self.lines.junk_lines))
         hints += infer_hints(self._stderr.tail, self._process.confinement)
         return Dossier(
             exit_status=code if code is not None and code >= 0 else None,
@@ -197,6 +202,12 @@ class ServerProcess:
     def _log_junk(self, line: bytes) -> None:
         if self.lines.junk_lines <= JUNK_LINES_LOGGED:
             self._stderr.feed(b"[quarterdeck] not MCP on stdout: %s\n" % line[:JUNK_LINE_BYTES])
+
+
+def _describe_junk(count: int) -> str:
+    if count == 1:
+        return "it wrote 1 line on stdout that is not an MCP message"
+    return f"it wrote {count:,} lines on stdout that are not MCP messages"
 
 
 def signal_name(number: int) -> str:

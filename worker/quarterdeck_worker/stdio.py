@@ -37,6 +37,13 @@ UNREADABLE: Final = types.ErrorData(code=types.PARSE_ERROR, message="the server'
 """What is waited for in vain otherwise: an answer with our id that the SDK cannot read."""
 
 
+ECHOED: Final = types.ErrorData(code=types.INVALID_REQUEST, message="the program sends back what it is sent")
+"""What a program's answer comes to that copies its input to its output, as `cat` does."""
+
+OPENING_REQUESTS: Final = frozenset({"initialize", "server/discover"})
+"""Only clients send these."""
+
+
 class StdioLines:
     """The two streams that the SDK's session runs on, over a `ServerPipe`."""
 
@@ -48,6 +55,7 @@ class StdioLines:
         self.short: ShortCalls | None = None
         self.ended = anyio.Event()
         self.overflow: LineTooLongError | None = None
+        self.is_echo = False
         self.junk_lines = 0
         self.sorted_lines = 0
         self.on_junk: Callable[[bytes], None] = lambda _: None
@@ -84,6 +92,10 @@ class StdioLines:
                 self.junk_lines += 1
                 return
             self._notification(str(message.method), message, line)
+        elif message.method in OPENING_REQUESTS and (key := correlation_key(message.id)) in self._asked:
+            self._asked.discard(key)
+            self.is_echo = True
+            self._take_in(types.JSONRPCError(jsonrpc="2.0", id=key, error=ECHOED))
         else:
             self._answer(str(message.method), message.id)
 

@@ -22,11 +22,15 @@ def root_cause(error: BaseException) -> BaseException:
 
 def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
     """A process that did not become a server."""
-    if server.lines.overflow is not None:
+    if server.lines.is_echo:
+        code, message = "not_mcp", "the program sent our own request back, as `cat` does: it is no MCP server"
+    elif server.lines.overflow is not None:
         code, message = "bad_output", str(server.lines.overflow)
     elif server.lines.ended.is_set():
         code = server.code_of_end("exited_at_handshake" if server.has_exited else "handshake_failed")
         message = f"{server.describe_end()} before it answered the handshake"
+        if server.has_ended_well:
+            message += "; an MCP server runs until its stdin is closed, so this is probably none"
     else:
         code, message = "handshake_failed", f"the handshake failed: {_told(cause)}"
     return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, _cause(cause), server.dossier())

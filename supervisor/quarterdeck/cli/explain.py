@@ -118,6 +118,10 @@ EXPLANATIONS: Final = {
         "The command is a file that may not be executed.",
         'chmod +x server.py, or "command": "python3", "args": ["server.py"]',
     ),
+    "not_mcp": (
+        "The program runs, and what it answers shows that it is no MCP server.",
+        '"command": "cat"; or a program that needs an argument before it speaks MCP, such as --stdio or mcp.',
+    ),
     "protocol_violation": (
         "The worker process that drives the server broke the protocol between worker and supervisor, and was killed.",
         "No configuration of yours does that: it is a bug in quarterdeck, or a compromised worker.",

@@ -52,9 +52,10 @@ class Harbour:
     runtime: PretendRuntime
     seats: dict[str, list[PlayedSeat]] = field(default_factory=dict)
     prepare: dict[str, Callable[[PlayedSeat], None]] = field(default_factory=dict)
+    installs: Callable[[ServerConfig], bool] | None = None
 
     def __post_init__(self) -> None:
-        self.fleet = ServerFleetImpl(self.make)
+        self.fleet = ServerFleetImpl(self.make, installs=self.installs)
 
     def make(self, config: ServerConfig) -> ServerEndpointImpl:
         """An endpoint on a played seat, prepared as the test wants it."""
@@ -76,9 +77,11 @@ class Harbour:
 
 
 @asynccontextmanager
-async def harbour(runtime: PretendRuntime) -> AsyncIterator[Harbour]:
+async def harbour(
+    runtime: PretendRuntime, installs: Callable[[ServerConfig], bool] | None = None
+) -> AsyncIterator[Harbour]:
     """A fleet that is torn down at the end, leaving nothing."""
-    made = Harbour(runtime)
+    made = Harbour(runtime, installs=installs)
     with anyio.fail_after(PATIENCE_S):
         yield made
         await made.fleet.tear_down()

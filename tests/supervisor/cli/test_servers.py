@@ -54,6 +54,13 @@ def test_memory_that_was_only_sampled_is_told_as_a_lower_bound() -> None:
     assert servers.describe_dossier(sampled) == ["peak memory at least 2.0 MiB"]
 
 
+def test_tools_that_a_person_has_blocked_are_not_said_to_wait_for_one() -> None:
+    """A user would go to approve what was refused on purpose."""
+    counted = msgspec.structs.replace(READY, held=2, blocked=1)
+    assert servers.describe_tools(counted) == "12, 2 held, 1 blocked"
+    assert servers.describe_tools(READY) == "12"
+
+
 def test_ps_for_programs_has_every_figure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A monitor would have to parse a table."""
     answering(monkeypatch, ServerList((READY, DEAD)))

@@ -12,11 +12,13 @@ from support.endpoints import (
     FAULTED,
     IDLE,
     READY,
+    STDIO,
     assert_not_connected,
     stage,
 )
 from support.workers import CARD, PlayedWorker, turns
 
+from quarterdeck_protocol.configs import Revision, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.frames import Call, Open, Progress
 from quarterdeck_protocol.phases import EndpointPhase
@@ -291,22 +293,23 @@ REFUSED = FaultRecord(
 
 
 @pytest.mark.parametrize(
-    ("era", "message", "doubts"),
+    ("era", "message", "config", "doubts"),
     [
-        ("2026-07-28", REFUSED.message, 1),
-        ("2026-07-28", "no such file (JSON-RPC error -32602)", 0),
-        ("2025-11-25", REFUSED.message, 0),
+        ("2026-07-28", REFUSED.message, STDIO, 1),
+        ("2026-07-28", "no such file (JSON-RPC error -32602)", STDIO, 0),
+        ("2025-11-25", REFUSED.message, STDIO, 0),
+        ("2026-07-28", REFUSED.message, STDIO.model_copy(update={"protocol": Revision.R2026_07_28}), 0),
     ],
 )
 async def test_a_server_that_refuses_its_own_results_for_their_era_is_known(
-    era: str, message: str, doubts: int, caplog: pytest.LogCaptureFixture
+    era: str, message: str, config: ServerConfig, doubts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Some of its tools would fail for ever, where an older revision has them work."""
 
     def newer(worker: PlayedWorker, request: Open, _: bytes) -> None:
         worker.answer(request, msgspec.json.encode(msgspec.structs.replace(CARD, era=era)), era=era)
 
-    async with stage(IDLE) as played:
+    async with stage(IDLE, config) as played:
         played.worker.rules[Open] = newer
         await played.endpoint.open()
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))

@@ -22,6 +22,7 @@ from support.workers import CARD, PATIENCE_S, PlayedSeat, lists, turns
 from quarterdeck.fleet import fleet as fleet_module
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
+from quarterdeck.fleet.member import INSTALL_PATIENCE
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.frames import List, ListChanged, Open
@@ -224,6 +225,30 @@ async def test_a_server_that_cannot_list_in_the_newer_era_is_started_again_in_th
         assert endpoint is not None
         await made.until(lambda: bool(endpoint.tools()))
         assert made.seats["a"][0].doubts == 1
+
+
+async def test_a_server_that_was_still_being_installed_is_started_again_with_more_time(runtime: PretendRuntime) -> None:
+    """One whose first start has to download for a minute would fail at every first start."""
+    deadlines: list[float] = []
+
+    def slow_at_first(seat: PlayedSeat) -> None:
+        answers = seat.worker.rules[Open]
+
+        def opened(worker: Any, request: Open, body: bytes) -> None:
+            deadlines.append(request.timeout_s)
+            if len(deadlines) == 1:
+                worker.fail(request, FaultRecord(FaultKind.TIMEOUT, "no answer", "handshake_timeout"))
+            else:
+                answers(worker, request, body)
+
+        seat.worker.rules[Open] = opened
+
+    async with harbour(runtime, installs=lambda _: True) as made:
+        made.prepare["a"] = slow_at_first
+        await made.fleet.start(config("a"))
+        await made.until(lambda: made.phases()["a"] is READY)
+    usual, longer = deadlines
+    assert longer == usual * INSTALL_PATIENCE
 
 
 async def test_a_list_that_fails_for_another_reason_starts_nothing_again(runtime: PretendRuntime) -> None:

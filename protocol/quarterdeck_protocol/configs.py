@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -75,10 +76,30 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _url(text: str) -> str:
+    scheme, parted, rest = text.partition("://")
+    if not text:
+        raise ValueError("must not be empty")
+    if not parted or scheme not in {"http", "https"}:
+        raise ValueError("must begin with http:// or https://, in small letters")
+    if re.search(r"\s", text):
+        raise ValueError("has a blank or a line end in it: write a blank as %20")
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname
+        parts.port  # noqa: B018 - read to be judged
+    except ValueError:
+        raise ValueError("has a wrong port or address: right are http://host:8080 and http://[::1]:8080") from None
+    if not host or not rest:
+        raise ValueError(f"names no host after {scheme}://")
+    return text
+
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LINE_ENDS: Final = re.compile(r"[\r\n\0]")
 
 _HeaderName = Annotated[str, AfterValidator(_header_name)]
+_Url = Annotated[str, AfterValidator(_url), Field(json_schema_extra={"pattern": r"^https?://[^\s]+$"})]
 _HeaderValue = Annotated[str, AfterValidator(_header_value)]
 
 
@@ -173,7 +194,7 @@ class StdioServerConfig(_ServerConfig):
 class _RemoteConfig(_ServerConfig):
     """A server behind a URL."""
 
-    url: str = Field(pattern=r"^https?://[^\s]+$")
+    url: _Url
     headers: Mapping[_HeaderName, _HeaderValue] = Field(default={}, repr=False)
 
     @model_validator(mode="before")

@@ -51,7 +51,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "closed": "start it again",
         "command_not_found": "install it, or give its full path in command",
         "config_invalid": "correct the configuration where the message points",
-        "connect_failed": "check that the URL is right and that the server runs",
+        "connect_failed": "check that the URL is right and that the server runs; from this machine: curl -i URL",
         "crash_loop": "see quarterdeck logs SERVER, then quarterdeck restart SERVER",
         "directory_unusable": "make room where the message says, or make it writable: see df -h and df -i",
         "exited": "quarterdeck logs SERVER shows what it wrote last; it is restarted unless it keeps crashing",

@@ -1,5 +1,8 @@
 """What the end of a connection means, told without the URL that may be a key."""
 
+import errno
+import socket
+
 import pytest
 
 from quarterdeck_protocol.faults import REMEDIES, FaultRecord, RemoteCause
@@ -62,4 +65,24 @@ def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today(sta
 
 def test_an_exception_without_words_is_told_by_its_type() -> None:
     """A fault would end in a colon."""
-    assert unreachable(URL, TimeoutError(), telltale(None)).message == "https://h.example:8443: TimeoutError"
+    said = unreachable(URL, LookupError(), telltale(None)).message
+    assert said == "https://h.example:8443 cannot be reached: LookupError"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "its name has no address"),
+        (ConnectionRefusedError(111, "Connection refused"), "nothing listens there"),
+        (TimeoutError(), "it did not answer in time"),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "this machine has no way to it"),
+    ],
+)
+def test_a_url_that_cannot_be_reached_is_told_without_the_systems_numbers(error: OSError, said: str) -> None:
+    """A user would read `[Errno -2]`, or that all attempts failed."""
+    outer = OSError("All connection attempts failed")
+    outer.__cause__ = ExceptionGroup("attempts", [error])
+    for cause in (error, outer):
+        message = unreachable(URL, cause, telltale(None)).message
+        assert message.startswith(f"https://h.example:8443 cannot be reached: {said}")
+        assert "Errno" not in message

@@ -5,9 +5,15 @@ HTTP status that explains them: all of it is put together here.  Of a URL only i
 key.
 """
 
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+
 from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
 from quarterdeck_worker.dial import Telltale
 from quarterdeck_worker.server_process import ServerProcess
@@ -46,7 +52,7 @@ def unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultReco
     elif isinstance(cause, MCPError):
         code, message = "handshake_failed", f"{origin}: the handshake failed: {_told(cause)}"
     else:
-        code, message = "connect_failed", f"{origin}: {_told(cause)}"
+        code, message = "connect_failed", f"{origin} cannot be reached: {_why(cause)}"
     return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, _cause(cause))
 
 
@@ -71,9 +77,43 @@ def broken(cause: BaseException) -> FaultRecord:
     return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=_cause(cause))
 
 
+def _why(cause: BaseException) -> str:
+    """Why no connection came about; a client's exception hides the system's, which says it."""
+    for each in _beneath(cause):
+        match each:
+            case socket.gaierror():
+                return "its name has no address (or this machine cannot ask for it)"
+            case ConnectionRefusedError():
+                return "nothing listens there: the connection was refused"
+            case ssl.SSLCertVerificationError():
+                return f"its certificate is not accepted: {each.verify_message}"
+            case ssl.SSLError():
+                return "it does not speak TLS as https:// needs it"
+            case TimeoutError():
+                return "it did not answer in time"
+            case OSError(errno=errno.ENETUNREACH | errno.EHOSTUNREACH):
+                return "this machine has no way to it"
+            case _:
+                continue
+    return _told(cause)
+
+
+def _beneath(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that led to it, each once."""
+    waiting, met = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in met:
+            continue
+        met.add(id(each))
+        yield each
+        inner = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        waiting += [one for one in (*inner, each.__context__, each.__cause__) if one is not None]
+
+
 def _told(cause: BaseException) -> str:
     """What an exception says; HTTP clients write whole URLs into theirs."""
-    return only_origins(str(cause)) or type(cause).__name__
+    return only_origins(plain_words(cause)) or type(cause).__name__
 
 
 def _cause(cause: BaseException) -> RemoteCause:

@@ -28,7 +28,6 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "int_parsing_size": "a smaller number",
     "int_type": "a whole number",
     "model_type": "an object",
-    "string_pattern_mismatch": "an http:// or https:// URL",
     "string_type": "a string",
     "tuple_type": "an array",
 }

@@ -169,7 +169,7 @@ def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
         ({"command": "c", "env": {"": "x"}}, ".env: '' cannot be a variable's name"),
         ({"command": "c", "env": {"A=B": "x"}}, ".env: 'A=B' cannot be a variable's name"),
         ({"command": "c", "cwd": 5}, ".cwd: expected a string, got 5"),
-        ({"url": "ftp://s3cret@h"}, ".url: expected an http:// or https:// URL, got a string"),
+        ({"url": "ftp://s3cret@h"}, ".url: must begin with http:// or https://"),
         ({"url": URL, "headers": {"X": 5}}, ".headers.X: expected a string, got a number"),
         ({"command": "c", "call_timeout_s": 0}, ".call_timeout_s: must be greater than 0"),
         ({"command": "c", "call_timeout_s": "soon"}, ".call_timeout_s: expected a number, got a string"),

@@ -36,6 +36,9 @@ from quarterdeck_protocol.refs import to_server_id
 
 __all__ = ["MAX_CONFIG_BYTES", "BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"]
 
+UNNAMED: Final = "unnamed"
+"""Stands for the id of a row that has none of its own, while the rest of it is judged."""
+
 MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
 """Some clients keep their whole state in the file that names servers; those reach a megabyte."""
 
@@ -158,10 +161,14 @@ class _Loading:
         with problems.kept():
             if not isinstance(row.value, JsonObject):
                 raise RowError(row.location, "expected an object")
-            if is_disabled(row.value, row.location):
-                return
-            label = self._claim_id(name_of(row), row)
-            built = self._build(row, row.value, label, problems, variables)
+            with problems.kept():
+                if is_disabled(row.value, row.location):
+                    return
+            with problems.kept():
+                label = self._claim_id(name_of(row), row)
+            # Judged under any id, so that all that is wrong is found at once.
+            server_id = label if label != row.location else UNNAMED
+            built = self._build(row, row.value, server_id, problems, variables)
         written = row.value if isinstance(row.value, JsonObject) else JsonObject()
         self._variables.secrets.update(variables.secrets)
         read = variables.taken, frozenset(variables.secrets)

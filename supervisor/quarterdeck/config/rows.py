@@ -123,9 +123,12 @@ def examine_row(
         model = _choose_model(given, location)
     problems += _strangers(given, model, location)
     if model is None:
-        if not _says_its_kind(given):
+        # Its kind is wrong or mistyped: the rest is judged by what it looks like, and the row is not used.
+        if not (_says_its_kind(given) or problems):
             problems.append(Problem(location, "has neither 'command' nor 'url'"))
-        return None, tuple(problems)
+        given, model = _likely(given)
+        if model is None:
+            return None, tuple(problems)
     known = _KEYS[model]
     unresolved = len(problems)
     fields = dict(defaults or {}) | {
@@ -198,6 +201,18 @@ def _choose_model(given: Mapping[str, object], location: str) -> _Model | None:
     if "command" in given:
         return StdioServerConfig
     return SseServerConfig if "url" in given else None
+
+
+def _likely(given: Mapping[str, object]) -> tuple[dict[str, object], _Model | None]:
+    """A row of no known kind, with its mistyped `command` or `url` put right, and the kind that it looks like."""
+    right = {mistyped(key[:64], sorted(ROW_KEYS)) if key not in ROW_KEYS else key: key for key in given}
+    for key, model in (("command", StdioServerConfig), ("url", SseServerConfig)):
+        if key in right:
+            rest = {
+                name: value for name, value in given.items() if name not in {right[key], "kind", "type", "transport"}
+            }
+            return {key: given[right[key]], **rest}, model
+    return dict(given), None
 
 
 def _says_its_kind(given: Mapping[str, object]) -> bool:

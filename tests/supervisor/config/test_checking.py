@@ -78,3 +78,44 @@ def test_what_is_ignored_or_set_aside_is_told_and_no_error(tmp_path: Path) -> No
 def test_places_without_a_file_are_no_mistake(tmp_path: Path) -> None:
     """A machine without any configuration would be called broken."""
     assert check_files(load_found(tmp_path, {"HOME": str(tmp_path / "home")})) == ()
+
+
+def test_a_mistyped_key_or_a_wrong_kind_does_not_hide_the_rest_of_its_row(tmp_path: Path) -> None:
+    """A user would correct the first mistake of a row, and be told of the second only then."""
+    rows = {
+        "a": {"command": "c", "kind": "nonsense", "disabled": "no", "args": 3},
+        "b": {"comand": "c", "args": 3, "trust": "x"},
+        "c": {"type": "nonsense", "url": "example.com", "headers": 3},
+        "a ": {"command": "c", "args": 3},
+    }
+    path = write(tmp_path / "a.json", {"mcpServers": rows})
+    found = [(finding.server, finding.location.removeprefix("mcpServers.")) for finding in check(path)]
+    assert found[:9] == [
+        ("a", "a.disabled"),
+        ("a", "a.kind"),
+        ("a", "a.args"),
+        ("b", "b"),
+        ("b", "b.trust"),
+        ("b", "b.args"),
+        ("c", "c.type"),
+        ("c", "c.url"),
+        ("c", "c.headers"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("example.com/s3cret", "must begin with http:// or https://"),
+        ("ftp://s3cret@h", "must begin with http:// or https://"),
+        ("https://h/s3cret x", "has a blank or a line end in it"),
+        ("https://", "names no host after https://"),
+        ("https://h:99999/s3cret", "has a wrong port or address"),
+        ("", "must not be empty"),
+    ],
+)
+def test_what_is_wrong_with_a_url_is_said(tmp_path: Path, url: str, said: str) -> None:
+    """A user would read that a string was got, which a URL is."""
+    [finding] = check(write(tmp_path / "a.json", {"mcpServers": {"a": {"url": url}}}))
+    assert said in finding.reason
+    assert "s3cret" not in finding.reason

@@ -186,12 +186,62 @@ EXPLANATIONS: Final = {
 """Of each code of a fault: its cause, and an example.  What to do is in `REMEDIES`."""
 
 
+ENDINGS: Final = {
+    ExitCode.USAGE: (
+        "A word, a value or a file that was given cannot be used; nothing was done.",
+        "the line `fix:` below the error says it; quarterdeck help COMMAND, quarterdeck config check",
+        "quarterdeck ps --jsno",
+    ),
+    ExitCode.NOT_FOUND: (
+        "What was named is not there: a server, a tool, a file, or a record of it.",
+        "look at what there is: quarterdeck tools, ps, trust list --all, secret list, checkpoint list",
+        "quarterdeck call notes__svae, for notes__save",
+    ),
+    ExitCode.NOT_READY: (
+        "The server still connects, or could not be started.",
+        "quarterdeck ps says why; quarterdeck restart SERVER tries again",
+        "quarterdeck call notes__save, while notes is faulted",
+    ),
+    ExitCode.FAULT: (
+        "The call was made, and no result came: it was refused, or its server was lost, or it took too long.",
+        "the error has a code of its own: quarterdeck explain has its page",
+        "quarterdeck call notes__save, and the server crashes meanwhile",
+    ),
+    ExitCode.NO_ANSWER: (
+        "A running serve does not answer, or is of another version; or nothing can listen where it was to serve.",
+        "see its log; stop it, and start it again; or start the servers for one command alone: --own",
+        "quarterdeck serve --http 8808, where another program listens",
+    ),
+    ExitCode.DRIFTED: (
+        "A server offers something that deck.lock does not have, or no more what it has.",
+        "quarterdeck lock --check shows it; quarterdeck lock writes the file anew, once you have looked at it",
+        "quarterdeck lock --check, after an update of a server",
+    ),
+    ExitCode.BROKEN: (
+        "An event of the ledger was changed or removed by something else than quarterdeck.",
+        "see quarterdeck ledger verify, then restore its directory from a backup",
+        "quarterdeck ledger verify, after somebody edited the database",
+    ),
+    ExitCode.INTERNAL: (
+        "Something happened that quarterdeck does not expect.",
+        "please report it, with what --log-level debug shows",
+        "quarterdeck tools --log-level debug",
+    ),
+    ExitCode.UNWRITTEN: (
+        "The place that the output goes to takes no more.",
+        "make room there, or redirect the output",
+        "quarterdeck tools > /dev/full",
+    ),
+}
+"""Of each exit code that an error is printed with: cause, what to do, and an example; `MEANINGS` has the meaning."""
+
+
 def explain(
     code: Annotated[str | None, Argument(metavar="CODE", help="The code in error[…].", show_default=False)] = None,
     json: options.Json = False,
 ) -> None:
     """Explain an error's code: cause, remedy, example.  Without one, list them all."""
-    codes = {each.name.lower(): (meaning, int(each)) for each, meaning in MEANINGS.items()}
+    codes = {each.name.lower(): (meaning, int(each)) for each, meaning in MEANINGS.items() if each in ENDINGS}
     if code is None:
         rows = [[Cell(each, "cyan"), Cell(EXPLANATIONS[each][0])] for each in REMEDIES]
         if json:
@@ -210,11 +260,14 @@ def explain(
             print_line(f"  {title + ':':<9}{page[title]}")
     elif name in codes:
         meaning, number = codes[name]
+        cause, fix, example = ENDINGS[ExitCode(number)]
         if json:
-            print_json({"code": name, "cause": meaning, "exit_code": number})
+            about = {"code": name, "meaning": meaning, "cause": cause, "fix": fix, "example": example}
+            print_json({**about, "exit_code": number})
             return
         print_line(name, "bold")
-        print_line(f"  cause:   {meaning}")
+        for title, text in (("meaning", meaning), ("cause", cause), ("fix", fix), ("example", example)):
+            print_line(f"  {title + ':':<9}{text}")
         print_line(f"  exit code {number}: quarterdeck help exit-codes lists them all")
     else:
         near = nearest(name, (*REMEDIES, *codes))

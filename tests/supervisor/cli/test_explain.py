@@ -5,7 +5,7 @@ import json
 import pytest
 
 from quarterdeck.cli.exits import ExitCode
-from quarterdeck.cli.explain import EXPLANATIONS
+from quarterdeck.cli.explain import ENDINGS, EXPLANATIONS
 from quarterdeck.cli.program import run
 from quarterdeck_protocol.faults import REMEDIES
 
@@ -17,6 +17,20 @@ def test_every_code_of_a_fault_has_a_cause_and_an_example() -> None:
         assert cause.endswith("."), code
         assert example, code
         assert cause != REMEDIES[code], code
+
+
+def test_every_code_that_an_error_is_printed_with_has_its_whole_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would read what a code means, and not what to do."""
+    silent = {ExitCode.OK, ExitCode.TOOL_ERROR, ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
+    assert set(ENDINGS) == set(ExitCode) - silent
+    for code in ENDINGS:
+        assert run(["explain", code.name.lower(), "--json"]) == ExitCode.OK
+        page = json.loads(capsys.readouterr().out)
+        assert all(page[part] for part in ("meaning", "cause", "fix", "example"))
+        assert len({page[part] for part in ("meaning", "cause", "fix", "example")}) == 4
+        assert run(["explain", code.name.lower()]) == ExitCode.OK
+        out = capsys.readouterr().out
+        assert all(f"\n  {part}: " in out for part in ("meaning", "cause", "fix", "example"))
 
 
 @pytest.mark.parametrize("code", [*REMEDIES, "usage", "not_found", "error[tool_held]"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli import options
+from quarterdeck.cli.asking import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
@@ -49,6 +50,7 @@ def link(
     json: options.Json = False,
 ) -> None:
     """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
+    from quarterdeck.cli.config import files_of
     from quarterdeck.config.clients.entry import is_passing, make_entry, own_command
     from quarterdeck.config.clients.linking import plan_link
     from quarterdeck.config.clients.spots import Surroundings
@@ -71,6 +73,9 @@ def link(
             f"{printable(command[0])} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True
         )
     _carry_out(plans, f"linked as {name!r}", dry_run=dry_run, json=json)
+    if not arguments and not any(found.exists for found in files_of(None)):
+        print_line("nothing is configured: the client will find no tools", "yellow", stderr=True)
+        print_line(f"  fix: {NO_CONFIGURATION}{OR_NATIVE}", stderr=True)
 
 
 def unlink(clients: Clients, name: Name = DEFAULT_NAME, dry_run: DryRun = False, json: options.Json = False) -> None:

@@ -106,9 +106,10 @@ def approve(
         decisions = [_approval(each, matter) for each, matters in chosen for matter in matters]
         if decisions:
             send(decisions)
+        blocked = _still_blocked(desk, server, wish, chosen)
         advice = [line for each, matters in chosen for line in _next_step(desk, each, matters)]
-    _tell("approved", decisions, json=json)
-    for line in spared:
+    _tell("approved", decisions, json=json, is_quiet=bool(spared or blocked))
+    for line in (*spared, *blocked):
         print_line(line, "yellow", stderr=True)
     for line in advice:
         print_line(line, "dim", stderr=True)
@@ -291,7 +292,26 @@ def _confirm(question: str) -> None:
         raise click.exceptions.Exit(ExitCode.OK)
 
 
-def _tell(done: str, decisions: "Sequence[Decision]", *, json: bool) -> None:
+def _still_blocked(
+    desk: Desk, server: str | None, wish: _Wish, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]"
+) -> list[str]:
+    """What `--all` does not approve since somebody blocked it, and how that is taken back."""
+    from quarterdeck.trust.overview import State
+
+    if server is None or not wish.everything:
+        return []
+    found = desk.server(server)
+    taken = {matter.key for _, matters in chosen for matter in matters}
+    blocked = [matter for matter in found.of(State.BLOCKED) if matter.key not in taken]
+    return [
+        f"{_in_words(server, matter.key)} is blocked, and stays so: "
+        + (f"unblock it with {flat(desk.command('approve', server, matter.key.name))}" if matter.seen else "it is gone")
+        for matter in blocked
+        if matter.key.name
+    ]
+
+
+def _tell(done: str, decisions: "Sequence[Decision]", *, json: bool, is_quiet: bool = False) -> None:
     if json:
         print_json(
             {
@@ -304,5 +324,5 @@ def _tell(done: str, decisions: "Sequence[Decision]", *, json: bool) -> None:
         return
     for each in decisions:
         print_line(f"{done}: {_in_words(each.server, each.key)}", "green")
-    if not decisions:
+    if not decisions and not is_quiet:
         print_line("nothing is held", stderr=True)

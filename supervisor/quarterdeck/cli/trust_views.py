@@ -169,9 +169,9 @@ def _in_order(matters: "Iterable[Matter]") -> "list[Matter]":
 
 
 def _sameness(matter: "Matter") -> str:
-    if matter.seen == matter.approved:
-        return "nothing changed since it was approved"
-    return "only its formatting changed"
+    is_same = matter.seen == matter.approved
+    said = "nothing changed since it was approved" if is_same else "only its formatting changed"
+    return f"{said}; it is blocked, and approving it unblocks it" if matter.state.value == "blocked" else said
 
 
 def _is_notable(matter: "Matter") -> bool:

@@ -162,3 +162,16 @@ def test_from_inside_wsl_the_client_on_windows_is_linked(
     }
     assert run("unlink", "claude-desktop") == 0
     assert path.read_text() == "{}"
+
+
+def test_a_client_that_will_find_no_tools_is_warned_of(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would look for the mistake in the client."""
+    (home / ".cursor").mkdir()
+    assert run("link", "cursor") == 0
+    err = capsys.readouterr().err
+    assert "nothing is configured" in err
+    assert "  fix: " in err
+    assert run("link", "cursor", "--profile", "all", "--workspace", ".") == 0
+    assert "nothing is configured" not in capsys.readouterr().err

@@ -278,7 +278,9 @@ def test_what_changed_behind_a_block_is_shown_before_it_is_approved(desk: Desk) 
     assert "+ Tells the time, and the day." in desk("diff", "time")
     assert "+ Tells the time, and the day." in desk("approve", "time", "now")
     desk("block", "time", "now")
-    assert "now: nothing changed since it was approved" in desk("approve", "time", "now")
+    assert "now: nothing changed since it was approved; it is blocked, and approving it unblocks it" in desk(
+        "approve", "time", "now"
+    )
 
 
 def test_a_block_is_a_persons_and_lasts(desk: Desk) -> None:
@@ -288,6 +290,17 @@ def test_a_block_is_a_persons_and_lasts(desk: Desk) -> None:
     zone = desk.items()["zone"]
     assert (zone["state"], zone["by"]) == ("blocked", "person")
     assert "1 blocked" in desk("list")
+
+
+def test_what_all_leaves_blocked_is_named_with_what_unblocks_it(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user who approves all would be told that nothing is held, and the tool stay away."""
+    desk("block", "time", "zone")
+    capsys.readouterr()
+    assert run(["trust", "approve", "time", "--all", "--config", str(desk.config)]) == 0
+    err = capsys.readouterr().err
+    assert "time zone is blocked, and stays so: unblock it with quarterdeck trust approve time" in err
+    assert " zone" in err
+    assert "nothing is held" not in err
 
 
 def test_a_server_is_blocked_and_let_start_again(desk: Desk) -> None:

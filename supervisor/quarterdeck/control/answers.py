@@ -32,7 +32,7 @@ from quarterdeck.control.protocol import (
     Tools,
     ToolView,
 )
-from quarterdeck.control.views import view_fault, view_servers
+from quarterdeck.control.views import view_fault_of, view_servers
 from quarterdeck.host.native import native_form
 from quarterdeck.ledger.book import ItemKey
 from quarterdeck.ledger.errors import LedgerWriteError
@@ -44,6 +44,7 @@ from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.nearness import nearest
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
+from quarterdeck_protocol.refs import server_of_qualified
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 """Beyond its connect deadline, what a restart may take: the old server's end, and a turn among the others."""
@@ -152,7 +153,7 @@ async def _call(deck: Quarterdeck, name: str, arguments: bytes) -> Answer:
     except ProtocolFault as fault:
         if fault.code == NO_TOOL:
             return Refused("no_such_tool", fault.message)
-        return Fault(view_fault(deck, fault))
+        return Fault(view_fault_of(deck, server_of_qualified(name), fault))
     return Result(msgspec.Raw(result.body), result.is_error)
 
 

@@ -7,7 +7,7 @@ import msgspec
 from quarterdeck.app import Quarterdeck
 from quarterdeck.config.masking import mask_args
 from quarterdeck.control.protocol import Inspection, LimitView, PropertyView, ReceiptView, ServerView
-from quarterdeck.control.views import view_fault
+from quarterdeck.control.views import view_fault_of
 from quarterdeck.fleet.custody import Custody
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus
@@ -52,7 +52,7 @@ def inspect(deck: Quarterdeck, status: EndpointStatus, view: ServerView) -> Insp
         policy=msgspec.Raw(deck.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
         receipt=_view_receipt(deck, custody) if custody is not None else None,
         limits=_view_limits(policy.limits, custody, status) if policy is not None else (),
-        last_death=view_fault(deck, last) if last is not None else view.fault,
+        last_death=view_fault_of(deck, status.server, last) if last is not None else view.fault,
         note="" if custody is not None else _why_none(config, status),
     )
 

@@ -9,6 +9,7 @@ import msgspec
 from quarterdeck.app import Quarterdeck
 from quarterdeck.control.memory import tree_memory
 from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, ServerView
+from quarterdeck.trust.rows import fill_remedy
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
 from quarterdeck_protocol.phases import is_usable_phase
@@ -36,12 +37,14 @@ def view_fault(deck: Quarterdeck, fault: ProtocolFault) -> FaultView:
     )
 
 
-def _for_server(deck: Quarterdeck, server: str, fault: FaultView) -> FaultView:
-    """The same, with the server and its file in the commands of the remedy."""
+def view_fault_of(deck: Quarterdeck, server: str | None, fault: ProtocolFault) -> FaultView:
+    """The same, of a server, with its id and its file in the commands of the remedy."""
+    view = view_fault(deck, fault)
     row = next((row for row in deck.registrar.rows if row.id == server), None)
-    if row is None or fault.remedy is None:
-        return fault
-    return msgspec.structs.replace(fault, remedy=row.fill(fault.remedy))
+    if server is None or view.remedy is None:
+        return view
+    remedy = row.fill(view.remedy) if row is not None else fill_remedy(view.remedy, server, ())
+    return msgspec.structs.replace(view, remedy=remedy)
 
 
 def _view_dossier(deck: Quarterdeck, dossier: Dossier) -> DossierView:
@@ -73,7 +76,7 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
         uptime_s=status.uptime_s,
         restarts=status.restarts,
         era=status.era,
-        fault=_for_server(deck, status.server, view_fault(deck, status.fault)) if status.fault is not None else None,
+        fault=view_fault_of(deck, status.server, status.fault) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
         held=offer.held_tools if is_usable else 0,
         blocked=offer.blocked_tools if is_usable else 0,

@@ -143,6 +143,8 @@ async def test_a_server_that_is_down_says_why(tmp_path: Path) -> None:
     assert isinstance(fault, Fault)
     assert fault.fault.kind == "not_connected"
     assert "it died" in fault.fault.message
+    assert "quarterdeck logs down" in (fault.fault.remedy or "")
+    assert "SERVER" not in (fault.fault.remedy or "")
     assert fault.fault.dossier is not None
     assert isinstance(unset, Fault)
     assert unset.fault.code == "unset_variable"

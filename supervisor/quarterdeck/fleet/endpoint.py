@@ -234,7 +234,9 @@ class ServerEndpointImpl:
         try:
             await self._list(self._ready_handle())
         except ProtocolFault as fault:
-            _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
+            # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
+            if self._phase is EndpointPhase.READY:
+                _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
 
     @property
     def _is_newer(self) -> bool:

@@ -115,3 +115,20 @@ async def test_a_servers_log_lines_are_ours_at_a_lower_voice(
         await turns()
         [record] = [record for record in caplog.records if "fs says: hm" in record.getMessage()]
         assert record.levelno == shown
+
+
+async def test_a_refresh_that_a_close_ends_warns_of_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each end of `quarterdeck tools` could print a warning about a server that did nothing wrong."""
+    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    asked: list[List] = []
+    async with stage() as played:
+        played.worker.rules[List] = lambda worker, request, _: asked.append(request)
+        played.worker.says(ListChanged())
+        await played.until(lambda: bool(asked))
+        played.endpoint._phase = EndpointPhase.CLOSING
+        played.worker.fail(asked[0], EXITED)
+        await played.until(lambda: "refresh" not in played.endpoint._tasks)
+        played.endpoint._phase = EndpointPhase.READY
+    assert "does not list them" not in caplog.text

@@ -241,4 +241,12 @@ def _meddling(said: str, siblings: Siblings) -> Iterator[Strike]:
 
 def _around(text: str, start: int, end: int) -> str:
     """What struck, with a little of what stands around it."""
-    return text[max(0, start - 16) : max(end, start + 40) + 24].strip()
+    first, last = max(0, start - 16), max(end, start + 40) + 24
+    # A word that would be cut is left out, up to what struck; one that is longer than any word is cut.
+    if first and not text[first - 1].isspace():
+        blank = re.search(r"\s", text[first:start])
+        first += blank.end() if blank else 0
+    if last < len(text) and not text[last].isspace():
+        blanks = list(re.finditer(r"\s", text[end:last]))
+        last = end + blanks[-1].start() if blanks else last
+    return text[first:last].strip()

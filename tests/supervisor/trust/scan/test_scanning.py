@@ -298,3 +298,13 @@ def test_of_hundreds_of_real_tools_hardly_any_is_flagged() -> None:
             struck |= {(server, tool["name"], finding.rule) for finding in scan(tool, tool["name"], around)}
     assert struck <= ALLOWED
     assert sum(map(len, servers.values())) > 150
+
+
+def test_an_excerpt_is_cut_between_words() -> None:
+    """A person would read half a word, and look for it in the definition in vain."""
+    before, after = "extraordinarily " * 3, "incomprehensibly wonderful things happen afterwards " * 3
+    [finding] = scan({"description": f"{before}{POISON} {after}"})
+    text = f"{before}{POISON} {after}"
+    assert finding.excerpt in text
+    at = text.index(finding.excerpt)
+    assert text[at - 1] == text[at + len(finding.excerpt)] == " "

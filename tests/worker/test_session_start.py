@@ -1,6 +1,8 @@
 """Servers that never become open: every reason is told in words, and nothing is left."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from support.workers import PATIENCE_S, turns
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_sandbox.launch import LaunchError, LaunchPlan
+from quarterdeck_worker import launching
 from quarterdeck_worker.news import Newsroom
 from quarterdeck_worker.session import Life, ServerFault, run_server
 
@@ -47,6 +50,22 @@ async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
     with pytest.raises(ServerFault, match="no namespaces") as caught:
         await run_server(ordered(StdioServerConfig(id="a", command="sh"), env={}, home="/"), life, refuses)
     assert caught.value.record.code == "sandbox_refused"
+
+
+async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A disk without inodes would be an error of the worker's, with a number, and the server blamed for its death."""
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
+
+    monkeypatch.setattr(launching, "_empty_if_over", no_room)
+    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    order = ordered(StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", tmp="/tmp/x")
+    with pytest.raises(ServerFault, match=r"No space left on device: /tmp/x.*make room there") as caught:
+        await run_server(order, life)
+    assert caught.value.record.code == "directory_unusable"
 
 
 async def test_a_server_that_exits_at_its_greeting_says_so_with_its_status() -> None:
@@ -163,8 +182,10 @@ async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp
         StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", log_path=str(tmp_path / "missing" / "err.log")
     )
     try:
-        with pytest.raises(ServerFault):
+        with pytest.raises(ServerFault, match="make room there") as caught:
             await run_server(order, life, launch)
+        assert caught.value.record.code == "directory_unusable"
+        assert "Errno" not in str(caught.value)
         assert process.stopped
     finally:
         process.dies(0)

@@ -1,5 +1,6 @@
 """Where we write is ours alone, and short enough for a socket."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from quarterdeck.config.paths import (
     MAX_RUNTIME_ROOT_BYTES,
     MAX_SOCKET_NAME_BYTES,
     MAX_SOCKET_PATH_BYTES,
+    ServerPaths,
     UnsafePathError,
+    UnusableDirectoryError,
+    WorkspacePaths,
     configuration_digest,
     make_private_dir,
     name_state_dir,
@@ -182,3 +186,21 @@ def test_every_root_that_a_process_may_have_chosen_is_known(tmp_path: Path, monk
         short / f"quarterdeck-{os.geteuid()}",
         short / f"quarterdeck-{os.geteuid()}" / "0a1b2c3d",
     )
+
+
+@pytest.mark.parametrize(
+    "places",
+    [server_paths("abcdefabcdef", "fs", Path("/no")), workspace_paths(Path("/"), Path("/no"))],
+    ids=["server", "workspace"],
+)
+def test_a_state_directory_without_room_has_a_sentence(
+    places: ServerPaths | WorkspacePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user would read an error number, and not what moves it elsewhere."""
+
+    def no_room(path: Path) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(paths, "make_private_dir", no_room)
+    with pytest.raises(UnusableDirectoryError, match=r"there is no room in .* or set QUARTERDECK_STATE_DIR"):
+        places.create()

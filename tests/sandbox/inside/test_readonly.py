@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
+from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, installed_only
 
 from quarterdeck_sandbox.spawning import readonly_argv
 
@@ -80,6 +80,27 @@ def test_the_mounts_are_seen_by_nobody_else(folder: Path) -> None:
     assert ended.stdout == "3\n"
     assert str(folder) not in Path("/proc/self/mountinfo").read_text()
     (folder / "deep/er/closed").write_text("changed by its owner")
+
+
+@installed_only("unshare")
+def test_what_is_mounted_below_is_closed_with_it_and_for_nobody_else(folder: Path) -> None:
+    """A part of a closed folder would stay open; or the user's own programs would find their files read-only."""
+    (folder / "deep/below").mkdir()
+    inside = f"cat {folder}/deep/below/there; echo x > {folder}/deep/below/new"
+    outside = 'mount -t tmpfs none "$0/deep/below" && echo there > "$0/deep/below/there" && "$@"'
+    outside += '; ls "$0/deep/below"; grep -c "$0" /proc/self/mountinfo'
+    become_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    shared = ("unshare", *become_root, "--mount", "--propagation", "shared", "sh", "-c", outside, str(folder))
+    order = os.memfd_create("order", 0)
+    try:
+        words = ["/bin/sh", "-c", inside]
+        os.write(order, marshal.dumps({"steps": [(str(folder / "deep"), True)], "argv": words}))
+        argv = [*shared, *readonly_argv(order)]
+        done = subprocess.run(argv, pass_fds=(order,), capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        os.close(order)
+    assert done.stdout.split() == ["there", "there", "1"], done.stderr
+    assert "ead-only" in done.stderr
 
 
 @pytest.mark.parametrize("where", ["deep", "deep/er", "deep/er/closed"])

@@ -1,14 +1,38 @@
 """Whether a part of a writable folder can be closed here, found by trying."""
 
+import ctypes
+import errno
 import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
 
 import pytest
-from support.machine_facts import LINUX_ONLY
+from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE
 
 from quarterdeck_sandbox.trials import closing
 from quarterdeck_sandbox.trials.running import Outcome
 
 pytestmark = LINUX_ONLY
+
+MOUNT_SETATTR: Final = 442
+"""Its number, alike on every architecture."""
+
+
+def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) -> None:
+    """Were what closes broken, every test of it would be skipped, as on a machine that cannot do it."""
+    (tmp_path / "file").touch()
+    script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/file"'
+    become_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    words = ("unshare", *become_root, "--mount", "sh", "-c", script, str(tmp_path))
+    if shutil.which("unshare") is None or subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip(NO_MOUNT_NAMESPACE)
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall(MOUNT_SETATTR, -1, b"", 0, None, 0)
+    if ctypes.get_errno() == errno.ENOSYS:
+        pytest.skip("this kernel has no mount_setattr")
+    assert closing.try_closing(os.geteuid())
 
 
 def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

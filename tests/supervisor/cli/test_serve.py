@@ -66,6 +66,22 @@ def test_a_name_that_no_request_could_have_is_a_usage_error() -> None:
     assert refused.value.code == ExitCode.USAGE
 
 
+def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with `write` of that folder would write itself into the lock that it is held to."""
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    plans: list[Plan] = []
+
+    async def keep(plan: Plan) -> None:
+        plans.append(plan)
+
+    monkeypatch.setattr(serve_module, "_serve", keep)
+    monkeypatch.setattr(serve_module, "raise_limit", lambda: None)
+    monkeypatch.setattr(serve_module, "read_lock", lambda _: None)
+    words = ["serve", "-c", str(tmp_path / "mcp.json"), "--locked", "--lock-file", str(tmp_path / "my.lock")]
+    assert run(words) == 0
+    assert {f"{tmp_path}/my.lock", f"{tmp_path}/lock.ignore"} <= set(plans[0].settings.trusted)
+
+
 def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would stay as large as it was at its busiest moment."""
 

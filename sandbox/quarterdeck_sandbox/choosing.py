@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 from quarterdeck_protocol.policy import Network, NetworkMode, Preset, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.launch import LaunchError
-from quarterdeck_sandbox.machine import Machine
+from quarterdeck_sandbox.machine import NOT_USED, Machine
 from quarterdeck_sandbox.names import FIRST_FREE_PORT, routes_of
 from quarterdeck_sandbox.promises import CONTROLLERS, SOCKET_GRANTS, Situation, promise
 from quarterdeck_sandbox.receipt import Finding, Strength
@@ -210,6 +210,8 @@ def get_closing(machine: Machine) -> str:
 def _get_bubblewrap(machine: Machine) -> str:
     if machine.system != "linux":
         return "use Linux, which has bubblewrap"
+    if machine.bubblewrap.why == NOT_USED:
+        return "ask for no weaker tier"
     if machine.bubblewrap.why:
         return f"make bubblewrap work ({machine.bubblewrap.why}; see `quarterdeck doctor`)"
     return "install bubblewrap (apt install bubblewrap)"

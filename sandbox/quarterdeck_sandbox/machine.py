@@ -1,9 +1,12 @@
 """What one machine can enforce, as found by trying it: plain facts.  Pure; `probing` finds them."""
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
 from quarterdeck_protocol.policy import Tier
+
+NOT_USED: Final = "not used: a weaker tier was asked for"
+"""Why a machine that is `capped` has no bubblewrap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +109,5 @@ class Machine:
         """The same machine as if nothing stronger than `tier` worked: how a weaker one is tried out."""
         machine = self
         if tier is not Tier.BUBBLEWRAP:
-            machine = replace(machine, bubblewrap=Bubblewrap(why="not used: a weaker tier was asked for"))
+            machine = replace(machine, bubblewrap=Bubblewrap(why=NOT_USED))
         return machine if tier is not Tier.LIMITS else replace(machine, landlock_abi=0)

@@ -111,7 +111,7 @@ def test_a_report_is_not_written_through_a_link_that_the_command_put_in_its_plac
 REFUSALS: Final = (
     (("--", "no-such-command"), 127, "no-such-command"),
     (("--", "/etc/hostname"), 126, "/etc/hostname"),
-    (("--read", "/no/such/path", "--", "true"), 125, "/no/such/path"),
+    (("--read", "/no/such/path", "--", "true"), 125, "--read names /no/such/path"),
     (("--tier", "limits", "--", "true"), 125, "--allow-unsandboxed"),
     (("--tier", "best", "--", "true"), 2, "best"),
     (("--preset", "lax", "--", "true"), 2, "preset"),

@@ -142,6 +142,13 @@ def test_each_way_in_which_a_start_is_weaker_is_one_line(
     assert not any("\n" in line for line in found)
 
 
+def test_a_weaker_tier_that_was_asked_for_is_no_fault_of_bubblewrap() -> None:
+    """Whoever tries a policy without bubblewrap would be told to repair it."""
+    choice = choose(policy(), WHOLE.capped(Tier.LANDLOCK))
+    assert choice.gaps
+    assert all("ask for no weaker tier" in gap and "bubblewrap" not in gap for gap in choice.gaps)
+
+
 def test_an_open_network_says_what_it_means() -> None:
     """`full` sounds like the internet; it is the host's own services and the cloud's credentials too."""
     reachable = "can reach your local network, this machine's own services and cloud metadata"

@@ -12,6 +12,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.running import run as run_work
+from quarterdeck.cli.sandbox_options import in_options
 from quarterdeck.cli.text import printable
 from quarterdeck_protocol.plain_words import plain_words
 
@@ -73,7 +74,7 @@ def run(
             lambda: _run(wanted, command, env or [], tier, report, allow_unsandboxed=allow_unsandboxed),
         )
     except LaunchError as error:
-        print_line(f"quarterdeck: {_one_line(str(error))}", "red", stderr=True)
+        print_line(f"quarterdeck: {_one_line(in_options(str(error)))}", "red", stderr=True)
         code = _REFUSALS.get(error.code, code)
     raise click.exceptions.Exit(code if code >= 0 else 128 - code)
 
@@ -236,7 +237,7 @@ def _print_receipt(receipt: "Receipt") -> None:
     for line in receipt.shown:
         print_line(f"  shows {_one_line(line)}", "dim", stderr=True)
     for gap in receipt.gaps:
-        print_line(f"  weaker: {_one_line(gap)}", "yellow", stderr=True)
+        print_line(f"  weaker: {_one_line(in_options(gap))}", "yellow", stderr=True)
 
 
 def _print_dossier(dossier: "Dossier") -> None:
@@ -251,7 +252,7 @@ def _print_dossier(dossier: "Dossier") -> None:
     words.append(duration(dossier.uptime_s or 0.0))
     print_line(f"quarterdeck: {', '.join(words)}", "dim", stderr=True)
     for hint in dossier.hints:
-        print_line(f"  {_one_line(hint)}", "yellow", stderr=True)
+        print_line(f"  {_one_line(in_options(hint))}", "yellow", stderr=True)
 
 
 def _one_line(text: str) -> str:

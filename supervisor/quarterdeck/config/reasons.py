@@ -134,7 +134,8 @@ def complaints(error: ValidationError, location: str) -> tuple[Problem, ...]:
     """A model's complaints, in the words of JSON."""
     found = []
     for each in error.errors(include_url=False):
-        place = at(location, *each["loc"])
+        # pydantic says so that it means a key, and not its value.
+        place = at(location, *(step for step in each["loc"] if step != "[key]"))
         kind = each["type"]
         if kind in _EXPECTED:
             got = describe(each["input"], secret=not _SECRETIVE.isdisjoint(each["loc"]))

@@ -122,7 +122,7 @@ def test_a_check_finds_everything_and_says_so_by_its_exit_code(home: Path, capsy
     assert run("check") == 2
     assert capsys.readouterr().out.splitlines() == [
         f"error: {path}: mcpServers.a: unknown key 'comand': did you mean 'command'?",
-        f"error: {path}: mcpServers.a: has neither 'command' nor 'url'",
+        f"error: {path}: mcpServers.a.args[0]: expected a string, got 5",
         f"error: {path}: mcpServers.b: unknown key 'evn': did you mean 'env'?",
         f"error: {path}: mcpServers.b.args[0]: expected a string, got 5",
     ]

@@ -232,6 +232,7 @@ def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
             ".sandbox: read[0] and write[0] are the same path: keep one",
         ),
         ('{"command": "c", "sandbox": {"read": [], "read": []}}', ".sandbox: the key 'read' appears more than once"),
+        ({"url": URL, "headers": {"a b": "c"}}, ".headers['a b']: is not a valid HTTP header name"),
         ({"url": URL, "sandbox": {}}, ".sandbox: a remote server has no process to confine: remove it"),
         ({"command": "c", "headers": {}}, ".headers: does not apply to a stdio server: remove it"),
         ({"url": URL, "envFile": ".env"}, ".envFile: does not apply to a sse server: remove it"),

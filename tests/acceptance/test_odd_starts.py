@@ -179,3 +179,28 @@ def test_a_serve_that_is_ended_while_it_starts_has_its_code_and_leaves_nothing(
             rest = process.stderr.read()
         assert process.returncode == code
         assert b"Traceback" not in rest
+
+
+def test_a_request_that_waits_when_serve_is_ended_while_it_starts_is_answered(config: Path) -> None:
+    """A client would wait for the answer to its greeting until its own deadline."""
+    with no_leftovers():
+        process = subprocess.Popen(
+            [*command()[:1], "-X", "importtime", *command("serve", "--config", str(config))[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+            process.stdin.flush()
+            # The first that only the command itself imports: what comes from here on unwinds it.
+            before = iter(process.stderr.readline, b"")
+            assert any(b"quarterdeck.cli.options" in line for line in before)
+            process.send_signal(signal.SIGTERM)
+            process.stderr.read()
+            told = process.stdout.read()
+        assert process.returncode == 0
+        assert json.loads(told)["id"] == 1

@@ -26,8 +26,8 @@ from quarterdeck.ledger.lease import Holder, read_holder, take_lease
 TORN: Final = b"SQLite format 3\x00" + b"\xff" * 8192
 
 NO_LEDGERS: Final = {
-    "an empty file": (b"", 2, "not a ledger: move it away"),
-    "another program's file": (b"%PDF-1.7 of somebody else", 2, "not a ledger: move it away"),
+    "an empty file": (b"", 2, "not a ledger\n  fix: move it away"),
+    "another program's file": (b"%PDF-1.7 of somebody else", 2, "not a ledger\n  fix: move it away"),
     "a damaged database": (TORN, 8, "is damaged"),
 }
 

@@ -183,7 +183,7 @@ async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: 
         ((), "no configuration is given"),
         (("--config", "broken.json"), "broken.json: line 1"),
         (("--config", "missing.json"), "missing.json: cannot be read"),
-        (("--bogus",), "No such option '--bogus'"),
+        (("--bogus",), "there is no option --bogus"),
     ],
 )
 def test_a_serve_that_cannot_run_tells_its_client_why(tmp_path: Path, words: tuple[str, ...], reason: str) -> None:

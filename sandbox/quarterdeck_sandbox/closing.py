@@ -21,7 +21,7 @@ from quarterdeck_sandbox.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.own_code import own_code
 from quarterdeck_sandbox.paths import ancestors, is_within, is_within_any
 
-WORD = "what quarterdeck runs, or takes for your own word"
+WORD = "code or configuration that quarterdeck trusts"
 """Configuration, what it refers to, and our code, in a message."""
 
 
@@ -120,15 +120,17 @@ class _Finder:
         real = followed.real
         if inside := next((mount for mount in self._writable if is_within(mount.target, real)), None):
             raise refusal(
-                f'"write" names {inside.target}, which is in {real}, {WORD}: who changes that is confined by nothing '
-                "at the next start; name other folders"
+                f'"write" names {inside.target}, which is in {real}, {WORD}: a program that changes it would not be '
+                "confined at the next start; name other folders"
             )
         if (above := self._open_at(real)) is None:
             return
         nearest = next(folder for folder in ancestors(real) if os.path.lexists(folder))
         if nearest == above.target:
             if path in own_code():
-                raise refusal(f"it may write {nearest}, and could make {real} there, {WORD}: make that folder yourself")
+                raise refusal(
+                    f"it may write {nearest}, and could create {real} there, {WORD}: make that folder yourself"
+                )
             self._missing.append(real)
             return
         self._require_one_name(nearest, above)
@@ -160,7 +162,7 @@ class _Finder:
         if self._missing:
             more = f" and {len(self._missing) - MAX_NAMED} more" if len(self._missing) > MAX_NAMED else ""
             named = ", ".join(self._missing[:MAX_NAMED])
-            gaps = [*gaps, f"filesystem: it could make {named}{more}: what does not exist cannot be closed"]
+            gaps = [*gaps, f"filesystem: it could create {named}{more}: what does not exist cannot be made read-only"]
         return Closing(paths, shown, tuple(gaps))
 
     def _close(self, path: str, above: Mount, for_path: str) -> None:

@@ -185,7 +185,7 @@ def _of_paths(text: str, outside: Outside) -> Iterator[str]:
                 seen.add(path)
                 if outside.visible(path):
                     if is_refused_write and is_within_any(path, outside.closed):
-                        yield f"{path} is closed to it: other programs believe or run what is there"
+                        yield f"{path} can only be read: quarterdeck or other programs trust what is there"
                     elif is_refused_write and not path.startswith(("/usr/", "/proc/", "/dev/")):
                         yield f'{path} can only be read; add "write": ["{os.path.dirname(path)}"]'
                 elif outside.exists(path):

@@ -41,7 +41,7 @@ def test_what_lies_in_a_writable_folder_is_closed_and_in_the_receipt(home: Home)
     config, other = home.file("proj/mcp.json"), home.file("elsewhere/mcp.json")
     found = close(home, config, other)
     assert found.paths == (str(config),)
-    assert found.shown == (f"read-only: {config} (what quarterdeck runs, or takes for your own word)",)
+    assert found.shown == (f"read-only: {config} (code or configuration that quarterdeck trusts)",)
     assert found.gaps == ()
 
 
@@ -78,7 +78,7 @@ def test_what_could_only_be_closed_with_all_of_the_folder_is_told(home: Home) ->
     """The receipt would not say that there is something left to watch."""
     names = [home.user / "proj" / name for name in ("a.json", ".b/c.json", "d", "e", "f")]
     (gap,) = close(home, names[0]).gaps
-    assert gap == f"filesystem: it could make {names[0]}: what does not exist cannot be closed"
+    assert gap == f"filesystem: it could create {names[0]}: what does not exist cannot be made read-only"
     (gap,) = close(home, *names).gaps
     assert f"{names[0]}, {names[1]}, {names[2]} and 2 more:" in gap
 
@@ -118,7 +118,7 @@ def test_a_place_of_our_code_that_could_be_made_is_refused(home: Home, monkeypat
     """A command would make the folder of packages that our next start looks into, and we would import what is there."""
     missing = home.user / "proj" / "lib"
     monkeypatch.setattr(closing, "own_code", lambda: (str(missing),))
-    assert f"could make {missing} there" in refused(home)
+    assert f"could create {missing} there" in refused(home)
 
 
 def test_hooks_are_closed_where_that_is_possible_and_else_told(home: Home) -> None:

@@ -97,7 +97,7 @@ async def test_what_is_protected_is_closed_in_what_may_be_written(yard: Yard) ->
     made = replace(yard, places=places, machine=machine).confine("sh", "-c", script, write=[str(work)])
     confines = yard.berth.tier is not Tier.LIMITS
     assert made.view.closed == ((str(config),) if confines else ())
-    assert any(f"could make {missing}" in gap for gap in made.gaps) is confines
+    assert any(f"could create {missing}" in gap for gap in made.gaps) is confines
     if confines:
         assert await ends(made) == 0
         assert (config.read_text(), other.read_text()) == ("as it was", "x\n")

@@ -49,7 +49,7 @@ OUTSIDE = Outside(
         ("Cannot connect to unix:///var/run/docker.sock. Is it", "/var/run/docker.sock exists but is hidden; it"),
         (
             "OSError: [Errno 30] Read-only file system: '/data/mcp.json'",
-            "/data/mcp.json is closed to it: other programs believe or run what is there",
+            "/data/mcp.json can only be read: quarterdeck or other programs trust what is there",
         ),
         (
             "OSError: [Errno 30] Read-only file system: '/data/out/x'",

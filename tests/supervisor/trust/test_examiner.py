@@ -238,6 +238,16 @@ async def test_a_neighbour_is_seen_whoever_answers_first_and_whatever_is_held(
         assert told(at, "mail") == set()
 
 
+async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
+    """A model would call a server's `Read` in place of ours."""
+    async with bench() as at:
+        at.registrar._examiner._native_names = frozenset({"read"})
+        await at.registrar.enlist([row(stdio("fs"))])
+        at.replaces(ToldEndpoint(stdio("fs"), Read="Reads."))
+        await at.judged("fs")
+        assert told(at) == {"confusable-name"}
+
+
 async def test_a_name_that_comes_later_is_looked_for_in_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server could wait with its lie until the other one has the tool."""
     monkeypatch.setattr(registrar, "LOOK_AGAIN_S", 0.0)

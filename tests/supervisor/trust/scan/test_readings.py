@@ -58,6 +58,24 @@ def test_an_order_in_an_encoding_is_found(text: str) -> None:
     assert "encoded-text" in rules(f"Adds two numbers. {text}")
 
 
+HARMLESS = "meet me at the old bridge"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HARMLESS.encode().hex(),
+        " ".join(f"{byte:08b}" for byte in HARMLESS.encode()),
+        "".join(f"&#{byte};" for byte in HARMLESS.encode()),
+        "".join(f"\\u{byte:04x}" for byte in HARMLESS.encode()),
+    ],
+    ids=["hexadecimal", "bits", "entities", "escapes"],
+)
+def test_words_in_an_encoding_are_told_whatever_they_say(text: str) -> None:
+    """An order in words that no rule knows would be hidden by its encoding: nobody encodes words for people."""
+    assert rules(f"Adds two numbers. {text}") == {"encoded-text"}
+
+
 @pytest.mark.parametrize("text", HONEST)
 def test_what_only_looks_encoded_is_left_alone(text: str) -> None:
     """A scan that cries at every checksum is switched off."""

@@ -44,7 +44,7 @@ GRACE_S: Final = 1.0
 it asked it to end."""
 
 ANSWER_S: Final = 1.0
-"""How long the answers to all that was under way may take to be written after that."""
+"""How long the answers to all that was under way may take to be written after that; over HTTP, the next of them."""
 
 
 class Drain:

@@ -22,6 +22,7 @@ from support.native_decks import DeckMaker
 from quarterdeck.host import http
 from quarterdeck.host.address import HttpOptions
 from quarterdeck.host.admission import PATH
+from quarterdeck.host.calls import Drain
 from quarterdeck.host.decks import Decks
 from quarterdeck.host.http import serve_http
 from quarterdeck.host.names import NameBudget, public_names
@@ -211,6 +212,28 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
         tasks.start_soon(settle, await box.next_begun())
     assert [result["content"] for result in results] == [[]]
     assert "isError" not in results[0]
+
+
+async def test_a_stop_waits_for_answers_as_long_as_they_come(monkeypatch):
+    """On a busy machine the last ones of hundreds of calls would be cut off: 200, and nothing in it."""
+    monkeypatch.setattr(http, "GRACE_S", 0)
+    monkeypatch.setattr(http, "ANSWER_S", 2.0)
+    drain, ending, answered = Drain(), anyio.Event(), []
+    drain.ending.on_cancel(ending.set)
+
+    async def answer_late(scope, receive, send):
+        await ending.wait()
+        await anyio.sleep(scope["number"] * 0.5)
+        answered.append(scope["number"])
+
+    requests = http._Requests(answer_late)
+    async with anyio.create_task_group() as tasks:
+        for number in range(6):
+            tasks.start_soon(requests, {"type": "http", "method": "POST", "number": number}, None, None)
+        await anyio.lowlevel.checkpoint()
+        await http._drain(drain, requests)
+        tasks.cancel_scope.cancel()
+    assert answered == list(range(6))
 
 
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):

@@ -1,4 +1,4 @@
-"""What is installed with the product, against what the product imports."""
+"""What is installed with the product, against what the product imports and what `uv.lock` has."""
 
 import ast
 import re
@@ -31,3 +31,20 @@ def test_what_is_installed_is_imported() -> None:
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = [re.split(r"[<>=;\[ ]", each, maxsplit=1)[0] for each in wanted]
     assert {MODULES.get(name, name) for name in names} - imported() == set()
+
+
+def test_the_lock_is_of_these_dependencies_and_names_public_places_alone() -> None:
+    """Who installs by the lock would get other libraries, or be sent to a place that only its maker has: `uv lock`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "uv.lock").read_text()
+    [ours] = [package for package in tomllib.loads(text)["package"] if package["name"] == project["name"]]
+    wanted = {*map(parts, chain(project["dependencies"], *project["optional-dependencies"].values()))}
+    assert {(each["name"], each.get("specifier", "")) for each in ours["metadata"]["requires-dist"]} == wanted
+    assert {*re.findall(r"\w+://[^/\"]+", text)} == {"https://pypi.org", "https://files.pythonhosted.org"}
+
+
+def parts(requirement: str) -> tuple[str, str]:
+    """The name and the versions of a requirement."""
+    found = re.match(r"([\w.-]+)(?:\[[^]]*\])?([^;]*)", requirement)
+    assert found is not None
+    return found[1], ",".join(sorted(found[2].strip().split(","), reverse=True))

@@ -35,7 +35,7 @@ def fill(markdown: str) -> str:
 def error_codes() -> str:
     """A section for each code of a fault: cause, remedy, example."""
     return "\n\n".join(
-        f"## {code}\n\n{_escaped(cause)}\n\n- **Fix:** {_escaped(REMEDIES[code])}\n- **Example:** `{example}`"
+        f"## {code}\n\n{_escaped(cause)}\n\n- **Fix:** {_escaped(REMEDIES[code])}\n- **Example:** {_shown(example)}"
         for code, (cause, example) in sorted(EXPLANATIONS.items())
     )
 
@@ -57,6 +57,11 @@ def every_command(parent: click.Context) -> Iterator[click.Context]:
         yield context
         if isinstance(command, click.Group):
             yield from every_command(context)
+
+
+def _shown(example: str) -> str:
+    """A sentence as text, what is typed as code."""
+    return _escaped(example) if example.endswith(".") else f"`{example}`"
 
 
 def _escaped(text: str) -> str:

@@ -1,0 +1,66 @@
+"""Every setting that the program knows stands on its page."""
+
+import re
+from typing import Final
+
+import pytest
+from support.documents import ROOT, text_of
+
+from quarterdeck.config.schema import config_schema
+from quarterdeck.deck import Profile, cards_for_profile
+from quarterdeck_protocol.policy import Grant, NetworkMode, Preset, Property, Tier
+
+DOCS: Final = ROOT / "docs"
+
+KEYS: Final = {
+    "stdio": "configuration.md",
+    "sse": "configuration.md",
+    "http": "configuration.md",
+    "RestartPolicy": "configuration.md",
+    "ToolFilter": "configuration.md",
+    "SandboxPolicy": "sandbox.md",
+    "Limits": "sandbox.md",
+    "NativeSettings": "tools.md",
+    "FetchPolicy": "tools.md",
+}
+"""Each object of a configuration, and the page that tells of its keys."""
+
+
+def named(page: str) -> set[str]:
+    """Every word that a page shows as code."""
+    return {
+        word
+        for code in re.findall(r"`([^`\n]+)`|```json\n(.*?)```", text_of(DOCS / page), re.DOTALL)
+        for word in re.findall(r"[\w-]+", " ".join(code))
+    }
+
+
+@pytest.mark.parametrize(("definition", "page"), KEYS.items())
+def test_every_key_of_a_configuration_is_told(definition: str, page: str) -> None:
+    """A user would look a key up in vain."""
+    properties = config_schema()["$defs"][definition]["properties"]  # type: ignore[index]
+    ours = {
+        key
+        for key, schema in properties.items()
+        if schema is not False and not schema.get("description", "").startswith("Another client's key")
+    }
+    assert ours - named(page) == set()
+
+
+@pytest.mark.parametrize("values", [Preset, Tier, Property, Grant, NetworkMode])
+def test_every_value_of_a_sandboxs_keys_is_told(values: type[Preset]) -> None:
+    """A user would not know what to choose from."""
+    assert {*map(str, values)} - named("sandbox.md") == set()
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_every_native_tool_is_told(profile: Profile) -> None:
+    """A user would be asked by a model for leave to use a tool that no page explains."""
+    assert {str(card.id) for card in cards_for_profile(profile)} - named("tools.md") == set()
+
+
+def test_every_variable_that_a_user_may_set_is_told() -> None:
+    """Who cannot pass options, as in a container, would not find the other way."""
+    told = named("configuration.md") | named("files.md") | named("command-line.md")
+    set_by_users = {"CONFIG", "STATE_DIR", "RUNTIME_DIR", "LOG_LEVEL", "LOG_FORMAT"}
+    assert {f"QUARTERDECK_{name}" for name in set_by_users} - told == set()

@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 from support.documents import ROOT, text_of
 
+from quarterdeck.config.clients.table import CLIENTS, Client
 from quarterdeck.config.schema import config_schema
 from quarterdeck.deck import Profile, cards_for_profile
 from quarterdeck_protocol.policy import Grant, NetworkMode, Preset, Property, Tier
@@ -57,6 +58,17 @@ def test_every_value_of_a_sandboxs_keys_is_told(values: type[Preset]) -> None:
 def test_every_native_tool_is_told(profile: Profile) -> None:
     """A user would be asked by a model for leave to use a tool that no page explains."""
     assert {str(card.id) for card in cards_for_profile(profile)} - named("tools.md") == set()
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_every_client_is_told_with_its_files(client: Client) -> None:
+    """A user would look in vain for the name to link, or for the file that was changed."""
+    [row] = [line for line in text_of(DOCS / "clients.md").splitlines() if line.startswith(f"| `{client.name}` |")]
+    paths = {each.path for each in client.places if not each.is_spare} | set(client.project_files)
+    cells = set(re.findall(r"`([^`]+)`", row)) - {client.name}
+    assert client.title in row
+    assert cells <= paths
+    assert set(client.project_files) <= cells
 
 
 def test_every_variable_that_a_user_may_set_is_told() -> None:

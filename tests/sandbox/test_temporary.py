@@ -28,7 +28,10 @@ def test_a_folder_is_there_and_then_is_not() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_process_that_a_signal_ends_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> None:
     """Whoever stops a client while it starts would find one more folder in /tmp each time."""
-    code = "from quarterdeck_sandbox.temporary import temporary_folder as made\nwith made('quarterdeck-test-') as path:"
+    # Tests that a shell started in the background ignore SIGINT, and so would what they start.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from quarterdeck_sandbox.temporary import temporary_folder as made\n"
+    code += "with made('quarterdeck-test-') as path:"
     code += "\n open(path + '/file', 'x').close(); print(path, flush=True); __import__('time').sleep(600)"
     process = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -242,8 +242,9 @@ def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     path.write_text('{"mcpServers": ')
     ended = quarterdeck("serve", "--config", str(path))
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(f"error[usage]: {path}: line 1, column ")
-    assert ended.stderr.count("\n") == 1
+    error, fix = ended.stderr.splitlines()
+    assert error.startswith(f"error[usage]: {path}: line 1, column ")
+    assert fix.startswith("  fix: ")
 
 
 def test_a_command_that_is_ended_by_a_signal_stops_its_own_servers(tmp_path: Path) -> None:

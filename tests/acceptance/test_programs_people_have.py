@@ -194,7 +194,7 @@ def test_an_argument_that_is_hidden_is_an_error_before_anything_starts(person: P
     ran = person.run("/bin/ls", documents)
     assert ran.code == 125
     told = " ".join(ran.err.split())
-    assert f'{documents} is hidden: add "read": ["{documents}"] or "write": ["{documents}"] to its sandbox' in told
+    assert f"{documents} is hidden: add --read {documents} or --write {documents}" in told
     assert person.run("/bin/ls", documents, options=("--read", str(documents))).out == "diary\n"
 
 

@@ -161,6 +161,7 @@ class Group:
 
     unmet: dict[Property, str] = {}  # noqa: RUF012 - nobody writes it
     enforced = frozenset({"memory_bytes"})
+    peak_bytes = None
 
     def __init__(self) -> None:
         self.said: list[str] = []

@@ -1,0 +1,65 @@
+"""Modules whose names are loaded on first use (PEP 562), so that importing one costs nothing.
+
+Such a module lists its names once, as imports under `TYPE_CHECKING`: type checkers follow them, and the same lines are
+read from the module's source when a name is first asked for.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import resolve_name
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
+
+
+def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a module; the former answers `__all__`, too.
+
+    A name of the module is one that it imports as `from there import name as name`, or `as another_name`. Imports
+    without `as` serve its own annotations (PEP 484 tells the two apart alike).
+
+    Args:
+        barrel: the module's `__name__`.
+    """
+
+    @cache
+    def homes() -> dict[str, tuple[str, str]]:
+        spec = sys.modules[barrel].__spec__
+        source = cast("InspectLoader", spec.loader).get_source(barrel) if spec else None
+        if source is None:
+            raise ImportError(f"the source of {barrel} is not installed, and its names are listed there", name=barrel)
+        return _homes(source, spec.parent if spec else None)
+
+    def resolve(name: str) -> object:
+        if name == "__all__":
+            return sorted(homes())
+        home = homes().get(name)
+        if home is None:
+            raise AttributeError(f"module {barrel!r} has no attribute {name!r}")
+        module, original = home
+        value = getattr(import_module(module), original)
+        setattr(sys.modules[barrel], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[barrel]), *homes()})
+
+    return resolve, names
+
+
+def _homes(source: str, package: str | None) -> dict[str, tuple[str, str]]:
+    """For each name that a module re-exports: the module that defines it, and what it is called there."""
+    import ast  # costs milliseconds where nothing else has loaded it
+
+    return {
+        alias.asname: (resolve_name("." * line.level + (line.module or ""), package), alias.name)
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+        if alias.asname is not None
+    }

@@ -35,7 +35,7 @@ def test_the_session_shows_what_the_readme_says_of_it(session: str) -> None:
     assert "/home/me/.ssh/id_ed25519'" in session
     assert "error[tool_held]" in session
     assert "killed by SIGKILL" in session
-    assert re.search(r"^notes +ready .* 2 ", session.splitlines()[-1])
+    assert re.search(r"^notes +ready .* 2 ", session.rpartition("\n$ ")[2], re.MULTILINE)
 
 
 def test_the_picture_shows_the_commands_of_the_session(session: str) -> None:

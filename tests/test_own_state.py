@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.own_state import own_state, usual_state_dir
 
-from quarterdeck.config.paths import state_dir
+from quarterdeck.config.places.paths import state_dir
 
 
 def test_the_state_directory_of_a_test_is_not_in_the_home_of_the_user() -> None:

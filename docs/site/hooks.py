@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from quarterdeck.cli.explain import EXPLANATIONS
+from quarterdeck.cli.diagnose.explain import EXPLANATIONS
 from quarterdeck.cli.program import make_program
 from quarterdeck_protocol.faults import REMEDIES
 

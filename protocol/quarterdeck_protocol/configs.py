@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from quarterdeck_protocol.models import FrozenModel, Text, VariableName
-from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_protocol.refs import is_server_id
+from .names import is_server_id
+from .policy import FrozenModel, SandboxPolicy, Text, VariableName
 
 CONNECT_TIMEOUT_S: Final = 60.0
 """From spawn to a finished handshake; package runners download on their first start."""

@@ -1,6 +1,6 @@
 """What the bridge's parts hand to one another: an endpoint, a fleet, and the values that they return.
 
-Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.bridge` implement them.
+Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.tools.bridge` implement them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from quarterdeck_protocol.configs import ServerConfig
-from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.refs import RemoteToolRef
-from quarterdeck_protocol.tools import ToolBox, ToolDescriptor, WireResult
+from .configs import ServerConfig
+from .faults import ProtocolFault
+from .names import RemoteToolRef
+from .phases import EndpointPhase
+from .tools import ToolBox, ToolDescriptor, WireResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ Below `providers`, which walks the schema and notes each node here once.  Pure.
 from collections.abc import Iterator
 from typing import Final
 
-from quarterdeck_protocol.portable_refs import Document
-from quarterdeck_protocol.provider_subsets import Subset
-from quarterdeck_protocol.schema import JsonValue, Schema
+from quarterdeck_protocol.schema.canonical import JsonValue, Schema
+from quarterdeck_protocol.schema.flatten import Document
+
+from .provider_subsets import Subset
 
 _DEFINITIONS: Final = ("$defs", "definitions")
 """Keywords whose schemas are applied only where something refers to them."""

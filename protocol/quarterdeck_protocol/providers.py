@@ -12,10 +12,11 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from quarterdeck_protocol.provider_subsets import SUBSETS, Provider, Subset
-from quarterdeck_protocol.provider_totals import Totals
-from quarterdeck_protocol.schema import JsonValue, Schema
-from quarterdeck_protocol.schema_shapes import misshapen
+from quarterdeck_protocol.schema.canonical import JsonValue, Schema
+from quarterdeck_protocol.schema.shapes import misshapen
+
+from .provider_subsets import SUBSETS, Provider, Subset
+from .provider_totals import Totals
 
 __all__ = ["MAX_DEPTH", "MAX_FOUND", "MAX_SCHEMAS", "Outside", "Provider", "Rule", "outside"]
 

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Raw
 
-from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from .faults import Delivery, ProtocolFault
 
 
 @dataclass(frozen=True, slots=True)

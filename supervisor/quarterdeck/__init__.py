@@ -2,24 +2,24 @@
 
 from typing import TYPE_CHECKING, Final
 
-from .lazy import lazy_barrel
+from quarterdeck.common.lazy import lazy_barrel
 
 if TYPE_CHECKING:
+    from quarterdeck.config.settings import Settings as Settings
+    from quarterdeck.embedding.asynchronous import Quarterdeck as Quarterdeck
+    from quarterdeck.embedding.synchronous import SyncQuarterdeck as SyncQuarterdeck
     from quarterdeck_protocol.faults import ProtocolFault as ProtocolFault
 
     from .app import open_quarterdeck as open_quarterdeck
-    from .embedding.asynchronous import Quarterdeck as Quarterdeck
-    from .embedding.synchronous import SyncQuarterdeck as SyncQuarterdeck
-    from .settings import Settings as Settings
 
     __version__: str
 
 _HOMES: Final = {
     "ProtocolFault": "quarterdeck_protocol.faults",
     "Quarterdeck": "quarterdeck.embedding.asynchronous",
-    "Settings": "quarterdeck.settings",
+    "Settings": "quarterdeck.config.settings",
     "SyncQuarterdeck": "quarterdeck.embedding.synchronous",
-    "__version__": "quarterdeck.identity:CLIENT_VERSION",
+    "__version__": "quarterdeck.common.identity:CLIENT_VERSION",
     "open_quarterdeck": "quarterdeck.app",
 }
 

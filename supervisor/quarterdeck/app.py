@@ -21,32 +21,30 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.bridge import LiveBox
-from quarterdeck.config.files import BrokenRow
-from quarterdeck.config.homes import claim_home
-from quarterdeck.config.native import NO_SETTINGS
-from quarterdeck.config.paths import server_paths, state_dir
-from quarterdeck.config.runtime_directory import RuntimeDirectory
-from quarterdeck.deck.names import NATIVE_NAMES
+from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck.common.processes import carried_through
+from quarterdeck.config.load.file import BrokenRow
+from quarterdeck.config.native_names import NATIVE_NAMES
+from quarterdeck.config.native_tools import NO_SETTINGS
+from quarterdeck.config.places.paths import server_paths, state_dir
+from quarterdeck.config.places.private_homes import claim_home
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
-from quarterdeck.giving_up import carried_through
-from quarterdeck.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck.ledger.call_log import CallLog
-from quarterdeck.ledger.lease import Holder
-from quarterdeck.ledger.opening import SERVE, WritingRecorder, open_recorder
+from quarterdeck.ledger.open import SERVE, WritingRecorder, open_recorder
+from quarterdeck.ledger.store.calls import CallLog
+from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.ledger.times import audit_time
-from quarterdeck.settings import Settings
-from quarterdeck.trust.configured import configured, places_of
-from quarterdeck.trust.decisions import Decision
-from quarterdeck.trust.exposure import record_exposure
+from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
+from quarterdeck.trust.judge.configured_servers import Locks, configured, covered_scopes, places_of
+from quarterdeck.trust.judge.exposure import record_exposure
+from quarterdeck.trust.judge.package import has_to_install
+from quarterdeck.trust.judge.review import Decision
 from quarterdeck.trust.notice import notice
-from quarterdeck.trust.package import has_to_install
 from quarterdeck.trust.registrar import Registrar
-from quarterdeck.trust.rows import Locks
-from quarterdeck.trust.scopes import covered_scopes
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -54,9 +52,9 @@ from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.secrets import Redactor
 
 if TYPE_CHECKING:
-    from quarterdeck.deck.session import DeckSession
-    from quarterdeck.host.decks import Decks
-    from quarterdeck.host.provider import ProviderHostImpl
+    from quarterdeck.host.session.decks import Decks
+    from quarterdeck.host.session.provider import ProviderHostImpl
+    from quarterdeck.tools.deck.session import DeckSession
 
 
 COMMAND_WAIT_S: Final = 10.0
@@ -192,7 +190,10 @@ class Quarterdeck:
             portable_schemas: publish the portable input schemas instead of the servers' own.
             greeted_at: when the one client was greeted, monotonic: it may wait for its list since then.
         """
-        from quarterdeck.host.provider import ProviderHostInfo, create_provider_host  # the SDK: a second of imports
+        from quarterdeck.host.session.provider import (  # the SDK: a second of imports
+            ProviderHostInfo,
+            create_provider_host,
+        )
 
         host = create_provider_host(
             self.box,
@@ -243,13 +244,13 @@ class Quarterdeck:
     def _make_decks(self) -> "Decks | None":
         if self._settings.native is None:
             return None
-        from quarterdeck.host.decks import Decks
+        from quarterdeck.host.session.decks import Decks
 
         @asynccontextmanager
         async def open_session() -> AsyncIterator["DeckSession"]:
             # Every tool, for the first client that asks for one; the others are answered meanwhile.
-            await asyncio.to_thread(import_module, "quarterdeck.deck.session")
-            from quarterdeck.deck.session import open_deck_session
+            await asyncio.to_thread(import_module, "quarterdeck.tools.deck.session")
+            from quarterdeck.tools.deck.session import open_deck_session
 
             assert self._settings.native is not None
             wish = replace(self._settings.native, settings=self._native_settings)

@@ -7,9 +7,21 @@ Every name lives elsewhere and is loaded on first use.
 
 from typing import TYPE_CHECKING, Final
 
-from .lazy import lazy_barrel
+from quarterdeck.common.lazy import lazy_barrel
 
 if TYPE_CHECKING:
+    from quarterdeck.common.identity import CLIENT_NAME as CLIENT_NAME
+    from quarterdeck.common.identity import CLIENT_VERSION as CLIENT_VERSION
+    from quarterdeck.fleet.endpoint import ServerEndpointImpl as ServerEndpointImpl
+    from quarterdeck.fleet.endpoint import create_server_endpoint as create_server_endpoint
+    from quarterdeck.fleet.fleet import ServerFleetImpl as ServerFleetImpl
+    from quarterdeck.fleet.fleet import start_server_fleet as start_server_fleet
+    from quarterdeck.host.session.provider import ProviderHost as ProviderHost
+    from quarterdeck.host.session.provider import ProviderHostInfo as ProviderHostInfo
+    from quarterdeck.host.session.provider import RunningProviderHost as RunningProviderHost
+    from quarterdeck.host.session.provider import create_provider_host as create_provider_host
+    from quarterdeck.tools.bridge import MountedProtocolBridge as MountedProtocolBridge
+    from quarterdeck.tools.bridge import mount_protocol_bridge as mount_protocol_bridge
     from quarterdeck_protocol.configs import BridgeConfig as BridgeConfig
     from quarterdeck_protocol.configs import ServerConfig as ServerConfig
     from quarterdeck_protocol.configs import SseServerConfig as SseServerConfig
@@ -29,32 +41,19 @@ if TYPE_CHECKING:
     from quarterdeck_protocol.faults import ProtocolFault as ProtocolFault
     from quarterdeck_protocol.faults import is_protocol_fault as is_protocol_fault
     from quarterdeck_protocol.faults import protocol_fault as protocol_fault
+    from quarterdeck_protocol.names import QUALIFIER as QUALIFIER
+    from quarterdeck_protocol.names import RemoteToolRef as RemoteToolRef
+    from quarterdeck_protocol.names import qualify_tool_name as qualify_tool_name
     from quarterdeck_protocol.phases import EndpointPhase as EndpointPhase
     from quarterdeck_protocol.phases import is_terminal_phase as is_terminal_phase
     from quarterdeck_protocol.phases import is_usable_phase as is_usable_phase
-    from quarterdeck_protocol.portable import portable_schema as portable_schema
-    from quarterdeck_protocol.refs import QUALIFIER as QUALIFIER
-    from quarterdeck_protocol.refs import RemoteToolRef as RemoteToolRef
-    from quarterdeck_protocol.refs import qualify_tool_name as qualify_tool_name
-    from quarterdeck_protocol.schema import normalize_schema as normalize_schema
-
-    from .bridge import MountedProtocolBridge as MountedProtocolBridge
-    from .bridge import mount_protocol_bridge as mount_protocol_bridge
-    from .fleet.endpoint import ServerEndpointImpl as ServerEndpointImpl
-    from .fleet.endpoint import create_server_endpoint as create_server_endpoint
-    from .fleet.fleet import ServerFleetImpl as ServerFleetImpl
-    from .fleet.fleet import start_server_fleet as start_server_fleet
-    from .host.provider import ProviderHost as ProviderHost
-    from .host.provider import ProviderHostInfo as ProviderHostInfo
-    from .host.provider import RunningProviderHost as RunningProviderHost
-    from .host.provider import create_provider_host as create_provider_host
-    from .identity import CLIENT_NAME as CLIENT_NAME
-    from .identity import CLIENT_VERSION as CLIENT_VERSION
+    from quarterdeck_protocol.schema.canonical import normalize_schema as normalize_schema
+    from quarterdeck_protocol.schema.portable import portable_schema as portable_schema
 
 _HOMES: Final = {
     "BridgeConfig": "quarterdeck_protocol.configs",
-    "CLIENT_NAME": "quarterdeck.identity",
-    "CLIENT_VERSION": "quarterdeck.identity",
+    "CLIENT_NAME": "quarterdeck.common.identity",
+    "CLIENT_VERSION": "quarterdeck.common.identity",
     "Delivery": "quarterdeck_protocol.faults",
     "Dossier": "quarterdeck_protocol.faults",
     "EndpointPhase": "quarterdeck_protocol.phases",
@@ -62,15 +61,15 @@ _HOMES: Final = {
     "FaultKind": "quarterdeck_protocol.faults",
     "FleetStatus": "quarterdeck_protocol.contract",
     "MountedBridge": "quarterdeck_protocol.contract",
-    "MountedProtocolBridge": "quarterdeck.bridge",
+    "MountedProtocolBridge": "quarterdeck.tools.bridge",
     "ProtocolFault": "quarterdeck_protocol.faults",
-    "ProviderHost": "quarterdeck.host.provider",
-    "ProviderHostInfo": "quarterdeck.host.provider",
-    "QUALIFIER": "quarterdeck_protocol.refs",
+    "ProviderHost": "quarterdeck.host.session.provider",
+    "ProviderHostInfo": "quarterdeck.host.session.provider",
+    "QUALIFIER": "quarterdeck_protocol.names",
     "RemoteCallResult": "quarterdeck_protocol.contract",
     "RemoteTool": "quarterdeck_protocol.contract",
-    "RemoteToolRef": "quarterdeck_protocol.refs",
-    "RunningProviderHost": "quarterdeck.host.provider",
+    "RemoteToolRef": "quarterdeck_protocol.names",
+    "RunningProviderHost": "quarterdeck.host.session.provider",
     "ServerConfig": "quarterdeck_protocol.configs",
     "ServerEndpoint": "quarterdeck_protocol.contract",
     "ServerEndpointImpl": "quarterdeck.fleet.endpoint",
@@ -80,16 +79,16 @@ _HOMES: Final = {
     "StdioServerConfig": "quarterdeck_protocol.configs",
     "StreamableHttpServerConfig": "quarterdeck_protocol.configs",
     "TransportKind": "quarterdeck_protocol.configs",
-    "create_provider_host": "quarterdeck.host.provider",
+    "create_provider_host": "quarterdeck.host.session.provider",
     "create_server_endpoint": "quarterdeck.fleet.endpoint",
     "is_protocol_fault": "quarterdeck_protocol.faults",
     "is_terminal_phase": "quarterdeck_protocol.phases",
     "is_usable_phase": "quarterdeck_protocol.phases",
-    "mount_protocol_bridge": "quarterdeck.bridge",
-    "normalize_schema": "quarterdeck_protocol.schema",
-    "portable_schema": "quarterdeck_protocol.portable",
+    "mount_protocol_bridge": "quarterdeck.tools.bridge",
+    "normalize_schema": "quarterdeck_protocol.schema.canonical",
+    "portable_schema": "quarterdeck_protocol.schema.portable",
     "protocol_fault": "quarterdeck_protocol.faults",
-    "qualify_tool_name": "quarterdeck_protocol.refs",
+    "qualify_tool_name": "quarterdeck_protocol.names",
     "start_server_fleet": "quarterdeck.fleet.fleet",
 }
 

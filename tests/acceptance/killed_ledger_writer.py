@@ -13,9 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NoReturn
 
-from quarterdeck.ledger.compaction import compact
-from quarterdeck.ledger.events import Approved, Enrolled, Subject, Voice
-from quarterdeck.ledger.store import LedgerStore
+from quarterdeck.ledger.events.events import Approved, Enrolled, Subject, Voice
+from quarterdeck.ledger.store.compaction import compact
+from quarterdeck.ledger.store.store import LedgerStore
 
 WHERE = {"scope": "/home/u/mcp.json", "server": "fs"}
 

@@ -13,7 +13,7 @@ from support.leftovers import eventually, no_leftovers
 from support.programs import SERVERS, server_argv
 from support.terminals import quarterdeck_forked, quarterdeck_json_forked
 
-from quarterdeck.config.paths import state_dir
+from quarterdeck.config.places.paths import state_dir
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from support.machine_facts import NO_INTERNET_ALONE, ROOT_ONLY, bubblewrap_missi
 from support.real import fault_at_open, stdio_config
 
 from quarterdeck_protocol.policy import NetworkMode, Tier
-from quarterdeck_sandbox.probing import probe_machine
+from quarterdeck_sandbox.doctor.probe import probe_machine
 
 BARE_ESCAPES: Final = 60
 """Attacks that have to succeed where nothing holds them, on any machine; some need what few have."""

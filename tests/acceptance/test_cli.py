@@ -77,7 +77,7 @@ def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) ->
         "rich",
         "structlog",
         "zmq",
-        "quarterdeck.settings",
+        "quarterdeck.config.settings",
         "quarterdeck.app",
     }
     python, *rest = command("ps", "--config", str(config))

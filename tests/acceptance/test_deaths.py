@@ -25,7 +25,7 @@ from support.real import (
 
 from quarterdeck.interop import ProtocolFault, ServerEndpointImpl, create_server_endpoint
 from quarterdeck_protocol.policy import NetworkMode
-from quarterdeck_sandbox.probing import known_machine
+from quarterdeck_sandbox.doctor.probe import known_machine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
 

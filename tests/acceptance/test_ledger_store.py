@@ -12,11 +12,11 @@ from support.commands import DEADLINE_S
 from support.ledgers import digest_of
 from support.line_child import LineChild
 
-from quarterdeck.ledger.events import Approved, Enrolled
-from quarterdeck.ledger.head import read_head
-from quarterdeck.ledger.lease import Holder, take_lease
-from quarterdeck.ledger.reader import LedgerReader
-from quarterdeck.ledger.store import LedgerStore
+from quarterdeck.ledger.events.events import Approved, Enrolled
+from quarterdeck.ledger.store.head import read_head
+from quarterdeck.ledger.store.lease import Holder, take_lease
+from quarterdeck.ledger.store.read import LedgerReader
+from quarterdeck.ledger.store.store import LedgerStore
 
 KILLS: Final = 60
 

@@ -19,11 +19,11 @@ from support.leftovers import eventually_async, no_leftovers, running_with
 from support.swapping import alternating
 from support.web_servers import redirect, response, serving, zeros_gzipped
 
-from quarterdeck.config.native import NativeSettings, NativeWish
-from quarterdeck.deck.catalog import capability_ids
-from quarterdeck.deck.contract import Profile
-from quarterdeck.deck.session import DeckSession, open_deck_session
-from quarterdeck.kernel.web.fetch_policy import FetchPolicy
+from quarterdeck.config.native_names import Profile
+from quarterdeck.config.native_tools import NativeSettings, NativeWish
+from quarterdeck.config.web_policy import FetchPolicy
+from quarterdeck.tools.deck.catalog import capability_ids
+from quarterdeck.tools.deck.session import DeckSession, open_deck_session
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio

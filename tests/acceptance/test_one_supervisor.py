@@ -21,7 +21,7 @@ from support.raw_client import RawStdioClient
 from support.reused import Reused
 from support.terminals import popen_forked, quarterdeck_forked, quarterdeck_json_forked
 
-from quarterdeck.ledger.lease import Holder, read_holder, take_lease
+from quarterdeck.ledger.store.lease import Holder, read_holder, take_lease
 
 TORN: Final = b"SQLite format 3\x00" + b"\xff" * 8192
 

@@ -16,7 +16,7 @@ from support.forks import Forks
 from support.identities import Identity
 from support.machine_facts import NO_ROOT, bubblewrap_missing, not_installed
 
-from quarterdeck_sandbox.interfaces import own_addresses
+from quarterdeck_sandbox.network.namespace import own_addresses
 
 RAW: Final = """
 import socket, sys

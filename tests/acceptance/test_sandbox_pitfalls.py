@@ -16,7 +16,7 @@ from support.machine_facts import bubblewrap_missing
 from support.real import assert_fault, fault_at_open, python_config
 
 from quarterdeck_protocol.policy import Tier
-from quarterdeck_sandbox.probing import known_machine
+from quarterdeck_sandbox.doctor.probe import known_machine
 
 BUBBLEWRAP: Final = pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP])
 BOTH: Final = pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])

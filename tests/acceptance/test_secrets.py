@@ -12,7 +12,7 @@ from support.planted import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
 from support.rehearsing import connected
 from support.stages import open_folder
 
-from quarterdeck.config.paths import state_dir
+from quarterdeck.config.places.paths import state_dir
 
 pytestmark = pytest.mark.anyio
 

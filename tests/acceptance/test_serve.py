@@ -31,7 +31,7 @@ from support.line_child import LineChild, PeerClosedError
 from support.raw_client import RawStdioClient
 from support.terminals import popen_forked, quarterdeck_forked, quarterdeck_json_forked
 
-from quarterdeck.config.paths import runtime_dir
+from quarterdeck.config.places.paths import runtime_dir
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from support.native_serves import (
 from support.raw_client import RawStdioClient
 from support.terminals import quarterdeck_forked
 
-from quarterdeck.config.paths import workspace_paths
+from quarterdeck.config.places.paths import workspace_paths
 
 
 @pytest.fixture

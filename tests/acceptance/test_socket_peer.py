@@ -16,9 +16,9 @@ import zmq
 from support.real import BACKSTOP_S, opened, pretend, say
 
 from quarterdeck.interop import CLIENT_VERSION
-from quarterdeck_protocol.envelope import encode
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
-from quarterdeck_protocol.frames import LINK_VERSION, Answer, Beat, Hello, Lost
+from quarterdeck_protocol.link.envelope import encode
+from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Lost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
 

@@ -9,7 +9,7 @@ from support.commands import row, write_config
 from support.rehearsing import Author, connected
 from support.stages import open_folder
 
-from quarterdeck.config.paths import state_dir
+from quarterdeck.config.places.paths import state_dir
 
 pytestmark = pytest.mark.anyio
 

@@ -25,17 +25,17 @@ from support.leftovers import eventually, no_leftovers
 from support.machine_facts import MOUNT_NAMESPACE_ONLY
 from support.raw_client import RawStdioClient
 
-from quarterdeck.config.native import NativeWish
-from quarterdeck.deck.contract import Profile
-from quarterdeck.deck.session import DeckSession, open_deck_session
-from quarterdeck.kernel.commands.shell import Outfit, SandboxedShell
+from quarterdeck.config.native_names import Profile
+from quarterdeck.config.native_tools import NativeWish
+from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
+from quarterdeck.tools.deck.session import DeckSession, open_deck_session
 from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken, ToolCall
-from quarterdeck_sandbox.confine import Asker
+from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.inside import landlock
-from quarterdeck_sandbox.mounts import Places
-from quarterdeck_sandbox.probing import known_machine
-from quarterdeck_sandbox.promises import SOCKETS_ABI
+from quarterdeck_sandbox.policy.promises import SOCKETS_ABI
+from quarterdeck_sandbox.run.confine import Asker
+from quarterdeck_sandbox.view.mounts import Places
 
 pytestmark = [
     pytest.mark.anyio,

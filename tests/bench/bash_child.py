@@ -16,9 +16,9 @@ from pathlib import Path
 
 import anyio
 
-from quarterdeck.kernel.commands.workbench import Workbench, open_shell
-from quarterdeck.kernel.local import make_local_context
-from quarterdeck.kernel.tools.bash import bash_tool
+from quarterdeck.tools.commands.bash import bash_tool
+from quarterdeck.tools.commands.command_policy import Workbench, open_shell
+from quarterdeck.tools.local_context import make_local_context
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 

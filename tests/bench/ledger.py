@@ -13,8 +13,8 @@ from typing import Final
 
 from bench.finding import Finding, Target
 from bench.rounds import Effort
-from quarterdeck.ledger.chain import Head, Row, link
-from quarterdeck.ledger.events import (
+from quarterdeck.ledger.events.chain import Head, Row, link
+from quarterdeck.ledger.events.events import (
     Approved,
     Began,
     Ended,
@@ -28,7 +28,7 @@ from quarterdeck.ledger.events import (
     Voice,
     encode_event,
 )
-from quarterdeck.ledger.store import LedgerStore
+from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck.ledger.times import audit_time
 
 OPENING: Final = Target(required=5.0, goal=3.0)

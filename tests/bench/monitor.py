@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.monitor import TICK_S, WALK_S, Tree, TreeMonitor
+from quarterdeck_sandbox.usage.monitor import TICK_S, WALK_S, Tree, TreeMonitor
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort

@@ -11,9 +11,9 @@ from support.programs import server_argv
 from support.raw_client import LEGACY_VERSION
 from support.real import pretend
 
-from quarterdeck.bridge import LiveBox, mount_protocol_bridge
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerEndpointImpl
+from quarterdeck.tools.bridge import LiveBox, mount_protocol_bridge
 from quarterdeck_protocol.tools import CancelToken, Settled, ToolCall, WireResult
 
 from .rounds import Call

@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.deck.checkpoint_files import FileCheckpointStore
-from quarterdeck.deck.contract import DeckContext, DeckFramework, Profile
-from quarterdeck.deck.provision import provision_deck
+from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.checkpoint.store import FileCheckpointStore
+from quarterdeck.tools.deck.contract import DeckContext, DeckFramework
+from quarterdeck.tools.deck.provision import provision_deck
 
 from .finding import Finding, Target
 from .rounds import Effort, Sample, alternate

@@ -21,7 +21,7 @@ from support.file_tools import call, context_in
 
 from bench.finding import Finding, Target
 from bench.rounds import Effort
-from quarterdeck.kernel.tools.read import read_tool
+from quarterdeck.tools.files.read import read_tool
 
 MEMORY: Final = Target(required=64.0, goal=16.0)
 """MiB: of the file's 954 next to nothing."""

@@ -12,10 +12,9 @@ from typing import Final
 from support.file_tools import call
 from support.searches import PlayedShell, session_in, with_shell
 
-from quarterdeck.kernel.backends import ExecResult
-from quarterdeck.kernel.context import ToolContext
-from quarterdeck.kernel.search.ripgrep import ripgrep_path
-from quarterdeck.kernel.tools.grep import MAX_MATCHES, grep_tool
+from quarterdeck.tools.context import ExecResult, ToolContext
+from quarterdeck.tools.search.grep import MAX_MATCHES, grep_tool
+from quarterdeck.tools.search.ripgrep import ripgrep_path
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort, alternate

@@ -14,11 +14,11 @@ from pathlib import Path
 import anyio
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
-from quarterdeck_sandbox.confine import Asker, confine
-from quarterdeck_sandbox.launch import plan_launch
-from quarterdeck_sandbox.mounts import Places
-from quarterdeck_sandbox.probing import known_machine
-from quarterdeck_sandbox.start import start
+from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.program.launch import plan_launch
+from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.view.mounts import Places
 
 PROGRAM = "/bin/true"
 

@@ -16,8 +16,8 @@ from support.document_stage import Stage, open_stage
 from support.documents import PROGRAM, Block, blocks, blocks_of, own_commands, pages, spans
 
 from quarterdeck.cli.program import hoist_state_dir, make_program
-from quarterdeck.config.files import load_config_file
-from quarterdeck.config.schema import config_schema
+from quarterdeck.config.load.file import load_config_file
+from quarterdeck.config.load.json_schema import config_schema
 
 HELP_TOPICS: Final = ("help", "--version", "--help")
 """First words that are no commands; the program answers them itself."""

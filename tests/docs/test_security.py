@@ -8,8 +8,8 @@ import pytest
 from support.documents import ROOT, text_of
 
 from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
-from quarterdeck_sandbox.machine import Bubblewrap, Cgroups, Machine
-from quarterdeck_sandbox.promises import Situation, promise
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
+from quarterdeck_sandbox.policy.promises import Situation, promise
 
 PAGE: Final = text_of(ROOT / "SECURITY.md")
 

@@ -7,7 +7,7 @@ import pytest
 from support.documents import ROOT, text_of
 
 from quarterdeck.config.clients.table import CLIENTS, Client
-from quarterdeck.config.schema import config_schema
+from quarterdeck.config.load.json_schema import config_schema
 from quarterdeck.deck import Profile, cards_for_profile
 from quarterdeck_protocol.policy import Grant, NetworkMode, Preset, Property, Tier
 

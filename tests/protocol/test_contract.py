@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
+from quarterdeck_protocol.names import RemoteToolRef
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.refs import RemoteToolRef
 from quarterdeck_protocol.tools import ToolDescriptor, WireResult
 
 ERA = "2025-11-25"

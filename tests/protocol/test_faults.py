@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.envelope import MAX_HEADER_BYTES, WireLimits, decode, encode
 from quarterdeck_protocol.faults import (
     MAX_CAUSE_CHARS,
     MAX_MESSAGE_CHARS,
@@ -24,7 +23,8 @@ from quarterdeck_protocol.faults import (
     protocol_fault,
     sayable,
 )
-from quarterdeck_protocol.frames import Failed
+from quarterdeck_protocol.link.envelope import MAX_HEADER_BYTES, WireLimits, decode, encode
+from quarterdeck_protocol.link.frames import Failed
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "sandbox", "worker", "supervisor")

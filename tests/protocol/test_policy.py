@@ -6,14 +6,7 @@ from pydantic import ValidationError
 from support.policies import LIMITS, POLICIES
 
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
-from quarterdeck_protocol.policy import (
-    Limits,
-    NetworkMode,
-    Preset,
-    Property,
-    SandboxPolicy,
-    Tier,
-)
+from quarterdeck_protocol.policy import Limits, NetworkMode, Preset, Property, SandboxPolicy, Tier
 
 MIB = 1 << 20
 

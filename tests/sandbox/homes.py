@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox.launch import LaunchPlan, plan_launch
-from quarterdeck_sandbox.program import Program, resolve_program
-from quarterdeck_sandbox.view import Places, View, build_view
+from quarterdeck_sandbox.program.launch import LaunchPlan, plan_launch
+from quarterdeck_sandbox.program.resolve import Program, resolve_program
+from quarterdeck_sandbox.view.layout import Places, View, build_view
 
 ELF = Path("/bin/sh").resolve().read_bytes()[:4096]
 """The beginning of a binary whose loader exists."""

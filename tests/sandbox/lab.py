@@ -24,9 +24,9 @@ from support.identities import plain_python
 from support.leftovers import eventually_async
 
 from quarterdeck_protocol.policy import Tier
-from quarterdeck_sandbox.launch import LaunchPlan
-from quarterdeck_sandbox.process import ConfinedProcess, adopt_orphans, kill_descendants
-from quarterdeck_sandbox.start import start
+from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_sandbox.run.process import ConfinedProcess, adopt_orphans, kill_descendants
+from quarterdeck_sandbox.run.start import start
 
 DAEMON = """
 import os, signal, sys

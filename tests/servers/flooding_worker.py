@@ -12,10 +12,9 @@ from itertools import chain, repeat
 
 import msgspec
 
-from quarterdeck_protocol.envelope import encode
-from quarterdeck_protocol.frames import LINK_VERSION, Beat, Hello
-from quarterdeck_protocol.spawning import SpawnOrder
-from quarterdeck_protocol.zmtp import DEALER, encode_message, handshake
+from quarterdeck_protocol.link.envelope import encode
+from quarterdeck_protocol.link.frames import LINK_VERSION, Beat, Hello, SpawnOrder
+from quarterdeck_protocol.link.zmtp import DEALER, encode_message, handshake
 
 MORE, LONG = 1, 2
 

@@ -19,18 +19,18 @@ from support.real import hostile, pretend
 from support.workers import PlayedSeat
 
 from quarterdeck import Settings, app, open_quarterdeck
-from quarterdeck.config.files import BrokenRow, ConfigFileError
-from quarterdeck.config.native import NativeWish
-from quarterdeck.config.runtime_directory import find_serving
-from quarterdeck.deck import session
-from quarterdeck.deck.contract import Profile
+from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.config.load.file import BrokenRow, ConfigFileError
+from quarterdeck.config.native_names import Profile
+from quarterdeck.config.native_tools import NativeWish
+from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
-from quarterdeck.identity import CLIENT_VERSION
-from quarterdeck.ledger.book import ItemKey
-from quarterdeck.ledger.events import Subject
-from quarterdeck.trust.decisions import Decision
-from quarterdeck.trust.exposure import read_exposure
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.tools.deck import session
+from quarterdeck.trust.judge.exposure import read_exposure
+from quarterdeck.trust.judge.review import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
@@ -315,10 +315,16 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
 
 def test_a_start_loads_no_tool() -> None:
     """A client would wait longer for its first answer."""
-    heavy = ("quarterdeck.deck.session", "quarterdeck.deck.catalog", "quarterdeck.kernel.tools", "httpx2", "mcp")
+    heavy = (
+        "quarterdeck.tools.deck.session",
+        "quarterdeck.tools.deck.catalog",
+        "quarterdeck.tools.tools",
+        "httpx2",
+        "mcp",
+    )
     program = (
         "import sys; from quarterdeck.app import open_quarterdeck; "
-        "from quarterdeck.settings import Settings; import quarterdeck.host.decks;"
+        "from quarterdeck.config.settings import Settings; import quarterdeck.host.session.decks;"
         f"print(sorted(set({heavy!r}) & set(sys.modules)))"
     )
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import quarterdeck
-from quarterdeck import deck, interop, kernel, ledger
+from quarterdeck import deck, interop, ledger, tools
 
-BARRELS = (quarterdeck, deck, interop, kernel, ledger)
+BARRELS = (quarterdeck, deck, interop, tools, ledger)
 
 SEED_NAMES = """
     mount_protocol_bridge MountedProtocolBridge create_server_endpoint ServerEndpointImpl start_server_fleet
@@ -58,7 +58,7 @@ def test_interop_names_everything_that_it_promises() -> None:
 
 def test_kernel_names_everything_that_exists_of_its_promise() -> None:
     """A user's import of a documented name would fail."""
-    assert set(kernel.__all__) == set(KERNEL_NAMES.split())
+    assert set(tools.__all__) == set(KERNEL_NAMES.split())
 
 
 def test_ledger_names_everything_that_it_promises() -> None:
@@ -94,7 +94,7 @@ def test_type_checkers_see_the_same_names_from_the_same_modules(barrel: object) 
     assert seen == homes
 
 
-@pytest.mark.parametrize("module", ["quarterdeck", "quarterdeck.deck", "quarterdeck.interop", "quarterdeck.kernel"])
+@pytest.mark.parametrize("module", ["quarterdeck", "quarterdeck.deck", "quarterdeck.interop", "quarterdeck.tools"])
 def test_importing_a_barrel_loads_nothing_heavy(module: str) -> None:
     """Every start of the command line would wait for libraries that it may not use."""
     code = (

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import anyio
 
-from quarterdeck.kernel.commands.jobs import end_jobs
-from quarterdeck.kernel.commands.shell import SandboxedShell
-from quarterdeck.kernel.commands.workbench import Workbench, open_shell
-from quarterdeck.kernel.context import ToolContext
-from quarterdeck.kernel.files.fs import LocalFs
-from quarterdeck.kernel.files.roots import Roots
+from quarterdeck.tools.commands.command_policy import Workbench, open_shell
+from quarterdeck.tools.commands.jobs import end_jobs
+from quarterdeck.tools.commands.shell import SandboxedShell
+from quarterdeck.tools.context import ToolContext
+from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.policy import SandboxPolicy
 
 from .identities import give_to_commands

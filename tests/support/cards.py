@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from quarterdeck.deck.contract import CapabilityCard, DeckContext, DeckFramework
-from quarterdeck.kernel.context import ToolContext, inert_context
-from quarterdeck.kernel.results import TextContentBlock, ToolResult
+from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.deck.contract import CapabilityCard, DeckContext, DeckFramework
+from quarterdeck.tools.results import TextContentBlock, ToolResult
 from quarterdeck_protocol.tools import ToolHints
 
 

@@ -67,8 +67,8 @@ def serving(config: Path, *arguments: str, is_forked: bool = False) -> Iterator[
 
 def is_found(pid: int) -> bool:
     """Whether the serve of this process has announced itself."""
-    from quarterdeck.config.paths import runtime_dir
-    from quarterdeck.config.runtime_directory import read_serving
+    from quarterdeck.config.places.paths import runtime_dir
+    from quarterdeck.config.places.runtime_directory import read_serving
 
     root = runtime_dir()
     if not root.is_dir():

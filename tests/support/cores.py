@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from quarterdeck.fleet.core import FleetCore
-from quarterdeck.fleet.events import Connected, Instruction, Mint, Started
+from quarterdeck.fleet.core.core import FleetCore
+from quarterdeck.fleet.core.events import Connected, Instruction, Mint, Started
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 

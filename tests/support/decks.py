@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from quarterdeck.app import Quarterdeck
-from quarterdeck.config.runtime_directory import RuntimeDirectory
-from quarterdeck.fleet.custody import Custody
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl
-from quarterdeck.settings import Settings
+from quarterdeck.fleet.worker_session import Custody
 from quarterdeck.trust.registrar import Registrar
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault

@@ -9,14 +9,9 @@ import anyio
 import pytest
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck_protocol.configs import (
-    ServerConfig,
-    StdioServerConfig,
-    StreamableHttpServerConfig,
-    ToolFilter,
-)
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig, ToolFilter
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Call, Close, Open
+from quarterdeck_protocol.link.frames import Call, Close, Open
 from quarterdeck_protocol.phases import EndpointPhase
 from support.workers import PATIENCE_S, PlayedSeat, closes, turns
 

@@ -12,8 +12,8 @@ import msgspec
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.refs import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.tools import Settled, ShortCall, ToolDescriptor, WireResult
 
 Answer = Callable[[str, object], Awaitable[RemoteCallResult]]

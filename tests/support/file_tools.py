@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.kernel.backends import Fs, UnavailableShell
-from quarterdeck.kernel.budget import STANDARD_BUDGET, OutputBudget
-from quarterdeck.kernel.context import Framework, ToolContext
-from quarterdeck.kernel.files.fs import LocalFs
-from quarterdeck.kernel.files.read_state import ReadState
-from quarterdeck.kernel.files.roots import Roots
-from quarterdeck.kernel.spec import DefinedTool
+from quarterdeck.tools.context import Framework, Fs, ToolContext, UnavailableShell
+from quarterdeck.tools.files.file_access import ReadState
+from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.roots import Roots
+from quarterdeck.tools.results import STANDARD_BUDGET, OutputBudget
+from quarterdeck.tools.spec import DefinedTool
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 from quarterdeck import cli
 from quarterdeck.fleet import placement
 from quarterdeck_worker import zygote
-from quarterdeck_worker.warm_up import warm_up
+from quarterdeck_worker.zygote import warm_up
 
 from .programs import SERVERS
 from .zygotes import ZYGOTE, forked_from
@@ -36,24 +36,24 @@ ABOVE: Final = 512
 
 IMPORTED: Final = (
     "anyio._backends._asyncio",
-    "quarterdeck.cli.following",
+    "quarterdeck.cli.run.live_reload",
     "quarterdeck.cli.program",
-    "quarterdeck.config.checking",
-    "quarterdeck.config.environment",
+    "quarterdeck.config.load.check",
+    "quarterdeck.config.load.variables",
     "quarterdeck.control.server",
     "quarterdeck.fleet.runtime",
-    "quarterdeck.host.http",
-    "quarterdeck.host.provider",
-    "quarterdeck.host.stdio",
-    "quarterdeck.ledger.opening",
-    "quarterdeck.ledger.reader",
-    "quarterdeck.settings",
-    "quarterdeck.trust.overview",
+    "quarterdeck.host.http.serve",
+    "quarterdeck.host.session.provider",
+    "quarterdeck.host.stdio.serve",
+    "quarterdeck.ledger.open",
+    "quarterdeck.ledger.store.read",
+    "quarterdeck.config.settings",
+    "quarterdeck.trust.judge.overview",
     "quarterdeck_protocol.configs",
-    "quarterdeck_sandbox.confine",
-    "quarterdeck_sandbox.foreground",
-    "quarterdeck_sandbox.probing",
-    "quarterdeck_sandbox.temporary",
+    "quarterdeck_sandbox.run.confine",
+    "quarterdeck_sandbox.run.foreground",
+    "quarterdeck_sandbox.doctor.probe",
+    "quarterdeck_sandbox.hostile_files",
 )
 """What programs import only when they run; one that is missing here costs time and nothing else."""
 

@@ -11,7 +11,7 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
-from quarterdeck_protocol.frames import List, Open
+from quarterdeck_protocol.link.frames import List, Open
 from quarterdeck_protocol.phases import EndpointPhase
 from support.workers import PATIENCE_S, PlayedSeat, lists, turns
 

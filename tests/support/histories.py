@@ -7,9 +7,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.ledger.book import ItemKey
-from quarterdeck.ledger.calls import CallRow
-from quarterdeck.ledger.events import (
+from quarterdeck.ledger.events.events import (
     Approved,
     Began,
     Blocked,
@@ -22,8 +20,10 @@ from quarterdeck.ledger.events import (
     Subject,
     Voice,
 )
-from quarterdeck.ledger.store import LedgerStore
-from quarterdeck.trust.items import Document, hash_of, instructions_document
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.ledger.store.calls import CallRow
+from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck.trust.judge.items import Document, hash_of, instructions_document
 
 SCOPE: Final = "/home/me/deck.json"
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.os_keyring import KeyringError
+from quarterdeck.config.secrets.os_keyring import KeyringError
 
 BACKEND: Final = '''
 import json, os, time

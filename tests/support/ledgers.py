@@ -6,8 +6,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from quarterdeck.ledger.chain import Head, Row, link
-from quarterdeck.ledger.events import (
+from quarterdeck.ledger.events.chain import Head, Row, link
+from quarterdeck.ledger.events.events import (
     Approved,
     Began,
     Blocked,
@@ -22,7 +22,7 @@ from quarterdeck.ledger.events import (
     Voice,
     encode_event,
 )
-from quarterdeck.ledger.store import LedgerStore
+from quarterdeck.ledger.store.store import LedgerStore
 
 AT: Final = "2026-01-02T03:04:05.678Z"
 

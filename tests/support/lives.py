@@ -10,12 +10,12 @@ import pytest
 
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.frames import Call, ListChanged, Log, OpenOrder, Progress
-from quarterdeck_protocol.jsonrpc import SplitResult
-from quarterdeck_sandbox.launch import LaunchPlan
-from quarterdeck_worker.calls import Ended
-from quarterdeck_worker.news import Newsroom
+from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_worker.session import Life, OpenServer, ServerFault, run_server
+from quarterdeck_worker.stdio.calls import Ended
+from quarterdeck_worker.stdio.notifications import Newsroom
 from support.processes import PlayedProcess
 from support.scripted import INITIALIZED, LEGACY, Answer
 from support.workers import PATIENCE_S

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.doctor.probe import try_closing
 from quarterdeck_sandbox.inside import landlock
-from quarterdeck_sandbox.trials.closing import try_closing
 
 NO_ROOT: Final = "the tests do not run as root"
 NO_LANDLOCK: Final = "this kernel has no Landlock, or we have no filter for this machine"

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from quarterdeck.config.paths import SessionPaths, WorkspacePaths
+from quarterdeck.config.places.paths import SessionPaths, WorkspacePaths
 
 from .commands import DEADLINE_S, command
 from .identities import give_to_commands

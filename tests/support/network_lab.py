@@ -164,7 +164,7 @@ def build_world() -> subprocess.Popen[str]:
 
 def machine_of(helper: str) -> Any:
     """This machine, with that helper alone."""
-    from quarterdeck_sandbox.machine import Bubblewrap, Machine
+    from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
     found = {name: shutil.which(name) or "" for name in ("bwrap", "nsenter", "ip", "setpriv")}
     bubblewrap = Bubblewrap(path=found["bwrap"], works=True, makes_network=True)
@@ -228,7 +228,7 @@ def children() -> list[str]:
 
 async def reach(helper: str) -> dict[str, Any]:
     """What a program inside reaches, and what is left when its uplink is closed."""
-    from quarterdeck_sandbox import uplink
+    from quarterdeck_sandbox.network import uplink
 
     addresses = (PUBLIC, HOST, "127.0.0.1", GROUP, *PLAYED, *NEARBY)
     values = {
@@ -285,7 +285,7 @@ async def own(helper: str) -> None:
     """Own an uplink, say which processes are its, and wait for the end."""
     import psutil
 
-    from quarterdeck_sandbox import uplink
+    from quarterdeck_sandbox.network import uplink
 
     sandbox = Sandbox("/bin/true")
     await uplink.connect(machine_of(helper), sandbox.pid)
@@ -298,7 +298,7 @@ async def lose_the_helper(helper: str) -> dict[str, Any]:
     """What an uplink says when its helper is killed, and when it is stopped; what is left."""
     import anyio
 
-    from quarterdeck_sandbox import uplink
+    from quarterdeck_sandbox.network import uplink
 
     uplink.LOOK_S = 0.02  # type: ignore[misc]
     whys = []
@@ -320,8 +320,8 @@ async def fail(helper: str) -> dict[str, Any]:
     """What is said of helpers that cannot, and what they leave."""
     from dataclasses import replace
 
-    from quarterdeck_sandbox import uplink
-    from quarterdeck_sandbox.launch import LaunchError
+    from quarterdeck_sandbox.network import uplink
+    from quarterdeck_sandbox.program.launch import LaunchError
 
     whys = []
     for path in ("/bin/false", "/nonexistent"):
@@ -338,7 +338,7 @@ async def ask(helper: str) -> dict[str, Any]:
     """What the self-test says of a helper that works and of one that does not."""
     from dataclasses import replace
 
-    from quarterdeck_sandbox import uplink
+    from quarterdeck_sandbox.network import uplink
 
     machine = machine_of(helper)
     works = await asyncio.to_thread(uplink.why_not, machine)
@@ -351,7 +351,7 @@ SCENES: Final = (reach, lose_the_owner, lose_the_owner_when_stopped, lose_the_he
 
 def play(scene: Callable[[str], Coroutine[None, None, dict[str, Any]]], helper: str) -> None:
     """Play one in a process of its own, whose children are nobody else's."""
-    from quarterdeck_sandbox import uplink  # noqa: F401 - once for all scenes
+    from quarterdeck_sandbox.network import uplink  # noqa: F401 - once for all scenes
 
     if pid := os.fork():
         os.waitpid(pid, 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from quarterdeck.config.paths import APP_NAME
+from quarterdeck.config.places.paths import APP_NAME
 
 
 def usual_state_dir() -> Path:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from quarterdeck_protocol.policy import Grant, Limits, NetworkMode, Preset, Property, SandboxPolicy, Tier
-from quarterdeck_sandbox.machine import Bubblewrap, Cgroups, Machine
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 
 _PATHS = st.lists(st.sampled_from(["/a", "/a/b", "/c", "/d//e/..", "/"]), max_size=2)
 _BYTES = st.none() | st.integers(1 << 20, 1 << 40) | st.sampled_from(["512 MiB", "2G", "1.5GiB"])

@@ -12,19 +12,19 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from quarterdeck.config.origin import Origin, Standing
-from quarterdeck.ledger.book import Book, Entry, Item, ItemKey
+from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events import LedgerEvent, Stored, Subject
-from quarterdeck.trust.decisions import Decision
+from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
+from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck.trust.gate import GatedFleet
-from quarterdeck.trust.items import Document, hash_of
+from quarterdeck.trust.judge.configured_servers import Locks, Row, Surroundings, row_of
+from quarterdeck.trust.judge.items import Document, hash_of
+from quarterdeck.trust.judge.review import Decision
 from quarterdeck.trust.registrar import Registrar
-from quarterdeck.trust.rows import Locks, Row, Surroundings, row_of
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter, TrustMode
 from quarterdeck_protocol.contract import RemoteTool
-from quarterdeck_protocol.frames import ServerCard
-from quarterdeck_protocol.refs import RemoteToolRef, qualify_tool_name
+from quarterdeck_protocol.link.frames import ServerCard
+from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.tools import ToolDescriptor
 
 from .fakes import ERA, FakeEndpoint, FakeFleet

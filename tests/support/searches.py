@@ -10,18 +10,17 @@ from typing import Any, NoReturn
 
 import anyio
 
-from quarterdeck.kernel.backends import ExecResult, FileStat, Fs, OnOutput, Shell
-from quarterdeck.kernel.budget import UNLIMITED_BUDGET
-from quarterdeck.kernel.commands.shell import Outfit, SandboxedShell
-from quarterdeck.kernel.context import ToolContext
-from quarterdeck.kernel.files.fs import LocalFs
-from quarterdeck.kernel.files.roots import Roots
-from quarterdeck.kernel.search.ripgrep import ripgrep_path
+from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
+from quarterdeck.tools.context import ExecResult, FileStat, Fs, OnOutput, Shell, ToolContext
+from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.roots import Roots
+from quarterdeck.tools.results import UNLIMITED_BUDGET
+from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken
-from quarterdeck_sandbox.confine import Asker
-from quarterdeck_sandbox.mounts import Places
-from quarterdeck_sandbox.probing import known_machine
+from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.run.confine import Asker
+from quarterdeck_sandbox.view.mounts import Places
 
 from .file_tools import context_in
 

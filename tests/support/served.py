@@ -7,7 +7,7 @@ import anyio
 import msgspec
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.frames import (
+from quarterdeck_protocol.link.frames import (
     Call,
     Cancel,
     Failed,
@@ -20,10 +20,10 @@ from quarterdeck_protocol.frames import (
     Reply,
     Request,
 )
-from quarterdeck_protocol.jsonrpc import SplitResult
-from quarterdeck_protocol.link import Arrived
-from quarterdeck_worker.calls import Ended
+from quarterdeck_protocol.link.session import Arrived
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.session import Life
+from quarterdeck_worker.stdio.calls import Ended
 from quarterdeck_worker.worker import Worker
 from support.workers import CARD, PATIENCE_S, turns
 

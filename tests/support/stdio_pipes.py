@@ -12,9 +12,9 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from quarterdeck.host.greeter import Head
-from quarterdeck.host.provider import ProviderHostImpl
-from quarterdeck.host.stdio import NOTHING, serve_stdio
+from quarterdeck.host.session.provider import ProviderHostImpl
+from quarterdeck.host.stdio.greeter import Head
+from quarterdeck.host.stdio.serve import NOTHING, serve_stdio
 
 from .mcp_clients import ENVELOPE, LEGACY
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.trust.offers import Offer
-from quarterdeck.trust.rows import Row, row_of
+from quarterdeck.trust.judge.configured_servers import Row, row_of
+from quarterdeck.trust.judge.offers import Offer
 from quarterdeck_protocol.configs import ServerConfig
 
 from .fakes import FakeFleet

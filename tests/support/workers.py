@@ -10,7 +10,8 @@ import msgspec
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck.fleet.handle import Listener, WorkerHandle
 from quarterdeck_protocol.faults import FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import (
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.frames import (
     Answer,
     Call,
     Cancel,
@@ -26,8 +27,7 @@ from quarterdeck_protocol.frames import (
     ServerCard,
     ServerStart,
 )
-from quarterdeck_protocol.link import Arrived, Greeted, Link, LinkEvent, LinkTerms, Side
-from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_protocol.link.session import Arrived, Greeted, Link, LinkEvent, LinkTerms, Side
 
 PATIENCE_S: Final = 30.0
 """Patience with a wait that ends at once unless something is broken."""

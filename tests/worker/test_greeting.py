@@ -8,7 +8,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from support.scripted import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, scripted_session
 
 from quarterdeck_protocol.configs import Revision
-from quarterdeck_protocol.frames import ServerCard
+from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_worker import greeting
 from quarterdeck_worker.greeting import MAX_TEXT_CHARS, greet, is_modern, request_envelope
 

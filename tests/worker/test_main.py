@@ -14,11 +14,10 @@ import pytest
 from support.workers import CARD, PATIENCE_S
 
 from quarterdeck.fleet.router import SOCKET_NAME, Router
-from quarterdeck_protocol.frames import Answer, Close, Dossier, Open, OpenOrder, Reply
-from quarterdeck_protocol.link import Greeted, Link, LinkEvent, Settled, Side
-from quarterdeck_protocol.spawning import SpawnOrder
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.frames import Answer, Close, Dossier, Open, OpenOrder, Reply, SpawnOrder
+from quarterdeck_protocol.link.session import Greeted, Link, LinkEvent, Settled, Side
 from quarterdeck_worker import main as main_module
-from quarterdeck_worker.driver import LinkDriver
 from quarterdeck_worker.main import EXIT_LINK_LOST, VERSION
 from quarterdeck_worker.session import Life, OpenServer
 
@@ -141,7 +140,7 @@ def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back
     """Where fork does not serve it would be killed after us, and stay as large as it was at its busiest moment."""
     done: list[object] = []
     monkeypatch.setattr(main_module, "be_quiet", lambda: None)
-    monkeypatch.setattr(main_module.oom, "raise_to", done.append)
+    monkeypatch.setattr(main_module.oom_score, "raise_to", done.append)
     monkeypatch.setattr(main_module, "give_back_large_blocks", lambda: done.append("memory"))
     monkeypatch.setattr(main_module, "work", lambda *_: 0)
     (tmp_path / "order").write_bytes(msgspec.json.encode(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)))
@@ -149,4 +148,4 @@ def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(SystemExit):
             main_module.main()
-    assert done == [main_module.oom.WORKER, "memory"]
+    assert done == [main_module.oom_score.WORKER, "memory"]

@@ -9,9 +9,9 @@ from support.scripted import DISCOVERED, LEGACY, MODERN
 from support.workers import turns
 
 from quarterdeck_protocol.faults import FaultKind
-from quarterdeck_protocol.frames import Call, ListChanged, Log, Progress
-from quarterdeck_protocol.jsonrpc import SplitResult
-from quarterdeck_sandbox.launch import LaunchPlan
+from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_sandbox.program.launch import LaunchPlan
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 

@@ -10,7 +10,7 @@ from support.lives import ANSWERS, ended, opened, stage
 from support.scripted import DISCOVERED, MODERN, JsonObject
 from support.workers import PATIENCE_S, turns
 
-from quarterdeck_protocol.jsonrpc import SplitResult
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker import session as session_module
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]

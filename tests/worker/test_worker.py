@@ -8,19 +8,9 @@ from support.served import NO_COMMAND, ORDER, opened, stage
 from support.workers import CARD, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
-from quarterdeck_protocol.frames import (
-    Answer,
-    Call,
-    Cancel,
-    Failed,
-    List,
-    ListChanged,
-    Open,
-    Reply,
-    Request,
-)
-from quarterdeck_protocol.jsonrpc import SplitResult
-from quarterdeck_protocol.link import Arrived, Expired
+from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Failed, List, ListChanged, Open, Reply, Request
+from quarterdeck_protocol.link.session import Arrived, Expired
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.listing import ListingError
 
 pytestmark = pytest.mark.anyio

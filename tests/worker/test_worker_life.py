@@ -6,16 +6,9 @@ from support.served import EXITED, NO_COMMAND, opened, stage
 from support.workers import turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind
-from quarterdeck_protocol.frames import (
-    Answer,
-    Call,
-    Close,
-    Failed,
-    List,
-    Lost,
-)
-from quarterdeck_protocol.jsonrpc import SplitResult
-from quarterdeck_protocol.link import Expired, Greeted, LinkEvent, Overdue, Settled, Silent, Violated
+from quarterdeck_protocol.link.frames import Answer, Call, Close, Failed, List, Lost
+from quarterdeck_protocol.link.session import Expired, Greeted, LinkEvent, Overdue, Settled, Silent, Violated
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.session import Life, ServerFault
 
 pytestmark = pytest.mark.anyio

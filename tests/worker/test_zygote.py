@@ -17,7 +17,7 @@ from support.leftovers import assert_gone, eventually
 from support.machine_facts import LINUX_ONLY
 
 from quarterdeck.fleet.placement import INHERITED, isolated
-from quarterdeck_protocol.spawning import Died, Forked, Report, SpawnOrder
+from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder
 from quarterdeck_worker import zygote as zygote_module
 
 pytestmark = LINUX_ONLY
@@ -216,7 +216,7 @@ def test_a_zygote_gives_the_memory_of_large_results_back_and_its_workers_with_it
         raise DoneError
 
     monkeypatch.setattr(zygote_module, "be_quiet", lambda: None)
-    monkeypatch.setattr(zygote_module.oom, "raise_to", lambda _: None)
+    monkeypatch.setattr(zygote_module.oom_score, "raise_to", lambda _: None)
     monkeypatch.setattr(zygote_module, "give_back_large_blocks", give_back)
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(DoneError):

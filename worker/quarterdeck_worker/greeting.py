@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from quarterdeck_protocol.frames import ServerCard
+from quarterdeck_protocol.link.frames import ServerCard
 
 PROBE_S: Final = 5.0
 """How long a server may think about `server/discover` before it is greeted the old way; some never answer what they

@@ -14,7 +14,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import ValidationError
 
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_worker.sdk_calls import RAW_RESULT
+from quarterdeck_worker.remote.sdk_calls import RAW_RESULT
 
 MAX_TOOLS: Final = 5_000
 """More than any model can be shown, by a factor of ten."""

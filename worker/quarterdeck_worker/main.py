@@ -2,6 +2,8 @@
 
 Entered by a fork of the zygote, or as a program of its own where fork does not serve:
 `boot.py PATHS quarterdeck_worker.main`, the order as one JSON line on stdin.
+
+A worker's end of the link's socket: a ZeroMQ DEALER with one peer.
 """
 
 import asyncio
@@ -9,6 +11,7 @@ import gc
 import importlib.metadata
 import logging
 import os
+import socket
 import sys
 import warnings
 from typing import Final
@@ -16,15 +19,50 @@ from typing import Final
 import anyio
 import msgspec
 
-from quarterdeck_protocol.link import Link, LinkTerms, Side
-from quarterdeck_protocol.spawning import SpawnOrder
-from quarterdeck_sandbox import oom
-from quarterdeck_sandbox.allocator import give_back_large_blocks
-from quarterdeck_sandbox.process import adopt_orphans, kill_descendants
-from quarterdeck_worker.dealer import Dealer
-from quarterdeck_worker.driver import LinkDriver
-from quarterdeck_worker.session import run_server
-from quarterdeck_worker.worker import Worker
+from quarterdeck_protocol.io.channel import Channel, OnEnd, OnMessage
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.envelope import WireLimits
+from quarterdeck_protocol.link.frames import SpawnOrder
+from quarterdeck_protocol.link.session import Link, LinkTerms, Side
+from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
+from quarterdeck_sandbox.run import oom_score
+from quarterdeck_sandbox.run.allocator import give_back_large_blocks
+from quarterdeck_sandbox.run.process import adopt_orphans, kill_descendants
+
+from .session import run_server
+from .worker import Worker
+
+RETRY_S: Final = 0.1
+"""Between two attempts to connect."""
+
+
+class Dealer(Channel):
+    """A channel that connects by itself."""
+
+    def __init__(self, address: str, on_message: OnMessage, on_end: OnEnd) -> None:
+        """Begin to connect; until somebody listens there, it is tried again and again.
+
+        Args:
+            address: `ipc://` and the path where the ROUTER listens.
+            on_message: see `Channel`.
+            on_end: see `Channel`.
+        """
+        messages = MessageBuffer(ROUTER, WireLimits().part_bytes)
+        super().__init__(socket.socket(socket.AF_UNIX), messages, on_message, on_end)
+        self._path = address.removeprefix("ipc://")
+        self._connect()
+
+    def _connect(self) -> None:
+        if self._is_over:
+            return
+        try:
+            self._socket.connect(self._path)
+        except OSError:
+            # Nobody is there, or too many are waiting to be let in; the link's own deadline ends it.
+            self._loop.call_later(RETRY_S, self._connect)
+            return
+        self.begin(handshake(DEALER))
+
 
 EXIT_LINK_LOST: Final = 3
 """The supervisor fell silent or broke the rules."""
@@ -97,7 +135,7 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     be_quiet()
-    oom.raise_to(oom.WORKER)
+    oom_score.raise_to(oom_score.WORKER)
     give_back_large_blocks()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
     sys.exit(work(order, sys.stdin.fileno()))

@@ -1,12 +1,16 @@
 """Drive one server from its start to its end: connect, greet, list, call, notice its loss, stop it.
 
 `run_server` is the whole life in one scope; whatever ends it early is a `ServerFault`, judged by where it was.
+
+Put a server's process into its sandbox, and tell our owner what came of it.
 """
 
 import importlib.metadata
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -19,19 +23,76 @@ from pydantic import TypeAdapter
 
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.frames import OpenOrder, ServerCard, ServerStart
-from quarterdeck_sandbox.launch import LaunchError, plan_launch, words_of
-from quarterdeck_worker.calls import CallPath, ShortCalls
-from quarterdeck_worker.dial import RemoteConfig, Telltale, dial
-from quarterdeck_worker.end_notice import EndNotice
-from quarterdeck_worker.greeting import greet, is_modern, request_envelope
-from quarterdeck_worker.launching import Launcher, describe_start, sandboxed
-from quarterdeck_worker.listing import PageDispatcher, list_tools
-from quarterdeck_worker.news import Newsroom, log_text
-from quarterdeck_worker.sdk_calls import SdkCalls
-from quarterdeck_worker.server_process import ServerProcess
-from quarterdeck_worker.verdicts import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
-from quarterdeck_worker.waiting import first_of
+from quarterdeck_protocol.link.frames import OpenOrder, ServerCard, ServerStart
+from quarterdeck_protocol.policy import Limits
+from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.hostile_files import remove
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, plan_launch, words_of
+from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.run.process import ConfinedProcess
+from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.usage.process_scan import disk_use
+from quarterdeck_sandbox.view.mounts import Places
+from quarterdeck_worker.remote.dial import RemoteConfig, Telltale, dial
+from quarterdeck_worker.remote.end_notice import EndNotice
+from quarterdeck_worker.remote.sdk_calls import SdkCalls
+from quarterdeck_worker.stdio.calls import CallPath, ShortCalls
+from quarterdeck_worker.stdio.notifications import Newsroom, log_text
+from quarterdeck_worker.stdio.server_process import ServerProcess
+
+from .connection_faults import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
+from .greeting import greet, is_modern, request_envelope
+from .listing import PageDispatcher, list_tools
+from .wait_first import first_of
+
+Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
+"""Start a plan, confined or not; raises `LaunchError`."""
+
+
+def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
+    """The launcher that confines by the server's own policy."""
+
+    async def launch(plan: LaunchPlan) -> ConfinedProcess:
+        try:
+            _empty_if_over(Path(order.tmp), config.sandbox.limits)
+        except OSError as error:
+            why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
+            raise LaunchError("directory_unusable", why) from error
+        places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
+        environ = {**os.environ, **order.user_env}
+        asker = Asker(
+            places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
+        )
+        return await start(confine(plan, config.sandbox, asker))
+
+    return launch
+
+
+def _empty_if_over(tmp: Path, limits: Limits) -> None:
+    """Temporary files that ended its last life must not end the next one before it begins."""
+    used = disk_use((str(tmp),))
+    most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
+    if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):
+        remove(str(tmp))
+        tmp.mkdir(mode=0o700, exist_ok=True)
+
+
+def describe_start(process: ConfinedProcess, order: OpenOrder) -> ServerStart:
+    """What the supervisor is told of a process that was let go."""
+    plan, receipt, tree = process.confinement.plan, process.receipt, process.tree((order.tmp,))
+    return ServerStart(
+        pid=tree.pid,
+        tree_pid=tree.top,
+        root_pid=tree.root_pid,
+        program=plan.program,
+        cwd=plan.cwd,
+        scratch=tree.scratch,
+        tmpfs=tree.tmpfs,
+        enforced=tree.enforced,
+        receipt=msgspec.json.encode(receipt).decode(),
+        gaps=receipt.gaps,
+    )
+
 
 CLIENT: Final = types.Implementation(name="quarterdeck", version=importlib.metadata.version("quarterdeck"))
 """Who we say we are to servers."""

@@ -14,7 +14,7 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
-from quarterdeck_protocol.frames import (
+from quarterdeck_protocol.link.frames import (
     Answer,
     Call,
     Cancel,
@@ -30,13 +30,24 @@ from quarterdeck_protocol.frames import (
     ServerStart,
     Started,
 )
-from quarterdeck_protocol.link import Arrived, Expired, Greeted, Late, LinkEvent, Overdue, Settled, Silent, Violated
+from quarterdeck_protocol.link.session import (
+    Arrived,
+    Expired,
+    Greeted,
+    Late,
+    LinkEvent,
+    Overdue,
+    Settled,
+    Silent,
+    Violated,
+)
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_worker.calls import Ended
-from quarterdeck_worker.listing import ListingError
-from quarterdeck_worker.news import Newsroom
-from quarterdeck_worker.sdk_calls import judge
-from quarterdeck_worker.session import Life, OpenServer, ServerFault
+from quarterdeck_worker.remote.sdk_calls import judge
+from quarterdeck_worker.stdio.calls import Ended
+from quarterdeck_worker.stdio.notifications import Newsroom
+
+from .listing import ListingError
+from .session import Life, OpenServer, ServerFault
 
 LiveServer = Callable[[OpenOrder, Life], Awaitable[None]]
 """`run_server`, or its in-process twin."""

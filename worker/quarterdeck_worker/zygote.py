@@ -4,8 +4,14 @@ Single-threaded, no event loop, no socket but its own, the collector off (`boot`
 the first fork.  It runs no untrusted input: its one control socket carries orders (`SpawnOrder` as a JSON line) in and
 reports (`Forked`, `Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left
 behind, is killed.
+
+Live a server's life once before the first fork, so that no worker has to load, build or learn it again.
+
+The SDK imports and builds much on first use; done in a worker it costs each of them six private megabytes (measured).
+The server is a script in memory, and its loop has ended before anything is forked.
 """
 
+import asyncio
 import gc
 import os
 import select
@@ -14,20 +20,72 @@ import socket
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
+import anyio
+import mcp_types as types
 import msgspec
 import psutil
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.session import ClientSession
+from mcp.shared.message import SessionMessage
 
-from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
-from quarterdeck_sandbox import oom
-from quarterdeck_sandbox.allocator import give_back_large_blocks
-from quarterdeck_sandbox.machine import Machine
-from quarterdeck_sandbox.own_code import own_code
-from quarterdeck_sandbox.probing import known_machine
-from quarterdeck_sandbox.process import adopt_orphans, set_trait
-from quarterdeck_worker.main import EXIT_FAILED, be_quiet, work
-from quarterdeck_worker.warm_up import warm_up
+from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
+from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.run import oom_score
+from quarterdeck_sandbox.run.allocator import give_back_large_blocks
+from quarterdeck_sandbox.run.process import adopt_orphans, set_trait
+from quarterdeck_sandbox.view.own_code import own_code
+
+from .greeting import greet, request_envelope
+from .listing import list_tools
+from .main import EXIT_FAILED, be_quiet, work
+from .session import CLIENT, SERVER_CONFIG
+
+_ANSWERS: Final[dict[str, dict[str, Any]]] = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {"listChanged": True}},
+        "serverInfo": {"name": "warm-up", "version": "1"},
+    },
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]},
+}
+
+
+def warm_up() -> None:
+    """Greet and list a scripted server in both ways that a real one is greeted."""
+    SERVER_CONFIG.validate_json('{"id": "warm-up", "kind": "stdio", "command": "true"}')
+    asyncio.run(_rehearse())
+
+
+async def _rehearse() -> None:
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](1)
+    from_session, to_server = anyio.create_memory_object_stream[SessionMessage](1)
+    async with to_session, from_server, from_session, to_server, anyio.create_task_group() as tasks:
+        tasks.start_soon(_play_server, to_server, to_session)
+        async with ClientSession(from_server, from_session, client_info=CLIENT) as session:
+            card = await greet(session, "")
+            request_envelope(card.era, CLIENT)
+            await list_tools(session)
+        tasks.cancel_scope.cancel()
+
+
+async def _play_server(
+    requests: MemoryObjectReceiveStream[SessionMessage], answers: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    async for item in requests:
+        request = item.message
+        item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        if not isinstance(request, types.JSONRPCRequest):
+            continue
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
+        if request.method in _ANSWERS:
+            reply["result"] = _ANSWERS[request.method]
+        else:
+            reply["error"] = {"code": types.METHOD_NOT_FOUND, "message": "unknown"}
+        await answers.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply, by_name=False)))
+
 
 TRIALS_S: Final = 1.0
 """What is being tried takes a tenth of it."""
@@ -46,7 +104,7 @@ def serve(control: socket.socket) -> None:
         ConnectionError: it closed while something was to be said.
     """
     be_quiet()
-    oom.raise_to(oom.ZYGOTE)
+    oom_score.raise_to(oom_score.ZYGOTE)
     give_back_large_blocks()
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
@@ -122,7 +180,7 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         _set_process_traits()
-        oom.raise_to(oom.WORKER)
+        oom_score.raise_to(oom_score.WORKER)
         if os.getppid() == parent:
             gc.enable()
             status = work(order)

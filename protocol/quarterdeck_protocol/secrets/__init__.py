@@ -5,7 +5,6 @@ texts, values and command lines · `redaction` known secrets, in whatever spelli
 what is shown of a configuration, messages, logs, what servers write on stderr.
 """
 
-from .names import is_secret_name
 from .redaction import REDACTED, Redactor, secret_values
 from .text import (
     Hide,
@@ -19,6 +18,7 @@ from .text import (
     secrets_in,
     secrets_in_args,
 )
+from .tokens import is_secret_name
 from .urls import only_origins, origin_of
 
 __all__ = [

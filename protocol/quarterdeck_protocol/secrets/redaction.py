@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from .names import is_secret_name
 from .text import SCHEME, is_ordinary, secrets_in
+from .tokens import is_secret_name
 
 REDACTED: Final = "[redacted]"
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from .looks import (
+from .tokens import (
     EMPTY,
     HEX,
     ID_NAME,
@@ -26,12 +26,13 @@ from .looks import (
     SMALL,
     TOKENS,
     UUID,
+    Secrecy,
     Span,
     is_ordinary_word,
     is_path,
     random_spans,
+    secrecy_of,
 )
-from .names import Secrecy, secrecy_of
 from .urls import URL, login_spans, url_spans
 
 Hide = Callable[[str], str]

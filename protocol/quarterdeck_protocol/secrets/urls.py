@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-from .looks import HEX, ID_NAME, REVISIONS, SMALL, UUID, Span, is_ordinary_word, is_random
-from .names import secrecy_of
+from .tokens import HEX, ID_NAME, REVISIONS, SMALL, UUID, Span, is_ordinary_word, is_random, secrecy_of
 
 URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{0,30})://([^\s\"'<>`]+)")
 _LOGIN: Final = re.compile(r"(?<![\w/.@:])([^\s/@:=\"'(){}]{1,64}):([^\s/@\"']{1,256})@(?=[\w\[])")

@@ -15,20 +15,20 @@ def main() -> NoReturn:
             "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
         )
         sys.exit(2)
-    from quarterdeck_sandbox.own_code import own_path
+    from quarterdeck_sandbox.view.own_code import own_path
 
     try:
         here = os.getcwd()
     except OSError:
         here = "/"  # removed under us
     sys.path[:] = own_path(sys.path, here)
-    from . import signals, streams
+    from .shared import signals
 
     serves = signals.is_serve(sys.argv[1:])
     signals.end_at_once(serves=serves)
-    streams.secure_streams()
+    signals.secure_streams()
     if serves:
-        from quarterdeck.host.greeter import refuse_early, start_early
+        from quarterdeck.host.stdio.greeter import refuse_early, start_early
 
         if not {"--http", "--help", "-h"} & set(sys.argv):
             # Before all other imports: a client waits for its first answer.

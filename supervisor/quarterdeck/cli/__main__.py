@@ -1,6 +1,6 @@
 """`python -m quarterdeck.cli`: the program, where its script is not on PATH."""
 
-from quarterdeck.cli import main
+from . import main
 
 if __name__ == "__main__":
     main()

@@ -40,7 +40,7 @@ PANELS: Final = (RUN, TRUST, CONFIGURE, DIAGNOSE)
 ENTRIES: Final = (
     Entry(
         "serve",
-        "serve:serve",
+        "run.serve:serve",
         RUN,
         "Publish every server's tools, and native ones, as one MCP server",
         (
@@ -51,7 +51,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "tools",
-        "tools:tools",
+        "run.tools:tools",
         RUN,
         "List the tools that can be called",
         (
@@ -61,7 +61,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "call",
-        "tools:call",
+        "run.tools:call",
         RUN,
         "Call one tool and print what it answers",
         (
@@ -71,7 +71,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "ps",
-        "servers:ps",
+        "run.servers:ps",
         RUN,
         "Show every server of the deck that runs",
         (
@@ -81,7 +81,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "inspect",
-        "inspect:inspect",
+        "diagnose.inspect:inspect",
         RUN,
         "Show one server in detail: its policy, and how much is enforced",
         (
@@ -91,7 +91,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "logs",
-        "logs:logs",
+        "diagnose.logs:logs",
         RUN,
         "Show what a server wrote on its standard error",
         (
@@ -101,7 +101,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "restart",
-        "servers:restart",
+        "run.servers:restart",
         RUN,
         "Restart one server",
         (
@@ -111,7 +111,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "trust",
-        "trust:group",
+        "trust.trust:group",
         TRUST,
         "Decide what servers may offer: list, diff, approve, block, scan",
         (
@@ -129,7 +129,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "lock",
-        "lock:lock",
+        "trust.lock:lock",
         TRUST,
         "Write the approved hashes to deck.lock, or compare the servers with it",
         (
@@ -139,7 +139,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "ledger",
-        "ledger:group",
+        "ledger.ledger:group",
         TRUST,
         "Read the record of what was offered, approved and called",
         (
@@ -163,7 +163,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "config",
-        "config:group",
+        "configure.config:group",
         CONFIGURE,
         "See where configuration comes from and what is wrong with it; import other clients'",
         (
@@ -181,7 +181,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "link",
-        "link:link",
+        "configure.link:link",
         CONFIGURE,
         "Put quarterdeck into a client's configuration",
         (
@@ -191,7 +191,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "unlink",
-        "link:unlink",
+        "configure.link:unlink",
         CONFIGURE,
         "Take quarterdeck out of a client's configuration",
         (
@@ -201,7 +201,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "secret",
-        "secret:group",
+        "configure.secret:group",
         CONFIGURE,
         "Store the secrets that ${keyring:NAME} refers to",
         (
@@ -215,7 +215,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "token",
-        "token:group",
+        "run.token:group",
         CONFIGURE,
         "Show the bearer token of serve --http",
         (
@@ -225,7 +225,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "purge",
-        "purge:purge",
+        "configure.purge:purge",
         CONFIGURE,
         "Show what is kept on disk, and remove it",
         (
@@ -235,7 +235,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "doctor",
-        "doctor:doctor",
+        "diagnose.doctor:doctor",
         DIAGNOSE,
         "Find out what this machine can enforce, by trying it",
         (
@@ -245,7 +245,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "explain",
-        "explain:explain",
+        "diagnose.explain:explain",
         DIAGNOSE,
         "Explain an error's code: cause, remedy, example",
         (
@@ -255,7 +255,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "allow",
-        "allow:allow",
+        "configure.allow:allow",
         TRUST,
         "Give a server's sandbox the files that its row names",
         (
@@ -265,7 +265,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "sandbox",
-        "sandbox:group",
+        "run.sandbox:group",
         DIAGNOSE,
         "Try a sandbox policy on any command",
         (
@@ -275,7 +275,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "checkpoint",
-        "checkpoint:group",
+        "run.checkpoint:group",
         DIAGNOSE,
         "Undo what write and edit of a session changed",
         (
@@ -287,7 +287,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "demo",
-        "demo:demo",
+        "diagnose.demo:demo",
         DIAGNOSE,
         "See what happens when servers hang and crash",
         (
@@ -297,7 +297,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "completion",
-        "completion:completion",
+        "configure.completion:completion",
         CONFIGURE,
         "Print the script that completes commands and options in your shell",
         (

@@ -8,9 +8,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.commands import ENTRIES, PANELS, PROGRAM, examples_of
-from quarterdeck.cli.exits import MEANINGS
-from quarterdeck.cli.output import columns_of, paragraph_width, styled
+from quarterdeck.cli.shared.exits import MEANINGS
+from quarterdeck.cli.shared.output import columns_of, paragraph_width, styled
+
+from .commands import ENTRIES, PANELS, PROGRAM, examples_of
 
 if TYPE_CHECKING:
     from click import Command, Parameter

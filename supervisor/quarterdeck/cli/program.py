@@ -12,11 +12,11 @@ from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.commands import BY_NAME, ENTRIES, PROGRAM, Entry
-from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.signals import InterruptedBySignal, exit_code, is_serve
-from quarterdeck.cli.streams import OutputError, output_failure
-from quarterdeck.cli.text import printable
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import printable
+from quarterdeck.cli.shared.signals import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
+
+from .commands import BY_NAME, ENTRIES, PROGRAM, Entry
 
 if TYPE_CHECKING:
     import click
@@ -34,7 +34,7 @@ _GROUP: Final = "group"
 
 def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
     """A command line of these commands; their modules are imported."""
-    from quarterdeck.cli.parameters import Group, HelpfulGroup, make_command, make_group
+    from quarterdeck.cli.shared.parameters import Group, HelpfulGroup, make_command, make_group
 
     commands: list[click.Command] = []
     for entry in entries:
@@ -79,23 +79,23 @@ def _end(arguments: Sequence[str]) -> int:
 def _run(arguments: list[str]) -> int:
     """Find the command, and have it run."""
     if COMPLETE_VARIABLE in os.environ:
-        from quarterdeck.cli.completion import complete
+        from quarterdeck.cli.configure.completion import complete
 
         return complete(arguments)
     rest = _take_state_dir(arguments)
     match rest:
         case [] | ["help"] | ["-h" | "--help", *_]:
-            from quarterdeck.cli.helping import print_program_help
+            from .helping import print_program_help
 
             print_program_help()
             return ExitCode.OK if rest else ExitCode.USAGE
         case ["--version", *_]:
-            from quarterdeck.identity import CLIENT_VERSION
+            from quarterdeck.common.identity import CLIENT_VERSION
 
             sys.stdout.write(f"quarterdeck {CLIENT_VERSION}\n")
             return ExitCode.OK
         case ["help", "exit-codes"]:
-            from quarterdeck.cli.helping import print_exit_codes
+            from .helping import print_exit_codes
 
             print_exit_codes()
             return ExitCode.OK
@@ -160,14 +160,14 @@ def _take_state_dir(arguments: list[str]) -> list[str]:
             if not rest:
                 raise CommandError(ExitCode.USAGE, f"{option} needs a directory", f"give one: {option} DIR")
             value = rest.pop(0)
-        from quarterdeck.config.paths import name_state_dir
+        from quarterdeck.config.places.paths import name_state_dir
 
         name_state_dir(value)
     return rest
 
 
 def _unknown(name: str) -> CommandError:
-    from quarterdeck_protocol.nearness import nearest
+    from quarterdeck_protocol.names import nearest
 
     near = nearest(name, BY_NAME)
     hint = f": did you mean {near!r}?" if near else ""
@@ -194,8 +194,8 @@ def _report(error: Exception) -> int:
 
 def complain(code: ExitCode, message: str, remedy: str | None) -> None:
     """Say on stderr what went wrong, in one line, and in another what to do; and to a client that waits for us."""
-    from quarterdeck.cli.output import print_line
-    from quarterdeck.host.greeter import refuse_early
+    from quarterdeck.cli.shared.output import print_line
+    from quarterdeck.host.stdio.greeter import refuse_early
 
     print_line(f"error[{code.name.lower()}]: {printable(message)}", "red", stderr=True)
     if remedy:

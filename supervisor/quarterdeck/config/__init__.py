@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from quarterdeck.config.environment import server_environment, withheld_variables
-    from quarterdeck.config.files import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
-    from quarterdeck.config.paths import (
+    from quarterdeck.config.load.file import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
+    from quarterdeck.config.load.variables import server_environment, withheld_variables
+    from quarterdeck.config.places.paths import (
         ServerPaths,
         SessionPaths,
         UnsafePathError,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         state_dir,
         workspace_paths,
     )
-    from quarterdeck.config.runtime_directory import (
+    from quarterdeck.config.places.runtime_directory import (
         RuntimeDirectory,
         Serving,
         find_serving,
@@ -55,9 +55,9 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "environment": ("server_environment", "withheld_variables"),
-    "files": ("BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"),
-    "paths": (
+    "load.variables": ("server_environment", "withheld_variables"),
+    "load.file": ("BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"),
+    "places.paths": (
         "ServerPaths",
         "SessionPaths",
         "UnsafePathError",
@@ -69,7 +69,7 @@ _HOMES: Final = {
         "state_dir",
         "workspace_paths",
     ),
-    "runtime_directory": ("RuntimeDirectory", "Serving", "find_serving", "read_serving", "sweep_stale"),
+    "places.runtime_directory": ("RuntimeDirectory", "Serving", "find_serving", "read_serving", "sweep_stale"),
 }
 
 

@@ -5,8 +5,9 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.textfile import TextFileError, read_text
-from quarterdeck.control.protocol import (
+from quarterdeck.common.files.text_file import TextFileError, read_text
+
+from .protocol import (
     KEY_NAME,
     MAX_KEY_BYTES,
     MAX_REQUEST_BYTES,

@@ -21,9 +21,11 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from quarterdeck.app import Quarterdeck
-from quarterdeck.config.paths import RUNTIME_DIR_VARIABLE, writing_below
-from quarterdeck.control.answers import answer
-from quarterdeck.control.protocol import (
+from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
+
+from .answers import answer
+from .protocol import (
     KEY_NAME,
     MAX_KEY_BYTES,
     MAX_REQUEST_BYTES,
@@ -34,7 +36,6 @@ from quarterdeck.control.protocol import (
     decode_request,
     encode,
 )
-from quarterdeck.identity import CLIENT_VERSION
 
 MAX_CLIENTS: Final = 32
 """Commands at one time; more are refused."""

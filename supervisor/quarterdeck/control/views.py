@@ -1,18 +1,57 @@
-"""Faults, deaths and servers as they are shown: for the control socket and the commands."""
+"""Faults, deaths and servers as they are shown: for the control socket and the commands.
+
+How much memory process trees hold.
+"""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+import psutil
 
 from quarterdeck.app import Quarterdeck
-from quarterdeck.control.memory import tree_memory
-from quarterdeck.control.protocol import DossierView, FaultView, SandboxView, ServerView
-from quarterdeck.trust.rows import fill_remedy
+from quarterdeck.trust.judge.configured_servers import fill_remedy
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
 from quarterdeck_protocol.phases import is_usable_phase
+
+from .protocol import DossierView, FaultView, SandboxView, ServerView
+
+
+def tree_memory(roots: Iterable[int]) -> dict[int, int]:
+    """Resident bytes of each root and everything below it; a root that is gone is missing.  Blocks for milliseconds."""
+    wanted = tuple(roots)
+    if not wanted:
+        return {}
+    children: dict[int, list[psutil.Process]] = defaultdict(list)
+    for process in psutil.process_iter():
+        try:
+            children[process.ppid()].append(process)
+        except psutil.Error:
+            continue
+    found = {}
+    for root in wanted:
+        try:
+            total, below = _resident(psutil.Process(root)), list(children[root])
+        except psutil.Error:
+            continue
+        while below:
+            process = below.pop()
+            below += children[process.pid]
+            try:
+                total += _resident(process)
+            except psutil.Error:
+                continue
+        found[root] = total
+    return found
+
+
+def _resident(process: psutil.Process) -> int:
+    resident: int = process.memory_info().rss
+    return resident
+
 
 INSTALLING: Final = "installing"
 """How a server is shown that connects, and whose command has to fetch the program first."""

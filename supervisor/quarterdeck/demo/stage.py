@@ -1,6 +1,8 @@
 """What the demonstration runs on: a `quarterdeck serve` of its own, a stock MCP client, and its control socket.
 
 All of it lives in a temporary directory, and is gone at the end.
+
+What the demonstration tells, as values: whoever shows it decides how.  Pure.
 """
 
 import asyncio
@@ -15,14 +17,70 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import psutil
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from quarterdeck.config.paths import configuration_digest
-from quarterdeck.config.runtime_directory import find_serving
+from quarterdeck.config.places.paths import configuration_digest
+from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck.control.client import ask
-from quarterdeck.control.protocol import Ps, ServerList, ServerView
+from quarterdeck.control.protocol import DossierView, Ps, ServerList, ServerView
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="event"):
+    """One thing that is told."""
+
+
+class Scene(Event, frozen=True, tag="scene"):
+    """A chapter begins."""
+
+    title: str
+
+
+class Fact(Event, frozen=True, tag="fact"):
+    """Something happened."""
+
+    text: str
+
+
+class Quote(Event, frozen=True, tag="quote"):
+    """What the client was told, word for word."""
+
+    text: str
+
+
+class Death(Event, frozen=True, tag="death"):
+    """What is known of how a server died."""
+
+    server: str
+    dossier: DossierView
+
+
+class Table(Event, frozen=True, tag="table"):
+    """Rows of one shape."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class Promise(Event, frozen=True, tag="promise"):
+    """Something that we promise, and whether it was kept."""
+
+    text: str
+    is_kept: bool
+
+
+class End(Event, frozen=True, tag="end"):
+    """The last one: how many promises were kept, and how long it all took."""
+
+    kept: int
+    broken: int
+    took_s: float
+
+
+Told = Scene | Fact | Quote | Death | Table | Promise | End
+
 
 HANG_S: Final = 1.5
 """The deadline of a call to the server that hangs: long enough to see, short enough to wait for."""
@@ -135,5 +193,9 @@ async def open_stage() -> AsyncIterator[Stage]:
 def _row(server: str) -> dict[str, object]:
     # A server has a HOME of its own, where an interpreter finds no packages that its user has installed.
     env = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    row: dict[str, object] = {"command": sys.executable, "args": ["-m", f"quarterdeck.demo.{server}"], "env": env}
+    row: dict[str, object] = {
+        "command": sys.executable,
+        "args": ["-m", f"quarterdeck.demo.servers.{server}"],
+        "env": env,
+    }
     return row | ({"call_timeout_s": HANG_S} if server == "stuck" else {})

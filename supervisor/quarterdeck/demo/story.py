@@ -1,20 +1,80 @@
-"""The demonstration as a story: what is done, what comes of it, and which promises that keeps."""
+"""The demonstration as a story: what is done, what comes of it, and which promises that keeps.
+
+A busy neighbour: calls the well-behaved server all the time, to see whether it notices what happens beside it.
+"""
 
 import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import psutil
 
 from quarterdeck.control.protocol import SandboxView, ServerView
-from quarterdeck.demo.events import Death, End, Fact, Promise, Quote, Scene, Table, Told
-from quarterdeck.demo.neighbour import busy_neighbour
-from quarterdeck.demo.stage import HANG_S, PATIENCE_S, SERVERS, Reply, Stage, StageError, open_stage
-from quarterdeck.demo.wire import CRASH_STATUS
+from quarterdeck.demo.servers.mcp_server import CRASH_STATUS
 from quarterdeck_protocol.policy import Tier
+
+from .stage import (
+    HANG_S,
+    PATIENCE_S,
+    SERVERS,
+    Death,
+    End,
+    Fact,
+    Promise,
+    Quote,
+    Reply,
+    Scene,
+    Stage,
+    StageError,
+    Table,
+    Told,
+    open_stage,
+)
+
+PAUSE_S: Final = 0.01
+"""Between two calls."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the calls went so far."""
+
+    answered: int = 0
+    failed: int = 0
+    slowest_s: float = 0.0
+
+
+@asynccontextmanager
+async def busy_neighbour(stage: Stage) -> AsyncIterator[Tally]:
+    """Keep calling while the body runs."""
+    tally = Tally()
+
+    async def keep_calling() -> None:
+        number = 0
+        while True:
+            number += 1
+            reply = await stage.call("tidy__add", a=number, b=1)
+            if reply.is_error or reply.text != str(number + 1):
+                tally.failed += 1
+            else:
+                tally.answered += 1
+            tally.slowest_s = max(tally.slowest_s, reply.took_s)
+            await asyncio.sleep(PAUSE_S)
+
+    task = asyncio.create_task(keep_calling())
+    try:
+        yield tally
+    finally:
+        # Calls for ever, unless one broke.
+        tally.failed += task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
 
 Tell = Callable[[Told], None]
 

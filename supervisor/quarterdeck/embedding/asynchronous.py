@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from quarterdeck.settings import Settings
+from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ToolDescriptor
@@ -121,7 +121,7 @@ class Quarterdeck:
                 call may have had an effect) and, when a process died, its `dossier`.
             TypeError: the arguments hold what JSON cannot.
         """
-        from quarterdeck.calling import call_tool
+        from quarterdeck.control.calling import call_tool
 
         deck = self._running()
         body = msgspec.json.encode({} if arguments is None else dict(arguments))

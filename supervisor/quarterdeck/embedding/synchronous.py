@@ -19,7 +19,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from .asynchronous import READY_S, Quarterdeck, not_running
 
 if TYPE_CHECKING:
-    from quarterdeck.settings import Settings
+    from quarterdeck.config.settings import Settings
     from quarterdeck_protocol.configs import ServerConfig
     from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
     from quarterdeck_protocol.tools import ToolDescriptor

@@ -13,16 +13,17 @@ from typing import Final
 import anyio
 from mcp.client.session import ClientSession
 
-from quarterdeck.fleet.handle import Listener, WorkerHandle
-from quarterdeck.identity import CLIENT_VERSION
+from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
-from quarterdeck_protocol.frames import OpenOrder, ServerStart
-from quarterdeck_protocol.link import Link, Side
-from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
+from quarterdeck_protocol.link.session import Link, Side
+from quarterdeck_worker.connection_faults import root_cause
 from quarterdeck_worker.session import Life, ServerFault, adopt_session
-from quarterdeck_worker.verdicts import root_cause
 from quarterdeck_worker.worker import Worker
+
+from .handle import Listener, WorkerHandle
 
 EXIT_S: Final = 10.0
 """How long somebody else's session may take to close; the SDK's own takes up to seven seconds over stdio."""

@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quarterdeck.config.trusted_files import trusted_files
-from quarterdeck.fleet.custody import Custody
-from quarterdeck.fleet.handle import WorkerHandle
-from quarterdeck.fleet.requests import ask
-from quarterdeck.fleet.seats import OLDER_ERA, Seat, WorkerSeat
-from quarterdeck.fleet.short_call import begin_call, settled
-from quarterdeck.fleet.toolset import ToolsetError, parse_tools
-from quarterdeck.sandbox_notice import names_of, tell_once
+from quarterdeck.config.places.private_homes import trusted_files
+from quarterdeck.config.places.sandbox_notice import names_of, tell_once
+from quarterdeck.fleet.core.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Close, List, Log, Open, ServerCard, ServerStart
+from quarterdeck_protocol.link.frames import Close, List, Log, Open, ServerCard, ServerStart
 from quarterdeck_protocol.phases import EndpointPhase, Step, advance, is_terminal_phase
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
-from quarterdeck_sandbox.receipt import Receipt
+from quarterdeck_sandbox.policy.receipt import Receipt
+
+from .handle import WorkerHandle, ask
+from .short_call import begin_call, settled
+from .worker_session import OLDER_ERA, Custody, Seat, WorkerSeat
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.embedded import SessionFactory
+    from .embedded import SessionFactory
 
 CLOSE_S = 3 * CLOSE_GRACE_S + 1.0
 """How long a worker may take to stop its server: three graces, and a moment to say so."""
@@ -490,6 +489,6 @@ def create_server_endpoint(
             claim=claim,
         )
         return ServerEndpointImpl(config, seat)
-    from quarterdeck.fleet.embedded import EmbeddedSeat
+    from .embedded import EmbeddedSeat
 
     return ServerEndpointImpl(config, EmbeddedSeat(config, session_factory))

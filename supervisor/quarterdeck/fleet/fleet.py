@@ -12,9 +12,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from quarterdeck.fleet.core import SETTLED_PHASES, FleetCore
-from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
-from quarterdeck.fleet.events import (
+from quarterdeck.common.processes import carried_through
+from quarterdeck.fleet.core.core import SETTLED_PHASES, FleetCore
+from quarterdeck.fleet.core.events import (
     Close,
     Closed,
     Connected,
@@ -33,13 +33,14 @@ from quarterdeck.fleet.events import (
     ToolsChanged,
     WakeAt,
 )
-from quarterdeck.fleet.member import SLOW_START, Member
-from quarterdeck.fleet.runtime import Runtime
-from quarterdeck.giving_up import carried_through
+from quarterdeck.fleet.core.member import SLOW_START, Member
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
+
+from .endpoint import ServerEndpointImpl, create_server_endpoint
+from .runtime import Runtime
 
 _log = logging.getLogger("quarterdeck.fleet")
 

@@ -2,6 +2,8 @@
 
 Callbacks run in the loop, in the order of what arrived.  A handle is lost at most once; from then on every request
 is answered with that loss.
+
+Ask a worker one thing and wait for it, or learn that it was not even asked.
 """
 
 import asyncio
@@ -11,21 +13,26 @@ from typing import Protocol
 
 import msgspec
 
-from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.frames import (
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.frames import (
     MAX_START_BYTES,
+    Answer,
+    Close,
     Condemn,
     Failed,
+    List,
     ListChanged,
     Log,
     Lost,
+    Open,
     Progress,
     Reply,
     Request,
     ServerStart,
     Started,
 )
-from quarterdeck_protocol.link import (
+from quarterdeck_protocol.link.session import (
     Arrived,
     Expired,
     Greeted,
@@ -38,8 +45,7 @@ from quarterdeck_protocol.link import (
     Violated,
 )
 from quarterdeck_protocol.tools import ProgressNote
-from quarterdeck_sandbox.receipt import Receipt
-from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_sandbox.policy.receipt import Receipt
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -274,3 +280,48 @@ _LATE = FaultRecord(
 _NEVER_SENT = FaultRecord(
     FaultKind.TIMEOUT, "its deadline passed while it waited for others to end", "busy", Delivery.NOT_SENT
 )
+
+
+async def ask(handle: WorkerHandle, frame: Open | List | Close, body: bytes = b"") -> tuple[Answer, bytes]:
+    """The good end of a request; cancelling the task gives the request up.
+
+    Raises:
+        ProtocolFault: it had a bad one, or was refused.
+    """
+    arrived: asyncio.Future[tuple[Reply, bytes]] = asyncio.get_running_loop().create_future()
+
+    def on_reply(reply: Reply, body: bytes) -> None:
+        if not arrived.done():
+            arrived.set_result((reply, body))
+
+    refusal = handle.ask(frame, body, on_reply)
+    if refusal is not None:
+        if handle.lost is not None:
+            raise ProtocolFault.from_record(handle.lost)
+        raise refused(refusal)
+    try:
+        reply, answer_body = await arrived
+    except asyncio.CancelledError:
+        handle.cancel(frame.request_id, "the caller gave up")
+        raise
+    if isinstance(reply, Failed):
+        raise ProtocolFault.from_record(reply.fault)
+    return reply, answer_body
+
+
+def refused(refusal: Refusal) -> ProtocolFault:
+    """Why a request was not taken; nothing of it was sent."""
+    if refusal is Refusal.BUSY:
+        return ProtocolFault(
+            FaultKind.TOOL_ERROR, "too many calls wait already", code="busy", delivery=Delivery.NOT_SENT
+        )
+    if refusal is Refusal.UNSENDABLE:
+        return ProtocolFault(
+            FaultKind.TOOL_ERROR,
+            "this call cannot be sent: it is too large, or some of its text is not Unicode",
+            code="bad_arguments",
+            delivery=Delivery.NOT_SENT,
+        )
+    return ProtocolFault(
+        FaultKind.NOT_CONNECTED, "the worker is gone", code="not_connected", delivery=Delivery.NOT_SENT
+    )

@@ -20,9 +20,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from quarterdeck_protocol.spawning import Died, Forked, Report, SpawnOrder
-from quarterdeck_sandbox.open_files import childs_limit
-from quarterdeck_sandbox.scanning import is_stopped
+from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder
+from quarterdeck_sandbox.run.open_files import childs_limit
+from quarterdeck_sandbox.usage.process_scan import is_stopped
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
 """Packages whose folders an isolated interpreter is told, wherever they were installed."""

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from quarterdeck_protocol.envelope import WireError, WireLimits, decode
-from quarterdeck_protocol.frames import Hello
-from quarterdeck_protocol.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, handshake
-from quarterdeck_worker.channel import Channel
+from quarterdeck_protocol.io.channel import Channel
+from quarterdeck_protocol.link.envelope import WireError, WireLimits, decode
+from quarterdeck_protocol.link.frames import Hello
+from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, handshake
 
 HANDSHAKE_S: Final = 30.0
 """A connection that has not shown a token by then is dropped: the time that a link has for its greeting."""

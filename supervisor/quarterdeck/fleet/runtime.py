@@ -15,22 +15,23 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from quarterdeck.config.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
-from quarterdeck.config.runtime_directory import RuntimeDirectory, sweep_stale
-from quarterdeck.fleet.handle import Listener, WorkerHandle
-from quarterdeck.fleet.placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
-from quarterdeck.fleet.router import SOCKET_NAME, Router
-from quarterdeck.giving_up import made_in_thread
-from quarterdeck.identity import CLIENT_VERSION
+from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.common.processes import made_in_thread
+from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck_protocol.configs import MAX_RESULT_BYTES
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.link import Link, Side
-from quarterdeck_protocol.spawning import SpawnOrder
-from quarterdeck_sandbox.backends.cgroup import sweep
-from quarterdeck_sandbox.monitor import TreeMonitor
-from quarterdeck_sandbox.scanning import waited_s
-from quarterdeck_sandbox.trials.cgroups import try_cgroups
-from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.frames import SpawnOrder
+from quarterdeck_protocol.link.session import Link, Side
+from quarterdeck_sandbox.doctor.trials import try_cgroups
+from quarterdeck_sandbox.enforce.cgroup import sweep
+from quarterdeck_sandbox.usage.monitor import TreeMonitor
+from quarterdeck_sandbox.usage.process_scan import waited_s
+
+from .handle import Listener, WorkerHandle
+from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
+from .router import SOCKET_NAME, Router
 
 SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
 """`fresh` starts each worker in an interpreter of its own."""

@@ -7,15 +7,15 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
-from quarterdeck.fleet.handle import WorkerHandle
-from quarterdeck.fleet.requests import refused
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.frames import Call, Failed, Reply
-from quarterdeck_protocol.jsonrpc import BodyError, check_result
+from quarterdeck_protocol.link.frames import Call, Failed, Reply
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, WireResult
+
+from .handle import WorkerHandle, refused
 
 SHORTEST_S: Final = 0.001
 """The deadline of a call whose caller has no time left; the link takes none that has passed."""

@@ -2,56 +2,55 @@
 
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.lazy import lazy_barrel
+from quarterdeck.common.lazy import lazy_barrel
 
 if TYPE_CHECKING:
-    from quarterdeck.config.discovery import load_mcp_config as load_mcp_config
-
-    from .capability import BridgeCapability as BridgeCapability
-    from .capability import bridge_box_to_capabilities as bridge_box_to_capabilities
-    from .enroll import AttachResult as AttachResult
-    from .enroll import attach_bridge_capabilities as attach_bridge_capabilities
-    from .enroll import bridge_capability_card as bridge_capability_card
-    from .enroll import bridge_config as bridge_config
-    from .enroll import bridge_status as bridge_status
-    from .enroll import bridge_tool_counts as bridge_tool_counts
-    from .enroll import bridge_tool_names as bridge_tool_names
-    from .enroll import detach_bridge as detach_bridge
-    from .entries import BridgeEntry as BridgeEntry
-    from .entries import BridgeLedger as BridgeLedger
-    from .entries import BridgeOp as BridgeOp
-    from .entries import EnrollRequest as EnrollRequest
-    from .entries import LedgerSnapshot as LedgerSnapshot
-    from .entries import reduce_ledger as reduce_ledger
-    from .keys import BridgeKey as BridgeKey
-    from .keys import bridge_content_key as bridge_content_key
-    from .keys import bridge_ulid_key as bridge_ulid_key
-    from .keys import qualify_bridge_name as qualify_bridge_name
-    from .keys import server_of_qualified as server_of_qualified
+    from quarterdeck.config.load.discovery import load_mcp_config as load_mcp_config
+    from quarterdeck.embedding.ledger.capability import BridgeCapability as BridgeCapability
+    from quarterdeck.embedding.ledger.capability import bridge_box_to_capabilities as bridge_box_to_capabilities
+    from quarterdeck.embedding.ledger.enroll import AttachResult as AttachResult
+    from quarterdeck.embedding.ledger.enroll import attach_bridge_capabilities as attach_bridge_capabilities
+    from quarterdeck.embedding.ledger.enroll import bridge_capability_card as bridge_capability_card
+    from quarterdeck.embedding.ledger.enroll import bridge_config as bridge_config
+    from quarterdeck.embedding.ledger.enroll import bridge_status as bridge_status
+    from quarterdeck.embedding.ledger.enroll import bridge_tool_counts as bridge_tool_counts
+    from quarterdeck.embedding.ledger.enroll import bridge_tool_names as bridge_tool_names
+    from quarterdeck.embedding.ledger.enroll import detach_bridge as detach_bridge
+    from quarterdeck.embedding.ledger.entries import BridgeEntry as BridgeEntry
+    from quarterdeck.embedding.ledger.entries import BridgeLedger as BridgeLedger
+    from quarterdeck.embedding.ledger.entries import BridgeOp as BridgeOp
+    from quarterdeck.embedding.ledger.entries import EnrollRequest as EnrollRequest
+    from quarterdeck.embedding.ledger.entries import LedgerSnapshot as LedgerSnapshot
+    from quarterdeck.embedding.ledger.entries import reduce_ledger as reduce_ledger
+    from quarterdeck.ledger.events.keys import BridgeKey as BridgeKey
+    from quarterdeck.ledger.events.keys import bridge_content_key as bridge_content_key
+    from quarterdeck.ledger.events.keys import bridge_ulid_key as bridge_ulid_key
+    from quarterdeck.ledger.events.keys import qualify_bridge_name as qualify_bridge_name
+    from quarterdeck.ledger.events.keys import server_of_qualified as server_of_qualified
 
 _HOMES: Final = {
-    "AttachResult": "quarterdeck.ledger.enroll",
-    "BridgeCapability": "quarterdeck.ledger.capability",
-    "BridgeEntry": "quarterdeck.ledger.entries",
-    "BridgeKey": "quarterdeck.ledger.keys",
-    "BridgeLedger": "quarterdeck.ledger.entries",
-    "BridgeOp": "quarterdeck.ledger.entries",
-    "EnrollRequest": "quarterdeck.ledger.entries",
-    "LedgerSnapshot": "quarterdeck.ledger.entries",
-    "attach_bridge_capabilities": "quarterdeck.ledger.enroll",
-    "bridge_box_to_capabilities": "quarterdeck.ledger.capability",
-    "bridge_capability_card": "quarterdeck.ledger.enroll",
-    "bridge_config": "quarterdeck.ledger.enroll",
-    "bridge_content_key": "quarterdeck.ledger.keys",
-    "bridge_status": "quarterdeck.ledger.enroll",
-    "bridge_tool_counts": "quarterdeck.ledger.enroll",
-    "bridge_tool_names": "quarterdeck.ledger.enroll",
-    "bridge_ulid_key": "quarterdeck.ledger.keys",
-    "detach_bridge": "quarterdeck.ledger.enroll",
-    "load_mcp_config": "quarterdeck.config.discovery",
-    "qualify_bridge_name": "quarterdeck.ledger.keys",
-    "reduce_ledger": "quarterdeck.ledger.entries",
-    "server_of_qualified": "quarterdeck.ledger.keys",
+    "AttachResult": "quarterdeck.embedding.ledger.enroll",
+    "BridgeCapability": "quarterdeck.embedding.ledger.capability",
+    "BridgeEntry": "quarterdeck.embedding.ledger.entries",
+    "BridgeKey": "quarterdeck.ledger.events.keys",
+    "BridgeLedger": "quarterdeck.embedding.ledger.entries",
+    "BridgeOp": "quarterdeck.embedding.ledger.entries",
+    "EnrollRequest": "quarterdeck.embedding.ledger.entries",
+    "LedgerSnapshot": "quarterdeck.embedding.ledger.entries",
+    "attach_bridge_capabilities": "quarterdeck.embedding.ledger.enroll",
+    "bridge_box_to_capabilities": "quarterdeck.embedding.ledger.capability",
+    "bridge_capability_card": "quarterdeck.embedding.ledger.enroll",
+    "bridge_config": "quarterdeck.embedding.ledger.enroll",
+    "bridge_content_key": "quarterdeck.ledger.events.keys",
+    "bridge_status": "quarterdeck.embedding.ledger.enroll",
+    "bridge_tool_counts": "quarterdeck.embedding.ledger.enroll",
+    "bridge_tool_names": "quarterdeck.embedding.ledger.enroll",
+    "bridge_ulid_key": "quarterdeck.ledger.events.keys",
+    "detach_bridge": "quarterdeck.embedding.ledger.enroll",
+    "load_mcp_config": "quarterdeck.config.load.discovery",
+    "qualify_bridge_name": "quarterdeck.ledger.events.keys",
+    "reduce_ledger": "quarterdeck.embedding.ledger.entries",
+    "server_of_qualified": "quarterdeck.ledger.events.keys",
 }
 
 __all__ = list(_HOMES)

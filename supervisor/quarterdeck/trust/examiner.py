@@ -11,19 +11,16 @@ from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events import LedgerEvent
+from quarterdeck.ledger.events.events import LedgerEvent
+from quarterdeck.trust.judge.configured_servers import Row
+from quarterdeck.trust.judge.items import Names, around, instructions_document, known_names, tool_document
+from quarterdeck.trust.judge.judgement import judge_listing
+from quarterdeck.trust.judge.offers import describe_held, enrolments, offer_of, without_news
+from quarterdeck.trust.judge.review import EVENT_BYTES, Allowance, Looked, Review, review_documents
 from quarterdeck_protocol.contract import RemoteTool
 
-from .allowance import EVENT_BYTES, Allowance
-from .desk import Desk, has_list, postpone
-from .items import instructions_document, tool_document
-from .judging import judge_listing
-from .neighbours import Names, around, known_names
-from .offers import describe_held, enrolments, offer_of, without_news
-from .recorder import Recorder
-from .review import Looked, Review, review_documents
-from .rows import Row
 from .scan import Siblings
+from .server_state import Desk, Recorder, has_list, postpone
 
 _log = logging.getLogger("quarterdeck.trust")
 

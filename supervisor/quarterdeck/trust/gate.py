@@ -10,19 +10,19 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from quarterdeck.bridge import LiveEndpoint, LiveFleet, no_such_server
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, arguments_json
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.short_call import refuse, settled
+from quarterdeck.tools.bridge import LiveEndpoint, LiveFleet, no_such_server
+from quarterdeck.trust.judge.configured_servers import Row
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.nearness import nearest
+from quarterdeck_protocol.names import nearest
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
 
 from .registrar import Registrar
-from .rows import Row
 
 WAIT_S: Final = 10.0
 """How long a call waits for a server that is being started."""

@@ -10,22 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from quarterdeck.config.native import NO_SETTINGS, NativeSettings
+from quarterdeck.config.native_tools import NO_SETTINGS, NativeSettings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.ledger.book import Book, Item, ItemKey
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events import LedgerEvent, Subject
-from quarterdeck_protocol.configs import ServerConfig, TrustMode
-from quarterdeck_protocol.faults import ProtocolFault
-
-from .decisions import Decision, decide
-from .desk import Desk, has_list, is_admitted, postpone
-from .examiner import Examiner, held_log
-from .items import read_native, value_of
-from .judging import Judgement, Verdict, judge_launch, judge_native
-from .lives import Lives
-from .loosening import loosens, loosens_native
-from .offers import (
+from quarterdeck.ledger.events.events import LedgerEvent, Subject
+from quarterdeck.ledger.events.fold import Book, Item, ItemKey
+from quarterdeck.trust.judge.configured_servers import NativeRow, Row
+from quarterdeck.trust.judge.items import read_native, value_of
+from quarterdeck.trust.judge.judgement import Judgement, Verdict, judge_launch, judge_native
+from quarterdeck.trust.judge.loosening import loosens, loosens_native
+from quarterdeck.trust.judge.offers import (
     NOTHING,
     Offer,
     last_held,
@@ -37,8 +31,12 @@ from .offers import (
     withdrawal,
     without,
 )
-from .recorder import LookedAfter, Recorder
-from .rows import NativeRow, Row
+from quarterdeck.trust.judge.review import Decision, decide
+from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.faults import ProtocolFault
+
+from .examiner import Examiner, held_log
+from .server_state import Desk, Lives, LookedAfter, Recorder, has_list, is_admitted, postpone
 
 CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.machine_facts import LINUX_ONLY, ROOT_ONLY
 
-from quarterdeck_sandbox.spawning import BOOT, GATE_FOLDER
+from quarterdeck_sandbox.run.spawn import BOOT, GATE_FOLDER
 
 PATIENCE_S = 20.0
 linux = LINUX_ONLY

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, installed_only
 
-from quarterdeck_sandbox.spawning import readonly_argv
+from quarterdeck_sandbox.run.spawn import readonly_argv
 
 pytestmark = MOUNT_NAMESPACE_ONLY
 

@@ -15,7 +15,7 @@ from support.leftovers import assert_gone, eventually
 from support.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import landlock
-from quarterdeck_sandbox.spawning import BOOT, GATE_FOLDER
+from quarterdeck_sandbox.run.spawn import BOOT, GATE_FOLDER
 
 pytestmark = LINUX_ONLY
 

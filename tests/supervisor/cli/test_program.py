@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.cli import tools
 from quarterdeck.cli.commands import ENTRIES, examples_of
-from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.program import hoist_state_dir, make_program, run
-from quarterdeck.cli.signals import InterruptedBySignal
-from quarterdeck.cli.streams import OutputError
+from quarterdeck.cli.run import tools
+from quarterdeck.cli.shared.exits import MEANINGS, CommandError, ExitCode
+from quarterdeck.cli.shared.signals import InterruptedBySignal, OutputError
 
 COMMANDS = tuple(entry.name for entry in ENTRIES)
 
@@ -277,7 +276,7 @@ def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
         )
         loaded = set(ended.stderr.split())
         assert loaded.isdisjoint(others), loaded & set(others)
-        assert "quarterdeck.cli.serve" not in loaded
+        assert "quarterdeck.cli.run.serve" not in loaded
 
 
 @pytest.mark.parametrize(
@@ -335,7 +334,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def program_version() -> str:
-    from quarterdeck.identity import CLIENT_VERSION
+    from quarterdeck.common.identity import CLIENT_VERSION
 
     return CLIENT_VERSION
 

@@ -12,7 +12,8 @@ from support.fakes import call_result
 from support.native_decks import DeckMaker
 
 from quarterdeck.app import Quarterdeck
-from quarterdeck.config.files import BrokenRow
+from quarterdeck.config.load.file import BrokenRow
+from quarterdeck.config.settings import Settings
 from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import (
     REFUSALS,
@@ -34,12 +35,11 @@ from quarterdeck.control.protocol import (
     ToolList,
     Tools,
 )
-from quarterdeck.host.decks import Decks
-from quarterdeck.ledger.book import ItemKey
+from quarterdeck.host.session.decks import Decks
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events import Subject
-from quarterdeck.settings import Settings
-from quarterdeck.trust.decisions import Decision, StaleDecisionError
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.review import Decision, StaleDecisionError
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase

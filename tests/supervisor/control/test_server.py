@@ -15,8 +15,10 @@ from support.fakes import call_result
 from support.leftovers import eventually_async
 
 from quarterdeck.app import Quarterdeck
-from quarterdeck.config.native import NativeWish
-from quarterdeck.config.runtime_directory import find_serving, read_serving
+from quarterdeck.config.native_names import Profile
+from quarterdeck.config.native_tools import NativeWish
+from quarterdeck.config.places.runtime_directory import find_serving, read_serving
+from quarterdeck.config.settings import Settings
 from quarterdeck.control import server
 from quarterdeck.control.client import ask
 from quarterdeck.control.protocol import (
@@ -32,8 +34,6 @@ from quarterdeck.control.protocol import (
     encode,
 )
 from quarterdeck.control.server import open_control
-from quarterdeck.deck.contract import Profile
-from quarterdeck.settings import Settings
 from quarterdeck_protocol.contract import RemoteCallResult
 
 pytestmark = pytest.mark.anyio

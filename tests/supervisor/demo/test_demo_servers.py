@@ -7,12 +7,12 @@ from contextlib import contextmanager
 import pytest
 from support.raw_client import PeerClosedError, RawStdioClient, RpcError
 
-from quarterdeck.demo.wire import CRASH_STATUS
+from quarterdeck.demo.servers.mcp_server import CRASH_STATUS
 
 
 @contextmanager
 def running(server: str) -> Iterator[RawStdioClient]:
-    with RawStdioClient([sys.executable, "-m", f"quarterdeck.demo.{server}"]) as client:
+    with RawStdioClient([sys.executable, "-m", f"quarterdeck.demo.servers.{server}"]) as client:
         client.initialize()
         yield client
 

@@ -19,10 +19,10 @@ from support.endpoints import (
 from support.workers import CARD, closes, lists, turns
 
 from quarterdeck.fleet.endpoint import create_server_endpoint
-from quarterdeck.fleet.seats import WorkerSeat
+from quarterdeck.fleet.worker_session import WorkerSeat
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Close, List, Lost
+from quarterdeck_protocol.link.frames import Close, List, Lost
 from quarterdeck_protocol.phases import EndpointPhase
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from support.workers import CARD, PlayedWorker, turns
 
 from quarterdeck_protocol.configs import Revision, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Call, Open, Progress
+from quarterdeck_protocol.link.frames import Call, Open, Progress
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import ProgressNote, Settled, WireResult
 

@@ -5,12 +5,10 @@ import pytest
 from support.endpoints import CONNECTING, EXITED, FAULTED, IDLE, REMOTE, STDIO, stage
 from support.workers import CARD, turns
 
-from quarterdeck_protocol.configs import (
-    ServerConfig,
-)
+from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Lost, Open
-from quarterdeck_protocol.link import Silent
+from quarterdeck_protocol.link.frames import Lost, Open
+from quarterdeck_protocol.link.session import Silent
 
 pytestmark = pytest.mark.anyio
 

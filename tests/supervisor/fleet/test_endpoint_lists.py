@@ -9,7 +9,7 @@ from support.workers import lists
 
 from quarterdeck.fleet import endpoint as endpoint_module
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import List
+from quarterdeck_protocol.link.frames import List
 
 pytestmark = pytest.mark.anyio
 

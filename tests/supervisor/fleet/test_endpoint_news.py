@@ -8,7 +8,7 @@ from support.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE
 from support.workers import lists, turns
 
 from quarterdeck.fleet import endpoint as endpoint_module
-from quarterdeck_protocol.frames import List, ListChanged, Log
+from quarterdeck_protocol.link.frames import List, ListChanged, Log
 from quarterdeck_protocol.phases import EndpointPhase
 
 pytestmark = pytest.mark.anyio

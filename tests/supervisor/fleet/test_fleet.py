@@ -21,7 +21,7 @@ from support.workers import CARD, PlayedSeat, turns
 
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.frames import Close, List, Open
+from quarterdeck_protocol.link.frames import Close, List, Open
 
 pytestmark = pytest.mark.anyio
 

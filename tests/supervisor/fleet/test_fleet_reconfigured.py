@@ -7,7 +7,7 @@ from support.harbours import CLOSED, CLOSING, CONNECTING, IDLE, READY, PretendRu
 from support.workers import turns
 
 from quarterdeck_protocol.configs import BridgeConfig
-from quarterdeck_protocol.frames import Close
+from quarterdeck_protocol.link.frames import Close
 
 pytestmark = pytest.mark.anyio
 

@@ -20,12 +20,12 @@ from support.harbours import (
 from support.workers import CARD, PATIENCE_S, PlayedSeat, lists, turns
 
 from quarterdeck.fleet import fleet as fleet_module
+from quarterdeck.fleet.core.member import INSTALL_PATIENCE
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl, start_server_fleet
-from quarterdeck.fleet.member import INSTALL_PATIENCE
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
-from quarterdeck_protocol.frames import List, ListChanged, Open
+from quarterdeck_protocol.link.frames import List, ListChanged, Open
 from quarterdeck_protocol.phases import EndpointPhase
 
 pytestmark = pytest.mark.anyio

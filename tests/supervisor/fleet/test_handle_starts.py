@@ -6,9 +6,9 @@ import pytest
 from support.handles import EXITED, Desk, greeted
 from support.workers import PATIENCE_S, turns
 
-from quarterdeck_protocol.frames import MAX_START_BYTES, Condemn, ServerStart, Started
+from quarterdeck_protocol.link.frames import MAX_START_BYTES, Condemn, ServerStart, Started
 from quarterdeck_protocol.policy import Property, Tier
-from quarterdeck_sandbox.receipt import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
 
 pytestmark = pytest.mark.anyio
 

@@ -34,7 +34,7 @@ from quarterdeck.fleet.placement import (
     ZygotePlacement,
     isolated,
 )
-from quarterdeck_protocol.spawning import Died, Forked, SpawnOrder
+from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
 
 pytestmark = pytest.mark.anyio
 

@@ -18,10 +18,10 @@ from support.zeromq import MORE, ZmqEnd, frame, libzmq, until, until_hung_up
 
 from quarterdeck.fleet import router as router_module
 from quarterdeck.fleet.router import HELLO_BYTES, LEAST_BODY_BYTES, SOCKET_NAME, PeerWay, Router
-from quarterdeck_protocol.envelope import INLINE_BYTES, encode
-from quarterdeck_protocol.frames import LINK_VERSION, Answer, Beat, Hello, Welcome
-from quarterdeck_protocol.zmtp import DEALER, GREETING, ROUTER, encode_message, handshake
-from quarterdeck_worker import channel as channel_module
+from quarterdeck_protocol.io import channel as channel_module
+from quarterdeck_protocol.link.envelope import INLINE_BYTES, encode
+from quarterdeck_protocol.link.frames import LINK_VERSION, Answer, Beat, Hello, Welcome
+from quarterdeck_protocol.link.zmtp import DEALER, GREETING, ROUTER, encode_message, handshake
 
 pytestmark = pytest.mark.anyio
 

@@ -13,17 +13,16 @@ import anyio
 import pytest
 from support.workers import PATIENCE_S, turns
 
-from quarterdeck.config.paths import UnsafePathError, UnusableDirectoryError
+from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
 from quarterdeck.fleet import runtime as runtime_module
 from quarterdeck.fleet.placement import SpawnedWorker
 from quarterdeck.fleet.runtime import Runtime
-from quarterdeck.identity import CLIENT_VERSION
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.frames import Log
-from quarterdeck_protocol.link import Link, LinkTerms, Side
-from quarterdeck_protocol.spawning import SpawnOrder
-from quarterdeck_worker.dealer import Dealer
-from quarterdeck_worker.driver import LinkDriver
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.frames import Log, SpawnOrder
+from quarterdeck_protocol.link.session import Link, LinkTerms, Side
+from quarterdeck_worker.main import Dealer
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from quarterdeck.fleet import runtime as runtime_module
 from quarterdeck.fleet.runtime import Runtime
-from quarterdeck_sandbox.machine import Cgroups
+from quarterdeck_sandbox.policy.machine import Cgroups
 
 pytestmark = pytest.mark.anyio
 

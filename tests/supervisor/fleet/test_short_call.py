@@ -8,7 +8,7 @@ from support.workers import PlayedSeat
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.short_call import EndpointCall, RefusedCall
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_protocol.frames import Call
+from quarterdeck_protocol.link.frames import Call
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 from support.registering import ReviewGate
 from support.workers import PATIENCE_S
 
-from quarterdeck.trust import desk, examiner
+from quarterdeck.trust import examiner, server_state
 
 
 @pytest.fixture
@@ -30,4 +30,4 @@ def review_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReviewGate]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What could not be recorded is tried again at once."""
-    monkeypatch.setattr(desk, "RETRY_S", 0.0)
+    monkeypatch.setattr(server_state, "RETRY_S", 0.0)

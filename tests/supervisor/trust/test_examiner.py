@@ -21,10 +21,10 @@ from support.registering import (
 from support.workers import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events import Approved, LedgerEvent, Scanned, Voice
+from quarterdeck.ledger.events.events import Approved, LedgerEvent, Scanned, Voice
 from quarterdeck.trust import examiner as module
 from quarterdeck.trust import registrar
-from quarterdeck.trust.decisions import Decision
+from quarterdeck.trust.judge.review import Decision
 from quarterdeck_protocol.configs import TrustMode
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ from support.fakes import call_result
 from support.registering import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
 from support.workers import PATIENCE_S, turns
 
-from quarterdeck.bridge import LiveBox
-from quarterdeck.config.origin import Standing
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust import gate as module
-from quarterdeck.trust.decisions import Decision
+from quarterdeck.trust.judge.review import Decision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, Settled, ToolCall, WireResult

@@ -20,14 +20,14 @@ from support.registering import (
     tool_key,
 )
 
-from quarterdeck.config.native import NativeSettings
-from quarterdeck.config.origin import Standing
-from quarterdeck.ledger.book import ItemKey
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events import Ended, Enrolled, Retired, Voice
-from quarterdeck.trust.decisions import Decision, StaleDecisionError
-from quarterdeck.trust.items import native_document
-from quarterdeck.trust.rows import NativeRow
+from quarterdeck.ledger.events.events import Ended, Enrolled, Retired, Voice
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.configured_servers import NativeRow
+from quarterdeck.trust.judge.items import native_document
+from quarterdeck.trust.judge.review import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Preset, SandboxPolicy

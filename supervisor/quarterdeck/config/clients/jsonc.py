@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck.config.document import DocumentError, JsonObject, parse_document
+from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 
 STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)'
 

@@ -5,9 +5,7 @@
 proof, and neither is its absence.
 """
 
-from .finding import Finding, Rule
-from .rules import RULES, SCAN_VERSION
-from .scanning import scan_definition
+from .rules import RULES, SCAN_VERSION, Finding, Rule, scan_definition
 from .siblings import Siblings
 
 __all__ = ["RULES", "SCAN_VERSION", "Finding", "Rule", "Siblings", "scan_definition"]

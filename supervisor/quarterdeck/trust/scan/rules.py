@@ -1,16 +1,57 @@
-"""The rules of the scan, and what each looks at.  Pure."""
+"""The rules of the scan, and what each looks at.  Pure.
+
+What a rule found.  Pure.
+
+Scan one definition: gather its texts, hold each against the rules, tell what was found.  Pure, total, bounded.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from . import hidden, languages
-from .finding import Rule
-from .phrases import ASKBOOK, PHRASEBOOK
-from .readings import readings
-from .siblings import Siblings, mixes_scripts
-from .texts import MAX_TEXT_CHARS, Text
-from .words import Word, words_of
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.trust.diff.excerpt import place_of, shown
+
+from . import disguises, languages
+from .disguises import readings
+from .phrases import ASKBOOK, PHRASEBOOK, Word, words_of
+from .siblings import NOBODY, Siblings, mixes_scripts, siblings_of_names
+from .texts import MAX_TEXT_CHARS, Text, texts_of
+
+MAX_EXCERPT_CHARS: Final = 160
+"""Enough to judge by; the definition itself is a command away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the scan.
+
+    Attributes:
+        id: stable: it is written into the ledger.
+        sentence: what was found where it strikes, for people.
+    """
+
+    id: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place that a rule strikes at.
+
+    Attributes:
+        rule: its id.
+        place: JSON pointer into the document, escaped; empty for all of it.
+        excerpt: what stands there, escaped and cut.
+        sentence: what is wrong with it, for people.
+    """
+
+    rule: str
+    place: str
+    excerpt: str
+    sentence: str
+
 
 SCAN_VERSION: Final = 2
 """Rises with every change of what the rules find: what was scanned by an older one is scanned again."""
@@ -58,7 +99,7 @@ def strikes(text: Text, siblings: Siblings) -> Iterator[Strike]:
     for rule, look in _PATTERNS:
         if (match := look(text.text)) is not None:
             yield Strike(rule, _around(text.text, *match.span()))
-    if (span := hidden.encoded(text.text)) is not None:
+    if (span := disguises.encoded(text.text)) is not None:
         yield Strike("long-base64", text.text[span[0] : span[1]])
     said, words = words_of(text.text)
     struck: set[str] = set()
@@ -106,9 +147,9 @@ def _is_greedy(name: str) -> bool:
 
 def unseen(text: str) -> Iterator[Strike]:
     """Invisible characters."""
-    places = hidden.hidden_characters(text)
+    places = disguises.hidden_characters(text)
     if places:
-        words = hidden.hidden_words(text)
+        words = disguises.hidden_words(text)
         sentence = f"{len(places)} characters of the text are not seen by people" if len(places) > 1 else ""
         yield Strike("hidden-unicode", words or text[max(0, places[0] - 20) : places[0] + 60], sentence)
 
@@ -209,8 +250,8 @@ _RUN: Final = re.compile(
 """A program from elsewhere, run unseen."""
 
 _PATTERNS: Final[tuple[tuple[str, Callable[[str], re.Match[str] | None]], ...]] = (
-    ("hidden-markup", hidden.hiding_markup),
-    ("hidden-padding", hidden.padding),
+    ("hidden-markup", disguises.hiding_markup),
+    ("hidden-padding", disguises.padding),
     ("poses-as-system", _POSING.search),
     ("leaking-markup", _LEAK.search),
     ("runs-commands", _RUN.search),
@@ -250,3 +291,56 @@ def _around(text: str, start: int, end: int) -> str:
         blanks = list(re.finditer(r"\s", text[end:last]))
         last = end + blanks[-1].start() if blanks else last
     return text[first:last].strip()
+
+
+MAX_FINDINGS: Final = 50
+"""Of one definition: one is enough to look at it."""
+
+_MAX_SENTENCE_CHARS: Final = 240
+
+
+def scan_definition(
+    kind: str, name: str, document: object, siblings: Siblings | frozenset[str] = NOBODY
+) -> tuple[Finding, ...]:
+    """What is suspicious about a definition, the outer places first.
+
+    Args:
+        kind: of what it is; nobody but people reads a launch, so that only what they cannot see counts there.
+        name: the tool's own name; empty for the others.
+        document: a JSON value.
+        siblings: the names around it; or all of them in one set: qualified ones are other servers' tools', the others
+            native.
+    """
+    around = siblings if isinstance(siblings, Siblings) else siblings_of_names(siblings)
+    found: dict[tuple[str, str], Finding] = {}
+    for place, strike in _strikes(kind, name, document, around):
+        finding = Finding(
+            strike.rule,
+            place,
+            shown(strike.quote, MAX_EXCERPT_CHARS),
+            shown(strike.sentence or RULES[strike.rule].sentence, _MAX_SENTENCE_CHARS),
+        )
+        found.setdefault((finding.rule, finding.place), finding)
+        if len(found) == MAX_FINDINGS:
+            break
+    return tuple(found.values())
+
+
+def _strikes(kind: str, name: str, document: object, siblings: Siblings) -> Iterator[tuple[str, Strike]]:
+    if kind == Subject.TOOL:
+        yield from (("/name", strike) for strike in _name_strikes(name, siblings))
+    texts, beyond = texts_of(document)
+    if beyond is not None:
+        yield place_of(beyond.path), Strike("too-much-text", beyond.text[:MAX_EXCERPT_CHARS])
+    for text in texts:
+        found = unseen(text.text) if kind == Subject.LAUNCH else strikes(text, siblings)
+        for strike in found:
+            yield place_of(text.path), strike
+
+
+def _name_strikes(name: str, siblings: Siblings) -> Iterator[Strike]:
+    if name in siblings.native:
+        yield Strike("shadows-tool", name, "the name is that of a native tool")
+    elif (bearer := siblings.mistaken_for(name)) is not None:
+        yield Strike("confusable-name", name, f"the name looks like {bearer.name}, {bearer.what}")
+    yield from strikes(Text(None, name, is_name=True), NOBODY)

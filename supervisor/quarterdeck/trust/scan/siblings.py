@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
-from quarterdeck_protocol.refs import QUALIFIER
+from quarterdeck_protocol.names import QUALIFIER
 
-from .plain import INVISIBLE, compatible, is_mixed, unmasked
+from .disguises import INVISIBLE, compatible, is_mixed, unmasked
 
 MIN_MENTION_CHARS: Final = 6
 """Shorter names are words that any description may use, as `search` or `add`."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.clients.jsonc import EditError, parse, remove_member, set_member, to_plain
-from quarterdeck.config.document import DocumentError
+from quarterdeck.config.load.document import DocumentError
 
 ENTRY: Final = {"command": "/bin/quarterdeck", "args": ["serve"]}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck.ledger.events import Subject
+from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.scan import scan_definition
 from quarterdeck.trust.scan.languages import PATTERNS, PHRASES
 

@@ -5,8 +5,7 @@ The attacks are paraphrased from Invariant Labs' experiments, CyberArk, HiddenLa
 
 import pytest
 
-from quarterdeck.trust.scan.phrases import PHRASEBOOK, PHRASES
-from quarterdeck.trust.scan.words import words_of
+from quarterdeck.trust.scan.phrases import PHRASEBOOK, PHRASES, words_of
 
 ATTACKS = {
     "instructs-model": [

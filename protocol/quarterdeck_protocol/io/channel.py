@@ -1,0 +1,193 @@
+"""One connection of a link: ZeroMQ's wire protocol over a non-blocking socket, driven by the asyncio loop.
+
+Both ends are made of it, the worker's one and each that the supervisor accepted.  libzmq passes every message through
+a thread of its own, which costs two wakes (tests/bench), and bounds neither the parts of a message nor what is unsent.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final
+
+from quarterdeck_protocol.link.zmtp import MessageBuffer, ZmtpError, encode_message
+
+READ_BYTES: Final = 64 * 1024
+"""One read; what more there is waits for the loop's next turn."""
+
+BATCH: Final = 128
+"""Messages handed out before the loop's other work gets its turn."""
+
+MAX_DRAIN: Final = 64
+"""Batches taken before the peer is judged."""
+
+MAX_BUFFERS: Final = 256
+"""Buffers in one write; Linux takes 1,024."""
+
+BURST_S: Final = 0.00005
+"""A message that follows another so closely waits for those behind it: many begin or end in one turn of the loop."""
+
+MAX_UNSENT: Final = 16_384
+"""Buffers that may wait for a peer to read.  The link's credit bounds them to half as many, and their bytes; but what
+grants credit and what beats costs none, and would pile up for a peer that never reads."""
+
+OnMessage = Callable[[list[bytes]], None]
+OnEnd = Callable[[Exception], None]
+
+
+class Channel:
+    """One connection's traffic."""
+
+    def __init__(self, sock: socket.socket, messages: MessageBuffer, on_message: OnMessage, on_end: OnEnd) -> None:
+        """Take `sock` over; nothing is said or heard before `begin`.
+
+        Args:
+            sock: closed by `close`, and by nobody else.
+            messages: cuts what comes.
+            on_message: gets the parts of one message; must not raise.
+            on_end: told once why nothing more will come: the peer is gone (`OSError`), or broke a rule (`ZmtpError`).
+        """
+        sock.settimeout(0)
+        self.messages = messages
+        self.on_message = on_message
+        self.on_end = on_end
+        self._socket = sock
+        self._loop = asyncio.get_running_loop()
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._sent_at = 0.0
+        self._is_open = self._is_over = self._has_more = self._is_due = False
+
+    def begin(self, handshake: bytes) -> None:
+        """The socket is connected: greet the peer, and listen."""
+        self._is_open = True
+        self._loop.add_reader(self._socket, self._readable)
+        try:
+            self._socket.send(handshake)  # the first bytes in an empty buffer
+        except OSError:
+            pass  # it has hung up already, as is read next
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Send in order, once the peer is ready; what the socket does not take now is kept, up to a bound.
+
+        A message on its own leaves at once, those that follow it closely leave together after the loop's turn.
+        """
+        if self._is_over:
+            return
+        waiting = len(self._unsent)
+        if waiting > MAX_UNSENT:
+            self.close()
+            error = ZmtpError(f"it leaves more than {MAX_UNSENT:,} messages unread")
+            self._loop.call_soon(self.on_end, error)  # not from here: whoever sends is in the middle of something
+            return
+        self._unsent += encode_message(parts)
+        if waiting:
+            return
+        if self._loop.time() < self._sent_at + BURST_S:
+            self._loop.call_soon(self._flush)
+        else:
+            self._flush()
+
+    def drain(self) -> None:
+        """Take what waits in the socket, now; a flood's rest waits for the next turn."""
+        for _ in range(MAX_DRAIN):
+            if not self._take():
+                return
+
+    def close(self, linger_s: float = 0.0) -> None:
+        """Leave the loop and hang up; what is unsent blocks for at most `linger_s`, then it is lost."""
+        if self._is_over:
+            return
+        if self._is_open:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._is_open, self._is_over = False, True
+        if linger_s and self._unsent:
+            self._socket.settimeout(linger_s)
+            try:
+                self._socket.sendall(b"".join(self._unsent))
+            except OSError:
+                pass  # the peer does not read, or is gone
+        self._unsent.clear()
+        self._socket.close()
+
+    def _readable(self) -> None:
+        if not self._has_more:
+            self._take()
+
+    def _take_more(self) -> None:
+        self._is_due = False
+        if self._has_more:
+            self._take()
+
+    def _take(self) -> bool:
+        """Take one batch of what was read, else of what there is to read; whether there was anything."""
+        if not self._is_open or not (self._has_more or self._read()):
+            return False
+        self._has_more = False
+        try:
+            for _ in range(BATCH):
+                parts = self.messages.pull()
+                if parts is None:
+                    break
+                self.on_message(parts)
+                if not self._is_open:
+                    return False
+            else:
+                self._has_more = True
+                if not self._is_due:
+                    self._is_due = True
+                    self._loop.call_soon(self._take_more)
+        except ZmtpError as error:
+            self._lose(error)
+            return False
+        if self._unsent:
+            self._flush()
+        return True
+
+    def _read(self) -> bool:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._lose(error)
+            return False
+        if not data:
+            self._lose(ConnectionResetError("the peer hung up"))
+            return False
+        self.messages.feed(data)
+        return True
+
+    def _flush(self) -> None:
+        if not self._is_open or not self.messages.is_ready:
+            return
+        try:
+            while self._unsent:
+                if len(self._unsent) == 1:
+                    self._drop(self._socket.send(self._unsent[0]))
+                else:
+                    self._drop(self._socket.sendmsg(islice(self._unsent, MAX_BUFFERS)))
+            self._sent_at = self._loop.time()
+        except BlockingIOError:
+            self._loop.add_writer(self._socket, self._writable)
+        except OSError:
+            # The peer is gone; what it said last is still read, and then its end.
+            self._unsent.clear()
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._socket)
+        self._flush()
+
+    def _drop(self, size: int) -> None:
+        while size:
+            buffer = self._unsent[0]
+            if size < len(buffer):
+                self._unsent[0] = memoryview(buffer)[size:]
+                return
+            size -= len(buffer)
+            self._unsent.popleft()
+
+    def _lose(self, error: Exception) -> None:
+        self.close()
+        self.on_end(error)

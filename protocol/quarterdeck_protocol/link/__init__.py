@@ -1,0 +1,1 @@
+"""The link between supervisor and worker: frames, their bytes, and the sans-IO session of each end.  Pure."""

@@ -1,0 +1,180 @@
+"""Credit-based flow of one link: what this end may send, and what it lets its peer send.  Pure bookkeeping.
+
+Handshake, beats and credit itself cost nothing; every other frame costs `units`.  An end with any credit left may
+send one frame of any size, and owes the rest: so a body larger than the window passes, alone.
+
+Requests by id, each with a moment at which it rings once.  Pure bookkeeping, for both ends of a link.
+"""
+
+from collections import deque
+from math import inf
+from typing import Final
+
+from .envelope import WireError, WireLimits, encode
+from .frames import Condemn, Frame, ListChanged, Lost, Request, Started
+
+
+class Deadlines(dict[int, float]):
+    """Requests that have no reply yet, and when each rings.  One that has rung stays: its late reply has a home.
+
+    A dictionary, because every frame asks it something.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.soonest = inf
+        """No request rings before it, monotonic seconds; it may be early, since removing costs no search."""
+
+    def add(self, request_id: int, at: float) -> None:
+        """Begin to wait for a reply."""
+        self[request_id] = at
+        if at < self.soonest:
+            self.soonest = at
+
+    def remove(self, request_id: int) -> bool:
+        """End the wait; False when there was none."""
+        return self.pop(request_id, None) is not None
+
+    def left_s(self, request_id: int, now: float) -> float:
+        """Seconds until it rings."""
+        return self[request_id] - now
+
+    def due(self, now: float) -> list[int]:
+        """The requests that ring now, in the order in which they were added."""
+        if now < self.soonest:
+            return []
+        due = [key for key, at in self.items() if at <= now]
+        self.update(dict.fromkeys(due, inf))
+        self.soonest = min(self.values(), default=inf)
+        return due
+
+
+UNIT_BYTES: Final = 64 * 1024
+"""A frame costs one unit of credit, and one more for each of these in its body."""
+
+MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
+"""Bodies that may wait for credit before new frames are refused: twice a window of them."""
+
+BEATS_AHEAD: Final = 16
+"""Beats that may come sooner than twice as often as agreed: they pile up while this end's loop is busy."""
+
+ALWAYS_TOLD: Final = (Lost, Started, Condemn)
+"""Each comes once in a server's life, and what it says must not be missed."""
+
+
+def units(body_bytes: int) -> int:
+    """What a frame with this much body costs."""
+    return 1 + body_bytes // UNIT_BYTES
+
+
+class Outbox:
+    """Messages ready to be sent, and the frames behind them that wait for the peer's credit."""
+
+    def __init__(self, window_units: int, limits: WireLimits) -> None:
+        self._window = self._credit = window_units
+        self._limits = limits
+        self._ready: list[list[bytes]] = []
+        self._waiting: deque[tuple[Frame, bytes]] = deque()
+        self._waiting_bytes = 0
+
+    def has_room(self, frame: Frame, most: int) -> bool:
+        """Whether `frame` may be sent although at most `most` shall wait, and so many bytes.
+
+        See `ALWAYS_TOLD`; a change is told once.
+        """
+        if (len(self._waiting) < most and self._waiting_bytes <= MAX_WAITING_BYTES) or isinstance(frame, ALWAYS_TOLD):
+            return True
+        return isinstance(frame, ListChanged) and not any(isinstance(other, ListChanged) for other, _ in self._waiting)
+
+    def put(self, frame: Frame) -> None:
+        """Send what costs nothing, ahead of what waits."""
+        self._ready.append(encode(frame, b"", self._limits))
+
+    def send(self, frame: Frame, body: bytes) -> bool:
+        """Send in order, or wait; False when no message can carry it."""
+        try:
+            parts = encode(frame, body, self._limits)
+        except WireError:
+            return False
+        if self._waiting or self._credit <= 0:
+            self._waiting.append((frame, body))
+            self._waiting_bytes += len(body)
+        else:
+            self._credit -= 1 + len(body) // UNIT_BYTES
+            self._ready.append(parts)
+        return True
+
+    def earn(self, amount: int) -> bool:
+        """Add the peer's credit; False when it gives more than was used."""
+        if amount <= 0 or self._credit + amount > self._window:
+            return False
+        self._credit += amount
+        return True
+
+    def pop(self) -> tuple[Frame, bytes] | None:
+        """The next frame that credit lets go, for `resend`; None when there is none."""
+        if not self._waiting or self._credit <= 0:
+            return None
+        return self._take_out(0)
+
+    def resend(self, frame: Frame, body: bytes) -> None:
+        """Send a popped frame, now ahead of what waits."""
+        self._credit -= units(len(body))
+        self._ready.append(encode(frame, body, self._limits))
+
+    def withdraw(self, request_id: int) -> bool:
+        """Forget a request that waits; False when none of this id does."""
+        for index, (frame, _) in enumerate(self._waiting):
+            if isinstance(frame, Request) and frame.request_id == request_id:
+                self._take_out(index)
+                return True
+        return False
+
+    def take(self) -> list[list[bytes]]:
+        """The messages to send, in order."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _take_out(self, index: int) -> tuple[Frame, bytes]:
+        entry = self._waiting[index]
+        del self._waiting[index]
+        self._waiting_bytes -= len(entry[1])
+        return entry
+
+
+class Allowance:
+    """What the peer may still send, and the credit that it is owed."""
+
+    def __init__(self, window_units: int) -> None:
+        self._window = self._granted = window_units
+        self._owed = 0
+
+    def charge(self, cost: int) -> bool:
+        """Book a frame of the peer's; False when it had no credit left."""
+        if self._granted <= 0:
+            return False
+        self._granted -= cost
+        self._owed += cost
+        return True
+
+    def refund(self) -> int:
+        """The credit to send back now, 0 while it is too little for a message of its own."""
+        if self._owed * 2 < self._window:
+            return 0
+        self._granted += self._owed
+        owed, self._owed = self._owed, 0
+        return owed
+
+
+class Rhythm:
+    """How often the peer has beaten: beats cost no credit, and one that does nothing else would hold us up."""
+
+    def __init__(self, beat_s: float, now: float) -> None:
+        self._beat_s = beat_s
+        self._since = now
+        self._beats = 0
+
+    def allows(self, now: float) -> bool:
+        """Book a beat; False when it is one too many for the time since the beginning."""
+        self._beats += 1
+        return self._beats <= BEATS_AHEAD + 2 * (now - self._since) / self._beat_s

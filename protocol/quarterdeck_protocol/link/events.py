@@ -1,0 +1,214 @@
+"""What the two ends of a link agree on and say to their layers: sides, terms, events, refusals.  Values only.
+
+`link` is the session that deals in them, and re-exports them.
+
+What a frame may be, whatever the state of the link: who may send it, with what in it.  Pure.
+
+The receiving end turns a reason into a `Violated`, the sending end into a `LinkMisuseError`.
+"""
+
+import hmac
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf, isfinite
+from typing import Final, get_args
+
+import msgspec
+
+from .envelope import WireLimits
+from .frames import (
+    LINK_VERSION,
+    Answer,
+    Beat,
+    Call,
+    Cancel,
+    Close,
+    Condemn,
+    Credit,
+    Failed,
+    Frame,
+    Hello,
+    List,
+    ListChanged,
+    Log,
+    Lost,
+    Open,
+    Progress,
+    Reply,
+    Request,
+    Started,
+    Welcome,
+)
+
+MAX_REASON_CHARS: Final = 500
+"""A reason is for people; clients and hostile peers may write anything there."""
+
+
+class Side(StrEnum):
+    """Which end of the link this is."""
+
+    SUPERVISOR = "supervisor"
+    WORKER = "worker"
+
+    @property
+    def peer(self) -> "Side":
+        """The other end."""
+        return Side.WORKER if self is Side.SUPERVISOR else Side.SUPERVISOR
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTerms:
+    """What both ends hold each other to.
+
+    Attributes:
+        greet_s: from creation to a finished handshake.
+        beat_s: the longest silence of an end that lives.
+        patience_s: a longer silence means the peer hangs.
+        backstop_s: how much later than the worker the supervisor gives up a request itself.
+        window_units: what may be under way and not yet credited; see `link_credit`.
+        max_waiting: frames that wait for credit before new requests are refused.
+        max_requests: requests without a reply.
+    """
+
+    greet_s: float = 30.0
+    beat_s: float = 2.0
+    patience_s: float = 6.0
+    backstop_s: float = 2.0
+    window_units: int = 2048
+    max_waiting: int = 4096
+    max_requests: int = 8192
+    wire: WireLimits = field(default_factory=WireLimits)
+
+
+class Greeted(msgspec.Struct, frozen=True):
+    """The handshake is done; `peer_version` is the peer's package, `pid` what a worker says of itself."""
+
+    peer_version: str
+    pid: int | None = None
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """A frame for the layer above: a request or cancel (worker), news (supervisor)."""
+
+    frame: Frame
+    body: bytes
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """A request of ours has its reply."""
+
+    reply: Reply
+    body: bytes
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """The deadline of a request of the peer's has passed: stop it and reply."""
+
+    request_id: int
+
+
+class Late(msgspec.Struct, frozen=True):
+    """A request of ours has no reply although even the backstop has passed, and the peer lives: it is busy.
+
+    A later reply is swallowed.  One that does not come within another `patience_s` is `Overdue`.
+    """
+
+    request_id: int
+
+
+class Overdue(msgspec.Struct, frozen=True):
+    """A request of ours has no reply although even the backstop has passed; a later one is swallowed.
+
+    `was_sent`: the peer has it and is unresponsive.  Otherwise it still waited for credit and will never be sent.
+    """
+
+    request_id: int
+    was_sent: bool = True
+
+
+class Silent(msgspec.Struct, frozen=True):
+    """The peer let its beats go missing, or never greeted; the link is dead."""
+
+    silence_s: float
+
+
+class Violated(msgspec.Struct, frozen=True):
+    """The peer broke the rules; the link is dead."""
+
+    reason: str
+
+
+LinkEvent = Greeted | Arrived | Settled | Expired | Late | Overdue | Silent | Violated
+
+
+class Refusal(StrEnum):
+    """Why a request was not taken; nothing of it was sent.
+
+    `UNSENDABLE`: no message can carry it, because it is too large or holds text that is not Unicode.
+    """
+
+    BUSY = "busy"
+    DEAD = "dead"
+    UNSENDABLE = "unsendable"
+
+
+class LinkMisuseError(Exception):
+    """Our own side broke the rules."""
+
+
+MIN_TOKEN_BYTES: Final = 16
+"""A one-time token that cannot be guessed within a handshake's time."""
+
+RECEIVES: Final[dict[Side, tuple[type, ...]]] = {
+    Side.SUPERVISOR: (Hello, Beat, Credit, Answer, Failed, Progress, Log, ListChanged, Lost, Started),
+    Side.WORKER: (Welcome, Beat, Credit, Open, List, Call, Close, Cancel, Condemn),
+}
+"""What each side may receive, and so what its peer may send."""
+
+GREETINGS: Final = (Hello, Welcome)
+"""The frames of the handshake."""
+
+CARRIERS: Final = (Open, Call, Answer, Started)
+"""The frames that have a body."""
+
+FREE: Final = frozenset({*GREETINGS, Beat, Credit})
+"""The link's own frames, which cost no credit."""
+
+
+def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
+    """Why this may not be sent to `receiver` in any state of the link; None when it may."""
+    kind = type(frame)
+    if kind not in (_TO_SUPERVISOR if receiver is Side.SUPERVISOR else _TO_WORKER):
+        return f"{type(frame).__name__} is not for the {receiver}"
+    if body and kind not in _CARRIERS:
+        return f"{type(frame).__name__} has a body of {len(body):,} bytes"
+    if kind in _REQUESTS:
+        assert isinstance(frame, Request)
+        if not 0 < frame.timeout_s < inf:
+            return f"a timeout of {frame.timeout_s} s"
+    return None
+
+
+def stranger(frame: Hello | Welcome, *, token: bytes, version: str) -> str | None:
+    """Why whoever sent this is not our peer; None when it is."""
+    link_version = frame.link_version if isinstance(frame, Hello) else LINK_VERSION
+    if link_version != LINK_VERSION or frame.package_version != version:
+        return (
+            f"it is version {frame.package_version[:50]} (link {link_version}), "
+            f"we are {version} (link {LINK_VERSION}): reinstall, then start again"
+        )
+    if isinstance(frame, Hello) and not hmac.compare_digest(frame.token, token):
+        return "a wrong token"
+    return None
+
+
+def can_be_told(note: Progress) -> bool:
+    """Whether JSON can say its numbers."""
+    return isfinite(note.progress) and (note.total is None or isfinite(note.total))
+
+
+# Every frame is judged at both ends: a set of types answers at once, and no enumeration is hashed.
+_TO_SUPERVISOR: Final = frozenset(RECEIVES[Side.SUPERVISOR])
+_TO_WORKER: Final = frozenset(RECEIVES[Side.WORKER])
+_CARRIERS: Final = frozenset(CARRIERS)
+_REQUESTS: Final = frozenset(get_args(Request))

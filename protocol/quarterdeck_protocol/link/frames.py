@@ -1,0 +1,326 @@
+"""Every message between supervisor and worker: frozen tagged structs in one union; decoding validates.
+
+A frame is a msgpack array `[tag, fields…]`; JSON travels beside it as an opaque body.  Nothing here is ever a
+msgpack extension, a timestamp or a pickled object: the union's types admit none.
+
+What supervisor and zygote say to each other: orders in, reports out, one JSON line each.  No secret of a server.
+"""
+
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.faults import Dossier, FaultRecord
+
+
+class SpawnOrder(msgspec.Struct, frozen=True):
+    """What a worker is born with: where its supervisor listens, and the one-time token (hex) that proves it is ours."""
+
+    generation: int
+    address: str
+    token: str
+
+
+class Forked(msgspec.Struct, frozen=True, tag="forked"):
+    """A worker was born; generation 0 says that the zygote itself is ready."""
+
+    generation: int
+    pid: int
+
+
+class Died(msgspec.Struct, frozen=True, tag="died"):
+    """A worker is gone: its exit status, or minus the signal."""
+
+    generation: int
+    pid: int
+    returncode: int
+
+
+Report = Forked | Died
+
+
+LINK_VERSION: Final = 2
+"""Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What all frames share."""
+
+
+# The link's own.
+
+
+class Hello(_Frame, frozen=True, tag=1):
+    """A worker's first frame: proves itself with the one-time token that it was spawned with."""
+
+    link_version: int
+    package_version: str
+    token: bytes
+    pid: int
+
+
+class Welcome(_Frame, frozen=True, tag=2):
+    """The answer to a good Hello; frames may flow."""
+
+    package_version: str
+
+
+class Beat(_Frame, frozen=True, tag=3):
+    """A sign of life, sent when nothing else was."""
+
+
+class Credit(_Frame, frozen=True, tag=4):
+    """The peer may send this many more units (see `link.units`)."""
+
+    units: int
+
+
+# Requests, supervisor to worker.  `timeout_s` counts from the frame's arrival.
+
+
+class Open(_Frame, frozen=True, tag=10):
+    """Start and greet the server.  Body: `OpenOrder` as JSON.  Answered with `ServerCard` as JSON."""
+
+    request_id: int
+    timeout_s: float
+
+
+class List(_Frame, frozen=True, tag=11):
+    """List the server's tools, all pages.  Answered with a JSON array of tool objects."""
+
+    request_id: int
+    timeout_s: float
+
+
+class Call(_Frame, frozen=True, tag=12):
+    """Run one tool.  Body: the arguments, one JSON object, untouched.  Answered with the result's JSON object.
+
+    `meta` is the caller's own `_meta` (JSON object without envelope keys), empty for none.
+    """
+
+    request_id: int
+    timeout_s: float
+    tool: str
+    progress: bool = False
+    meta: bytes = b""
+
+
+class Close(_Frame, frozen=True, tag=13):
+    """Stop the server in the given time and answer with its `Dossier` as JSON; the worker exits afterwards."""
+
+    request_id: int
+    timeout_s: float
+
+
+class Cancel(_Frame, frozen=True, tag=14):
+    """Give up a request; the server is told.  The worker still answers it, once."""
+
+    request_id: int
+    reason: str = ""
+
+
+class Condemn(_Frame, frozen=True, tag=15):
+    """The server's tree exceeded a limit: kill all of it.  Unanswered; the loss that follows names the limit.
+
+    `limit` is the policy's own name of it (`memory_bytes`), `detail` a sentence with the numbers, for people.
+    """
+
+    limit: str
+    detail: str
+
+
+# Replies and news, worker to supervisor.
+
+
+class Answer(_Frame, frozen=True, tag=20):
+    """A request's good end.  Body: what the request's docstring says.
+
+    `era` and `result_type` are a result's envelope: the server's protocol revision and `resultType`.
+    """
+
+    request_id: int
+    era: str = ""
+    result_type: str = "complete"
+    is_error: bool = False
+
+
+class Failed(_Frame, frozen=True, tag=21):
+    """A request's bad end.  `delivery` `not_sent` only when no byte of it was written to the server."""
+
+    request_id: int
+    fault: FaultRecord
+
+
+class Progress(_Frame, frozen=True, tag=22):
+    """How far a call is."""
+
+    request_id: int
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class Log(_Frame, frozen=True, tag=23):
+    """A log line of the server (`notifications/message`): `data` is JSON text, cut when too long."""
+
+    level: str
+    logger: str
+    data: str
+
+
+class ListChanged(_Frame, frozen=True, tag=24):
+    """The server's tools are different now."""
+
+
+class Lost(_Frame, frozen=True, tag=25):
+    """The server is gone, unasked.  The worker exits afterwards."""
+
+    fault: FaultRecord
+
+
+class Started(_Frame, frozen=True, tag=26):
+    """The server's process was just let go, and is not greeted yet.  Body: `ServerStart` as JSON; at most once."""
+
+
+Request = Open | List | Call | Close
+Reply = Answer | Failed
+News = Progress | Log | ListChanged | Lost | Started
+Frame = (
+    Hello
+    | Welcome
+    | Beat
+    | Credit
+    | Open
+    | List
+    | Call
+    | Close
+    | Cancel
+    | Condemn
+    | Answer
+    | Failed
+    | Progress
+    | Log
+    | ListChanged
+    | Lost
+    | Started
+)
+
+
+# Bodies.
+
+
+class OpenOrder(msgspec.Struct, frozen=True):
+    """What a worker needs to start a server.
+
+    Attributes:
+        config: the server's configuration as its JSON text.
+        env: the whole environment of a stdio server, ready to use.
+        home: its private home, an existing directory; also where it runs when `cwd` is absent.
+        log_path: where its stderr is kept; empty for nowhere.
+        era: the protocol revision it spoke last time, empty when unknown: spares the probe.
+        tmp: its private directory for temporary files, an existing one.
+        private: our own state and runtime directories, which no server may see.
+        protected: files and folders that no server may write: the user's word.
+        user_home: the home of the user who runs us.
+        user_env: of that user's environment, what says where tools and granted things are.
+        allow_unsandboxed: start it even where nothing but limits can be enforced.
+        open_port: of this machine's loopback, where a deck asks for no token, so that it must not be reached; 0 for one
+            that is not known yet, None for no such.
+        secrets: what no fault, log or record may repeat of what the server was given.
+    """
+
+    config: str
+    env: dict[str, str] = {}
+    home: str = ""
+    log_path: str = ""
+    era: str = ""
+    tmp: str = ""
+    private: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    user_home: str = ""
+    user_env: dict[str, str] = {}
+    allow_unsandboxed: bool = False
+    open_port: int | None = None
+    secrets: tuple[str, ...] = ()
+
+
+MAX_START_BYTES: Final = 64 * 1024
+"""A `ServerStart` as JSON; a receipt has some ten findings, and a line for each path that was opened."""
+
+
+class ServerStart(msgspec.Struct, frozen=True):
+    """A confined server that was let go: what its supervisor watches and shows.  Process ids are those outside.
+
+    Attributes:
+        pid: the program's.
+        tree_pid: the topmost process of its tree, ours among them (a bubblewrap, a reaper): where a scan begins.
+        root_pid: one whose `/proc/PID/root` is the root that the program sees; 0 when that is the machine's.
+        program: the resolved path of what was executed.
+        cwd: where it runs.
+        scratch: directories outside whose files count as its scratch space.
+        tmpfs: mount points below that root which hold its temporary files in memory.
+        enforced: names of limits that the kernel itself holds on the whole tree.
+        receipt: the `Receipt` as JSON.
+        gaps: its lines, one for each way in which it is weaker than wanted; a start with any is announced.
+    """
+
+    pid: int
+    tree_pid: int
+    root_pid: int = 0
+    program: str = ""
+    cwd: str = ""
+    scratch: tuple[str, ...] = ()
+    tmpfs: tuple[str, ...] = ()
+    enforced: tuple[str, ...] = ()
+    receipt: str = "{}"
+    gaps: tuple[str, ...] = ()
+
+
+class ServerCard(msgspec.Struct, frozen=True):
+    """What a greeted server said of itself.
+
+    Attributes:
+        era: the protocol revision agreed.
+        pid: its process id, None for a remote one.
+        name: its own name, for people only.
+        announces_tools: whether it says when its tools change.
+    """
+
+    era: str
+    pid: int | None = None
+    name: str = ""
+    version: str = ""
+    instructions: str = ""
+    announces_tools: bool = False
+
+
+__all__ = [
+    "LINK_VERSION",
+    "MAX_START_BYTES",
+    "Answer",
+    "Beat",
+    "Call",
+    "Cancel",
+    "Close",
+    "Condemn",
+    "Credit",
+    "Dossier",
+    "Failed",
+    "FaultRecord",
+    "Frame",
+    "Hello",
+    "List",
+    "ListChanged",
+    "Log",
+    "Lost",
+    "News",
+    "Open",
+    "OpenOrder",
+    "Progress",
+    "Reply",
+    "Request",
+    "ServerCard",
+    "ServerStart",
+    "Started",
+    "Welcome",
+]

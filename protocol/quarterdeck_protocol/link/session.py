@@ -1,0 +1,343 @@
+"""The sans-IO session between supervisor and worker; the same code at both ends.
+
+It owes: the handshake (one-time token, versions), correlation, credit, deadlines, heartbeats, limits.  It owns no
+socket and no clock: every entry takes `now` (monotonic seconds) and returns what happened; what is to be sent is
+taken with `take`.  The caller's duties, after any entry: send what `take` gives, arm a timer for `wake_at`, and
+call `tick` when it rings, after the channel was drained, so that a beat that waits in it is not called missing.
+
+What a peer does against the rules is a `Violated` value, never an exception.  After it, or a `Silent`, the link is
+dead: nothing is sent, nothing comes, and requests without a reply end with it (`cancel` tells which were never sent).
+What *we* do against the rules (a reply to nothing, a frame of the other side) is a `LinkMisuseError`: our bug.
+"""
+
+from collections.abc import Sequence
+from math import inf
+
+import msgspec
+
+from quarterdeck_protocol.faults import sayable
+
+from .credit import UNIT_BYTES, Allowance, Deadlines, Outbox, Rhythm, units
+from .envelope import WireError, decode
+from .events import (
+    FREE,
+    GREETINGS,
+    MAX_REASON_CHARS,
+    MIN_TOKEN_BYTES,
+    Arrived,
+    Expired,
+    Greeted,
+    Late,
+    LinkEvent,
+    LinkMisuseError,
+    LinkTerms,
+    Overdue,
+    Refusal,
+    Settled,
+    Side,
+    Silent,
+    Violated,
+    can_be_told,
+    misfit,
+    stranger,
+)
+from .frames import LINK_VERSION, Beat, Cancel, Condemn, Credit, Frame, Hello, News, Progress, Reply, Request, Welcome
+
+__all__ = [
+    "MAX_REASON_CHARS",
+    "UNIT_BYTES",
+    "Arrived",
+    "Expired",
+    "Greeted",
+    "Late",
+    "Link",
+    "LinkEvent",
+    "LinkMisuseError",
+]
+__all__ += ["LinkTerms", "Overdue", "Refusal", "Settled", "Side", "Silent", "Violated", "units"]
+
+
+class Link:
+    """One session; see the module."""
+
+    def __init__(
+        self, side: Side, *, token: bytes, version: str, now: float, terms: LinkTerms | None = None, pid: int = 0
+    ) -> None:
+        """Start the session; a worker's Hello is ready to be taken.
+
+        Args:
+            side: which end this is.
+            token: the one-time secret that the worker was spawned with, at least 16 bytes.
+            version: of our package; the peer's must be equal.
+            now: monotonic seconds; infinite for a peer that does not exist yet, whose time begins with `expect`.
+            terms: the same at both ends; the usual ones when None.
+            pid: a worker's own process id.
+
+        Raises:
+            LinkMisuseError: the token is too short.
+        """
+        if len(token) < MIN_TOKEN_BYTES:
+            raise LinkMisuseError(f"a token of {len(token)} bytes; {MIN_TOKEN_BYTES} are needed")
+        self.side = side
+        self._peer = side.peer
+        self._token = token
+        self._version = version
+        self._terms = terms = terms or LinkTerms()
+        self._outbox = Outbox(terms.window_units, terms.wire)
+        self._allowance = Allowance(terms.window_units)
+        self._rhythm = Rhythm(terms.beat_s, now)
+        self._next_id = 0
+        self._asked = Deadlines()
+        self._abandoned: set[int] = set()
+        self._late: dict[int, float] = {}
+        self._waited_s = self._excused_s = 0.0
+        self._serving = Deadlines()
+        self._sent_at = self._heard_at = now
+        self._greeted = False
+        self._dead = False
+        if side is Side.WORKER:
+            self._outbox.put(Hello(LINK_VERSION, version, token, pid))
+
+    # What the layer above does
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is done and nobody broke a rule."""
+        return self._greeted and not self._dead
+
+    @property
+    def in_flight(self) -> int:
+        """Our requests without a reply."""
+        return len(self._asked)
+
+    @property
+    def wake_at(self) -> float:
+        """When `tick` must be called at the latest, monotonic seconds."""
+        if self._dead:
+            return inf
+        if not self._greeted:
+            return self._heard_at + self._terms.greet_s + self._excused_s
+        terms = self._terms
+        silent_at = self._heard_at + terms.patience_s + self._excused_s
+        return min(self._sent_at + terms.beat_s, silent_at, self._asked.soonest, self._serving.soonest)
+
+    def next_id(self) -> int:
+        """A fresh request id."""
+        self._next_id += 1
+        return self._next_id
+
+    def request(self, frame: Request, body: bytes, now: float) -> Refusal | None:
+        """Send a request, or queue it for credit; its end is a `Settled` or `Overdue`, once.  None when it was taken.
+
+        Time spent in the queue is taken off the `timeout_s` that the peer is told.
+
+        Raises:
+            LinkMisuseError: the id is in use, or the timeout no positive finite number of seconds.
+        """
+        if frame.request_id in self._asked:
+            raise LinkMisuseError(f"request {frame.request_id} is under way already")
+        if not self.is_open:
+            return Refusal.DEAD
+        if len(self._asked) >= self._terms.max_requests or not self._outbox.has_room(frame, self._terms.max_waiting):
+            return Refusal.BUSY
+        if not self._send(frame, body):
+            return Refusal.UNSENDABLE
+        self._asked.add(frame.request_id, now + frame.timeout_s + self._terms.backstop_s)
+        return None
+
+    def cancel(self, request_id: int, reason: str = "") -> bool:
+        """Give up a request; its reply, when it comes, is swallowed.  The second time changes nothing.
+
+        True when the frame had not left our queue: the peer will never see it, and nothing more is heard of it.
+        """
+        if not self._is_awaited(request_id):
+            return False
+        if self._outbox.withdraw(request_id):
+            return self._asked.remove(request_id)
+        if not self._dead:
+            self._abandoned.add(request_id)
+            self._send(Cancel(request_id, sayable(reason, MAX_REASON_CHARS)))
+        return False
+
+    def reply(self, frame: Reply, body: bytes = b"") -> None:
+        """Answer a request of the peer's, once.
+
+        Raises:
+            LinkMisuseError: the peer asked nothing by this id, or has its reply; or no message can carry this one.
+        """
+        if frame.request_id not in self._serving:
+            raise LinkMisuseError(f"no request {frame.request_id} awaits a reply")
+        if not self._dead and not self._send(frame, body):
+            raise LinkMisuseError(f"no message can hold the reply to {frame.request_id}")
+        self._serving.remove(frame.request_id)
+
+    def serves(self, request_id: int) -> bool:
+        """Whether a request of the peer's still awaits our reply."""
+        return request_id in self._serving
+
+    def post(self, frame: News | Condemn, body: bytes = b"") -> bool:
+        """Send what has no reply; False when it was dropped: too much waits already, or no message can carry it."""
+        return self.is_open and self._outbox.has_room(frame, self._terms.max_waiting) and self._send(frame, body)
+
+    def take(self, now: float) -> list[list[bytes]]:
+        """The messages to send, in order; each is the parts of one."""
+        if self._dead:
+            return []
+        if refund := self._allowance.refund():
+            self._outbox.put(Credit(refund))
+        if out := self._outbox.take():
+            self._sent_at = now
+        return out
+
+    # What the channel and the timer do
+
+    def receive(self, parts: Sequence[bytes], now: float) -> list[LinkEvent]:
+        """Take one message of the peer's."""
+        if self._dead:
+            return []
+        self._heard_at, self._excused_s = now, 0.0
+        try:
+            frame, body = decode(parts, self._terms.wire)
+        except WireError as error:
+            return [self._violation(str(error))]
+        if (reason := misfit(frame, body, self.side)) is not None:
+            return [self._violation(reason)]
+        if self._greeted and type(frame) not in FREE:
+            return self._charged(frame, body, now)
+        if isinstance(frame, GREETINGS):
+            return [self._greet(frame, now)]
+        if not self._greeted:
+            return [self._violation(f"{type(frame).__name__} before the handshake")]
+        if isinstance(frame, Beat):
+            return [] if self._rhythm.allows(now) else [self._violation("it sends heartbeats without a pause")]
+        assert isinstance(frame, Credit)
+        return self._credited(frame.units, now)
+
+    def expect(self, now: float, waited_s: float = 0.0) -> None:
+        """The peer has only now begun to exist: its time to greet us counts from here.
+
+        Args:
+            now: monotonic seconds.
+            waited_s: see `tick`.
+        """
+        self._waited_s = waited_s
+        if not self._greeted:
+            self._heard_at = now
+
+    def tick(self, now: float, waited_s: float = 0.0) -> list[LinkEvent]:
+        """Judge what is due; call it only after the channel was drained.
+
+        Args:
+            now: monotonic seconds.
+            waited_s: for how long the peer was ready to run and got no processor, all in all; where nobody can tell,
+                zero.  What it waited in silence excuses as much of that: a busy machine is no dead peer.
+        """
+        if self._dead:
+            return []
+        self._excused_s += max(0.0, waited_s - self._waited_s)
+        self._waited_s = max(waited_s, self._waited_s)
+        # The very sums of `wake_at`: a difference may round to just below its limit, and the timer would spin.
+        patience_s = self._terms.patience_s if self._greeted else self._terms.greet_s
+        if now >= self._heard_at + patience_s + self._excused_s:
+            self._dead = True
+            return [Silent(now - self._heard_at)]
+        if not self._greeted:
+            return []
+        if now >= self._sent_at + self._terms.beat_s:
+            self._outbox.put(Beat())
+        events: list[LinkEvent] = [Expired(key) for key in self._serving.due(now)]
+        for key in self._asked.due(now):
+            events += self._overdue(key, now)
+        return events
+
+    # Helpers
+
+    def _send(self, frame: Frame, body: bytes = b"") -> bool:
+        if (reason := misfit(frame, body, self._peer)) is not None:
+            raise LinkMisuseError(reason)
+        return self._outbox.send(frame, body)
+
+    def _overdue(self, request_id: int, now: float) -> list[LinkEvent]:
+        if self._outbox.withdraw(request_id):
+            self._asked.remove(request_id)
+            return [Overdue(request_id, was_sent=False)]
+        told = request_id in self._abandoned
+        self._abandoned.add(request_id)
+        if request_id in self._late:
+            starved_s = self._waited_s - self._late[request_id]
+            if starved_s < self._terms.beat_s:
+                return [Overdue(request_id)]
+            self._wait_longer(request_id, now + starved_s)
+            return []
+        if now >= self._heard_at + self._terms.beat_s + self._excused_s:
+            return [Overdue(request_id)]  # it misses its beats as well
+        self._wait_longer(request_id, now + self._terms.patience_s)
+        return [] if told else [Late(request_id)]
+
+    def _wait_longer(self, request_id: int, until: float) -> None:
+        self._late[request_id] = self._waited_s
+        self._asked.add(request_id, until)
+
+    def _greet(self, frame: Hello | Welcome, now: float) -> LinkEvent:
+        if self._greeted:
+            return self._violation("a second handshake")
+        if (reason := stranger(frame, token=self._token, version=self._version)) is not None:
+            return self._violation(reason)
+        self._greeted = True
+        self._rhythm = Rhythm(self._terms.beat_s, now)
+        if isinstance(frame, Welcome):
+            return Greeted(frame.package_version)
+        self._outbox.put(Welcome(self._version))
+        return Greeted(frame.package_version, frame.pid)
+
+    def _credited(self, amount: int, now: float) -> list[LinkEvent]:
+        if not self._outbox.earn(amount):
+            return [self._violation(f"a credit of {amount} that is not owed")]
+        events: list[LinkEvent] = []
+        while (entry := self._outbox.pop()) is not None:
+            frame, body = entry
+            if isinstance(frame, Request):
+                left_s = self._asked.left_s(frame.request_id, now) - self._terms.backstop_s
+                if left_s <= 0:
+                    self._asked.remove(frame.request_id)
+                    events.append(Overdue(frame.request_id, was_sent=False))
+                    continue
+                frame = msgspec.structs.replace(frame, timeout_s=min(left_s, frame.timeout_s))
+            self._outbox.resend(frame, body)
+        return events
+
+    def _charged(self, frame: Frame, body: bytes, now: float) -> list[LinkEvent]:
+        if not self._allowance.charge(1 + len(body) // UNIT_BYTES):
+            return [self._violation("it sent more than its credit")]
+        if isinstance(frame, Reply):
+            return self._settled(frame, body)
+        if isinstance(frame, Request):
+            return self._serve(frame, body, now)
+        match frame:
+            case Cancel() if frame.request_id not in self._serving:
+                return []
+            case Progress() if not self._is_awaited(frame.request_id) or not can_be_told(frame):
+                return []
+        return [Arrived(frame, body)]
+
+    def _settled(self, reply: Reply, body: bytes) -> list[LinkEvent]:
+        if not self._asked.remove(reply.request_id):
+            return [self._violation(f"a reply to {reply.request_id}, which was not asked")]
+        self._late.pop(reply.request_id, None)
+        if reply.request_id in self._abandoned:
+            self._abandoned.discard(reply.request_id)
+            return []
+        return [Settled(reply, body)]
+
+    def _serve(self, request: Request, body: bytes, now: float) -> list[LinkEvent]:
+        if request.request_id in self._serving or len(self._serving) >= self._terms.max_requests:
+            return [self._violation(f"request {request.request_id} is one too many")]
+        self._serving.add(request.request_id, now + request.timeout_s)
+        return [Arrived(request, body)]
+
+    def _is_awaited(self, request_id: int) -> bool:
+        return request_id in self._asked and request_id not in self._abandoned
+
+    def _violation(self, reason: str) -> Violated:
+        self._dead = True
+        return Violated(sayable(reason, MAX_REASON_CHARS))

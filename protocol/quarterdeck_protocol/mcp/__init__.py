@@ -1,0 +1,1 @@
+"""The Model Context Protocol's messages, as far as routing needs them.  Pure."""

@@ -1,0 +1,1 @@
+"""JSON Schemas of tools: canonical form, hash, and a form that every model provider takes.  Pure."""

@@ -1,0 +1,294 @@
+"""Find out what this machine can enforce, by trying it: the edge that fills `Machine`.
+
+`probe_machine` is what is needed to start a server: some 60 ms, most of it two or three runs of bubblewrap.
+`probe_more` adds the one try that takes longer, of the network helper.  Neither raises for a broken machine: the facts
+say what is missing, and why.
+
+Try to close a part of a folder that may be written, by `inside/readonly`, and to write there all the same.
+
+Whether root may become other users here, give them files and end what they run: a container may forbid any of it.
+
+Try Landlock and a seccomp filter on a thread of ours, which ends confined: both bind one thread and its children.
+"""
+
+import errno
+import marshal
+import os
+import shutil
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, Filter, compile_filter
+from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.inside import landlock, prctl
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.program.launch import DEFAULT_PATH
+from quarterdeck_sandbox.run.identity import FIRST_UID, LAST_UID
+from quarterdeck_sandbox.run.spawn import readonly_argv
+from quarterdeck_sandbox.run.unnamed_file import unnamed_file
+
+from .trial_program import run
+from .trials import try_bubblewrap, try_cgroups
+
+_SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
+
+
+def try_closing(uid: int) -> bool:
+    """Whether it holds for `uid`; one run of about 15 ms."""
+    if sys.platform != "linux":
+        return False
+    with temporary_folder("quarterdeck-trial-") as name:
+        folder = Path(name)
+        closed = folder / "inner" / "closed"
+        closed.parent.mkdir()
+        for path in (folder / "open", closed):
+            path.write_bytes(b"")
+        for path in (folder, closed.parent, folder / "open", closed):
+            os.chown(path, uid, -1)
+        steps = [(str(closed.parent), False), (str(closed), True)]
+        argv = ["/bin/sh", "-c", _SCRIPT, str(folder)]
+        # As root does it where it stays root: see `Confinement.writes_by_mounts`.
+        opened = [str(folder)] if uid == 0 else None
+        order = unnamed_file(marshal.dumps({"open": opened, "steps": steps, "argv": argv}))
+        try:
+            run(readonly_argv(order), uid=uid, pass_fds=(order,))
+        finally:
+            os.close(order)
+        try:
+            return bool((folder / "open").read_bytes()) and not closed.read_bytes()
+        except FileNotFoundError:
+            return False  # it could be moved
+
+
+NEEDED: Final = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
+
+
+def try_other_users() -> bool:
+    """By what the kernel says of this process; nothing is changed."""
+    try:
+        status, setgroups = Path("/proc/self/status").read_text(), Path("/proc/self/setgroups").read_text()
+        maps = [Path(f"/proc/self/{name}_map").read_text() for name in ("uid", "gid")]
+    except OSError:
+        return True  # an old kernel, without namespaces of users
+    return "allow" in setgroups and has_capabilities(status) and all(covers_range(text) for text in maps)
+
+
+def has_capabilities(status: str) -> bool:
+    """Whether all of `NEEDED` are in force, by the text of `/proc/self/status`."""
+    line = next((line for line in status.splitlines() if line.startswith("CapEff:")), "CapEff: 0")
+    found = int(line.split()[1], 16)
+    return all(found >> number & 1 for number in NEEDED.values())
+
+
+def covers_range(text: str) -> bool:
+    """Whether the users that we take, and those of ordinary people, exist here, by the text of a map of ids."""
+    ranges = [(int(first), int(count)) for first, _, count in (line.split() for line in text.splitlines())]
+    return any(first <= FIRST_UID and first + count > LAST_UID for first, count in ranges)
+
+
+_CLOSED: Final = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
+_POINTER_BITS: Final = 8 * struct.calcsize("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the thread found.
+
+    Attributes:
+        landlock_abi: the version that closed a directory to it; 0 if none did.
+        seccomp: our filter was loaded, and refused a socket.
+    """
+
+    landlock_abi: int = 0
+    seccomp: bool = False
+
+
+def try_kernel(architecture: str) -> Kernel:
+    """About a millisecond; every other thread stays as it is."""
+    found = Kernel()
+
+    def attempt() -> None:
+        nonlocal found
+        found = Kernel(_landlock(), _seccomp(architecture))
+
+    thread = threading.Thread(target=attempt, name="quarterdeck-trial")
+    thread.start()
+    thread.join()
+    return found
+
+
+def _landlock() -> int:
+    abi = landlock.abi()
+    try:
+        prctl.forbid_new_privileges()
+        landlock.restrict([], [], [], deny_tcp=True)
+    except OSError:
+        return 0
+    return abi if _errno(lambda: os.listdir("/")) == errno.EACCES else 0
+
+
+def _seccomp(architecture: str) -> bool:
+    # A 32-bit interpreter on a 64-bit kernel would be killed by the filter: its calls are another architecture's.
+    if architecture not in ARCHITECTURES or _POINTER_BITS != 64:
+        return False
+    program = compile_filter(_CLOSED, architecture)
+    try:
+        prctl.forbid_new_privileges()
+        prctl.load_seccomp(program)
+    except OSError:
+        return False
+    return _errno(lambda: socket.socket(socket.AF_UNIX).close()) == errno.EPERM
+
+
+def _errno(attempt: Callable[[], object]) -> int:
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno or -1
+    return 0
+
+
+SYSCTLS: Final = (
+    "dev/tty/legacy_tiocsti",
+    "kernel/apparmor_restrict_unprivileged_userns",
+    "kernel/io_uring_disabled",
+    "kernel/perf_event_paranoid",
+    "kernel/unprivileged_bpf_disabled",
+    "kernel/unprivileged_userns_clone",
+    "kernel/yama/ptrace_scope",
+    "user/max_user_namespaces",
+    "vm/unprivileged_userfaultfd",
+)
+"""Settings of the kernel that decide what works, or what a flaw would cost."""
+
+TUN_DEVICE: Final = "/dev/net/tun"
+"""What network helpers open, in the sandbox's network, as the user who runs them."""
+
+_ADMIN_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where `ip` is, off an ordinary user's PATH."""
+
+_MARKERS: Final = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
+
+
+def probe_machine(*, uid: int | None = None) -> Machine:
+    """The facts for `uid` (ourselves when None; another user needs root)."""
+    user = os.geteuid() if uid is None else uid
+    names = os.uname()
+    machine = Machine(system=sys.platform, architecture=names.machine, kernel=names.release, euid=user)
+    if sys.platform != "linux":
+        return machine
+    # The system's own first: a PATH can begin with a folder that a sandboxed program may write to, such as that of a
+    # virtual environment in the workspace, and what is found here runs outside of any sandbox.
+    path = os.pathsep.join(filter(None, (DEFAULT_PATH, os.environ.get("PATH"))))
+    pasta, slirp4netns = _find("pasta", path), _find("slirp4netns", path)
+    reason = _tun_reason(user) if pasta or slirp4netns else ""
+    kernel = try_kernel(names.machine)
+    return replace(
+        machine,
+        other_users=user != 0 or os.geteuid() != 0 or try_other_users(),
+        bubblewrap=try_bubblewrap(user, names.machine, path),
+        landlock_abi=kernel.landlock_abi,
+        seccomp=kernel.seccomp,
+        closes=try_closing(user),
+        cgroups=try_cgroups(user),
+        pasta="" if reason else pasta,
+        slirp4netns="" if reason else slirp4netns,
+        nsenter=_find("nsenter", path),
+        ip=_find("ip", path),
+        setpriv=_setpriv(path) if pasta or slirp4netns else "",
+        uplink_why=reason,
+        sysctls=_sysctls(SYSCTLS),
+        container=container_kind(os.environ, names.release, [path for path, _ in _MARKERS if os.path.exists(path)]),
+    )
+
+
+def probe_more(machine: Machine) -> Machine:
+    """`machine`, with the network helpers tried on an empty sandbox, some 30 ms each: only one that works is left."""
+    if not machine.gives_internet or machine.euid != os.geteuid():
+        return machine
+    from quarterdeck_sandbox.network.uplink import why_not
+
+    reasons = []
+    for candidate in (replace(machine, pasta=""), replace(machine, slirp4netns="")):
+        if candidate.gives_internet:
+            # It runs an event loop of its own, and the caller may be in one.
+            with ThreadPoolExecutor(1) as pool:
+                reason = pool.submit(why_not, candidate).result()
+            if not reason:
+                return candidate
+            reasons.append(reason)
+    return replace(machine, pasta="", slirp4netns="", uplink_why="; ".join(reasons))
+
+
+@cache
+def known_machine() -> Machine:
+    """All the facts, found once in this process."""
+    return probe_more(probe_machine())
+
+
+def container_kind(environ: Mapping[str, str], kernel: str, markers: Iterable[str]) -> str:
+    """What kind of container we are in by its traces, empty for none; a guess for people, nothing depends on it.
+
+    Args:
+        environ: our own.
+        kernel: its release.
+        markers: those of the engines' marker files that exist.
+    """
+    found = dict(_MARKERS)
+    if kind := next((found[marker] for marker in markers), ""):
+        return f"kubernetes ({kind})" if "KUBERNETES_SERVICE_HOST" in environ else kind
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "kubernetes"
+    if "container" in environ:
+        return environ["container"]
+    return "wsl" if "microsoft" in kernel.lower() else ""
+
+
+def _find(name: str, path: str) -> str:
+    return shutil.which(name, path=os.pathsep.join((*_ADMIN_FOLDERS, path))) or ""
+
+
+def _setpriv(path: str) -> str:
+    """The one of util-linux; busybox has one that knows no death signals."""
+    found = _find("setpriv", path)
+    return (
+        found
+        if found and run([found, "--pdeathsig", "KILL", "--", found, "--version"], uid=os.geteuid()).succeeded
+        else ""
+    )
+
+
+def _tun_reason(uid: int) -> str:
+    """Why `uid` cannot open the device; empty when it can."""
+    if uid != os.geteuid():
+        return "" if _anybody_may(TUN_DEVICE) else f"{TUN_DEVICE} is closed to ordinary users"
+    try:
+        os.close(os.open(TUN_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return f"{TUN_DEVICE} cannot be opened: {error.strerror}"
+    return ""
+
+
+def _anybody_may(path: str) -> bool:
+    try:
+        return os.stat(path).st_mode & 0o006 == 0o006
+    except OSError:
+        return False
+
+
+def _sysctls(names: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name.replace("/", ".")] = Path("/proc/sys", name).read_text().strip()
+        except OSError:
+            continue  # another kernel's, or hidden in a container
+    return found

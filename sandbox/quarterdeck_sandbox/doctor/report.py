@@ -1,0 +1,356 @@
+"""What this machine's sandboxes are worth: a line per mechanism, property and attack, with each gap's remedy.  Pure.
+
+`probing` finds the facts, `self_test` attacks a real sandbox; here they are only judged.
+
+What to do about each gap of a machine: exact commands, chosen by what was found.  Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
+from quarterdeck_sandbox.policy.choice import choose
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.promises import CONTROLLERS, SCOPES_ABI, Situation, promise
+from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
+from quarterdeck_sandbox.program.launch import LaunchError
+
+INSTALL_BUBBLEWRAP: Final = "apt install bubblewrap   (or: dnf install bubblewrap, pacman -S bubblewrap)"
+
+INSTALL_BOTH: Final = "apt install bubblewrap slirp4netns   (or: dnf install …, pacman -S …)"
+
+NEWER_BUBBLEWRAP: Final = (
+    "install bubblewrap 0.12.0 or later, or your distribution's update for CVE-2026-87766; until then, hide no path "
+    "inside a path that may be written"
+)
+
+OLD_BUBBLEWRAP: Final = "install a newer bubblewrap (0.8.0 or later)"
+
+OTHER_SYSTEM: Final = (
+    'run it on Linux, or in a Linux virtual machine; with limits only: --allow-unsandboxed or "minimum": "limits"'
+)
+
+LANDLOCK: Final = (
+    "use Linux 5.13 or later, started with lsm=…,landlock (see /sys/kernel/security/lsm); or install bubblewrap"
+)
+
+LANDLOCK_SCOPES: Final = "use Linux 6.12 or later, or install bubblewrap"
+
+REPORT: Final = "please report this, with the output of `quarterdeck doctor --json`"
+
+APPARMOR: Final = """\
+let bubblewrap make user namespaces (Ubuntu 24.04 and later ask for a profile); as root:
+  cat > /etc/apparmor.d/bwrap <<'END'
+  abi <abi/4.0>,
+  include <tunables/global>
+  profile bwrap {path} flags=(unconfined) {{
+    userns,
+    include if exists <local/bwrap>
+  }}
+  END
+  apparmor_parser -r /etc/apparmor.d/bwrap"""
+
+DOCKER: Final = (
+    "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined{more} …   "
+    "(podman alike; the default profiles deny namespaces, and a fresh /proc)"
+)
+
+KUBERNETES: Final = (
+    "in the pod's securityContext: seccompProfile: {{type: Unconfined}}, appArmorProfile: {{type: Unconfined}}, "
+    "procMount: Unmasked{more}"
+)
+
+_SYSCTLS: Final = {
+    "kernel.unprivileged_userns_clone": "0",
+    "user.max_user_namespaces": "0",
+}
+"""Settings under which no ordinary user can make a user namespace."""
+
+
+def bubblewrap(machine: Machine) -> str:
+    """What makes it work, or work in full."""
+    found = machine.bubblewrap
+    if not found.path:
+        return INSTALL_BUBBLEWRAP
+    if "nknown option" in found.why:
+        return OLD_BUBBLEWRAP
+    if machine.container not in ("", "wsl"):
+        return _container(machine)
+    if machine.euid == 0:
+        return "start it as an ordinary user, or as a root that may mount and make namespaces (CAP_SYS_ADMIN)"
+    for name, closed in _SYSCTLS.items():
+        if machine.sysctls.get(name) == closed:
+            value = "1" if name.startswith("kernel") else "15000"
+            return f"as root: sysctl -w {name}={value}   (to keep it: a line in /etc/sysctl.d/quarterdeck.conf)"
+    if machine.sysctls.get("kernel.apparmor_restrict_unprivileged_userns") == "1":
+        return APPARMOR.format(path=found.path)
+    return f"see what {found.path} --unshare-all --unshare-user --ro-bind / / --proc /proc true says"
+
+
+def closing(machine: Machine) -> str:
+    """What lets a part of a folder be closed that may be written: a mount namespace, as bubblewrap makes them."""
+    if machine.container not in ("", "wsl"):
+        return _container(machine)
+    return f"{bubblewrap(machine)}; until then, let nothing write a folder that holds configuration"
+
+
+def seccomp(machine: Machine) -> str:
+    """What lets filters be loaded."""
+    if machine.architecture not in ("x86_64", "aarch64"):
+        return "use a machine with x86-64 or aarch64: there is no filter for others"
+    return "use a kernel with CONFIG_SECCOMP_FILTER, and a 64-bit Python"
+
+
+def cgroups(machine: Machine) -> str:
+    """What lets the kernel keep the limits of a whole tree."""
+    if machine.container not in ("", "wsl"):
+        return "mount the control groups writable (podman run --cgroups=split; docker run --privileged)"
+    return "systemd-run --user --scope quarterdeck serve …   (where systemd keeps your session; else as root)"
+
+
+def internet(machine: Machine) -> str:
+    """What gives the network mode `internet`."""
+    found = machine.bubblewrap
+    if not (found.works and found.makes_network):
+        remedy = bubblewrap(machine)
+        if remedy == INSTALL_BUBBLEWRAP and not (machine.pasta or machine.slirp4netns):
+            return INSTALL_BOTH  # at once: half of it would ask for the other half
+        return remedy
+    if machine.uplink_why.startswith("/dev/net/tun"):
+        if machine.container not in ("", "wsl"):
+            return "docker run --device /dev/net/tun …, and chmod 0666 /dev/net/tun"
+        return "as root: modprobe tun && chmod 0666 /dev/net/tun"
+    if machine.uplink_why:
+        return "install another helper: apt install passt slirp4netns"
+    if not (machine.pasta or machine.slirp4netns):
+        return "apt install passt   (or: apt install slirp4netns)"
+    return "apt install util-linux iproute2"
+
+
+def _container(machine: Machine) -> str:
+    more = " --cap-add SYS_ADMIN" if machine.euid == 0 else ""
+    if machine.container.startswith("kubernetes"):
+        return KUBERNETES.format(more=", capabilities: {add: [SYS_ADMIN]}" if machine.euid == 0 else "")
+    return DOCKER.format(more=more)
+
+
+class Outcome(StrEnum):
+    """What became of an attack."""
+
+    HELD = "held"
+    ESCAPED = "escaped"
+    UNKNOWN = "unknown"
+    """It did not get as far as trying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack: what it tried, against which property, what became of it, in detail."""
+
+    name: str
+    against: Property
+    outcome: Outcome
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What came of attacking a sandbox.
+
+    Attributes:
+        attacks: all of them.
+        why: why there was no sandbox to attack; empty otherwise.
+        receipt: what was in force in the one that was attacked.
+    """
+
+    attacks: tuple[Attack, ...] = ()
+    why: str = ""
+    receipt: Receipt | None = None
+
+
+class State(StrEnum):
+    """What a line says of its subject."""
+
+    OK = "ok"
+    WEAKER = "weaker"
+    """It is kept with a gap, or by something weaker."""
+
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a diagnosis.
+
+    Attributes:
+        subject: a mechanism, a property or an attack.
+        state: how it is.
+        what: what was found.
+        remedy: what to do about it, may be of several lines; empty when nothing needs doing or can be done.
+    """
+
+    subject: str
+    state: State
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that there is to say.
+
+    Attributes:
+        tier: how servers are confined here.
+        runs: whether servers of the preset `standard` start, in a sandbox that keeps what it promises.
+        mechanisms: what the machine has.
+        properties: what `standard` guarantees with it, as it was observed where that was possible.
+        attacks: what the self-test saw.
+    """
+
+    tier: Tier
+    runs: bool
+    mechanisms: tuple[Line, ...]
+    properties: tuple[Line, ...]
+    attacks: tuple[Line, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything holds in full, 1 when something is weaker, 2 when servers cannot be run confined."""
+        if not self.runs:
+            return 2
+        lines = (*self.mechanisms, *self.properties, *self.attacks)
+        return int(any(line.state is not State.OK for line in lines))
+
+
+STANDARD: Final = SandboxPolicy()
+"""What servers get that ask for nothing else; the self-test starts its attacks under it."""
+
+
+def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
+    """Judge the facts of `machine` and what became of the attacks on a sandbox of it."""
+    refusal, findings = "", _promised(machine)
+    try:
+        choose(STANDARD, machine)
+    except LaunchError as error:
+        refusal = str(error)
+    if test.receipt is not None and not refusal:
+        findings = test.receipt.findings
+    broken = test.why or any(
+        attack.outcome is Outcome.ESCAPED and findings[attack.against].strength is Strength.FULL
+        for attack in test.attacks
+    )
+    return Diagnosis(
+        tier=machine.tier,
+        runs=not refusal and not broken,
+        mechanisms=tuple(_mechanisms(machine)),
+        properties=tuple(
+            Line(name.value, _state(name, finding, machine.tier), finding.mechanism)
+            for name, finding in findings.items()
+            # A limit that `standard` does not set is no gap of the machine.
+            if STANDARD.limits_set(name)
+        ),
+        attacks=tuple(_attacks(test, findings, machine.tier)),
+    )
+
+
+def _promised(machine: Machine) -> Mapping[Property, Finding]:
+    network = NetworkMode.INTERNET if machine.gives_internet else NetworkMode.FULL
+    return promise(Situation(STANDARD, machine, machine.tier, network))
+
+
+def _state(name: Property, finding: Finding, tier: Tier) -> State:
+    # No machine keeps temporary files in full: that it is looked at is as good as it gets.
+    if finding.strength is Strength.FULL or (name is Property.SCRATCH and finding.strength is Strength.PARTIAL):
+        return State.OK
+    # Where servers start confined, what one property lacks makes them weaker.
+    return State.MISSING if finding.strength is Strength.NONE and tier is Tier.LIMITS else State.WEAKER
+
+
+def _mechanisms(machine: Machine) -> Iterator[Line]:
+    if machine.system != "linux":
+        yield Line("system", State.MISSING, f"{machine.system}: limits only", OTHER_SYSTEM)
+        return
+    where = f", in a container ({machine.container})" if machine.container else ""
+    yield Line("system", State.OK, f"Linux {machine.kernel} on {machine.architecture}{where}")
+    yield from _bubblewrap(machine)
+    yield _landlock(machine)
+    if machine.closes:
+        yield Line("closed parts of writable paths", State.OK, "by read-only mounts")
+    else:
+        what = "no mount namespace can be made: where configuration lies in a writable path, nothing starts"
+        yield Line("closed parts of writable paths", State.WEAKER, what, closing(machine))
+    if machine.seccomp:
+        yield Line("seccomp", State.OK, "a filter of system calls was loaded, and held")
+    else:
+        yield Line("seccomp", State.MISSING, "no filter can be loaded", seccomp(machine))
+    yield from (_controller(machine, controller) for controller in CONTROLLERS.values())
+    yield _internet(machine)
+
+
+def _bubblewrap(machine: Machine) -> Iterator[Line]:
+    found = machine.bubblewrap
+    if not found.works:
+        what = f"{found.path} fails: {found.why}" if found.path else "not installed"
+        yield Line("bubblewrap", State.MISSING, what, bubblewrap(machine))
+        return
+    yield Line("bubblewrap", State.OK, f"{found.path}, version {found.version}")
+    if found.makes_network:
+        yield Line("network namespace", State.OK, "made by bubblewrap")
+    else:
+        yield Line("network namespace", State.MISSING, found.why, bubblewrap(machine))
+    if found.nests_safely:
+        yield Line("mounts in writable paths", State.OK, "bubblewrap stays inside")
+    else:
+        what = 'bubblewrap follows links out of the sandbox (CVE-2026-87766): "hidden" is refused there'
+        yield Line("mounts in writable paths", State.WEAKER, what, NEWER_BUBBLEWRAP)
+
+
+def _landlock(machine: Machine) -> Line:
+    abi, spare = machine.landlock_abi, machine.bubblewrap.works
+    role = "not needed beside bubblewrap" if spare else "files"
+    if not abi:
+        state = State.OK if spare else State.MISSING
+        return Line("landlock", state, f"none; {role}" if spare else "none", "" if spare else LANDLOCK)
+    if abi < SCOPES_ABI and not spare:
+        return Line("landlock", State.WEAKER, f"version {abi}: signals get through", LANDLOCK_SCOPES)
+    return Line("landlock", State.OK, f"version {abi}; {role}" if spare else f"version {abi}")
+
+
+def _controller(machine: Machine, controller: str) -> Line:
+    place = machine.cgroups.controllers.get(controller)
+    subject = f"control group: {controller}"
+    if place is None:
+        return Line(subject, State.WEAKER, "not writable for us", cgroups(machine))
+    return Line(subject, State.OK, f"version {1 if controller in machine.cgroups.legacy else 2}, in {place}")
+
+
+def _internet(machine: Machine) -> Line:
+    subject, helper = "internet without the host", machine.pasta or machine.slirp4netns
+    if machine.gives_internet:
+        return Line(subject, State.OK, helper)
+    what = "needs bubblewrap with a network namespace"
+    if not helper:
+        what = machine.uplink_why or "neither pasta nor slirp4netns is installed"
+    elif not (machine.nsenter and machine.ip):
+        what = f"{'ip' if machine.nsenter else 'nsenter'} is not installed"
+    return Line(subject, State.WEAKER, what, internet(machine))
+
+
+def _attacks(test: SelfTest, findings: Mapping[Property, Finding], tier: Tier) -> Iterator[Line]:
+    if test.why:
+        yield Line("self-test", State.MISSING, test.why, REPORT)
+    for attack in test.attacks:
+        subject = f"attack: {attack.name}"
+        finding = findings[attack.against]
+        match attack.outcome:
+            case Outcome.HELD:
+                yield Line(subject, State.OK, attack.detail)
+            case Outcome.UNKNOWN:
+                yield Line(subject, State.WEAKER, attack.detail, REPORT)
+            case Outcome.ESCAPED if finding.strength is Strength.FULL:
+                yield Line(subject, State.MISSING, f"{attack.detail}, against {finding.mechanism}", REPORT)
+            case Outcome.ESCAPED:
+                yield Line(subject, _state(attack.against, finding, tier), attack.detail)

@@ -1,0 +1,221 @@
+"""Attack a sandbox of this machine for real: start `attacks` in one, by the way that every server takes, and look.
+
+Claims come from observation: an attack that never ran is unknown, never held.  About a quarter of a second; nothing is
+left behind.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from quarterdeck_protocol.policy import Property
+from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox.program.launch import DEFAULT_PATH, LaunchError, plan_launch
+from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_sandbox.run.process import ConfinedProcess
+from quarterdeck_sandbox.run.spawn import INTERPRETER
+from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.view.mounts import Places
+
+from . import attacks
+from .report import STANDARD, Attack, Outcome, SelfTest
+
+DEADLINE_S: Final = 20.0
+"""For all of it; on a busy machine too."""
+
+STOP_GRACE_S: Final = 1.0
+END_S: Final = 5.0
+"""How long the daemon may take to be gone after the stop."""
+
+OUTPUT_BYTES: Final = 64 * 1024
+
+
+AGAINST: Final = {
+    "read_a_secret": Property.FILESYSTEM,
+    "write_outside": Property.FILESYSTEM,
+    "see_processes": Property.PROCESSES,
+    "signal_the_owner": Property.PROCESSES,
+    "trace_the_owner": Property.PROCESSES,
+    "connect_to_the_host": Property.NETWORK,
+    "connect_to_an_abstract_socket": Property.NETWORK,
+    "mount": Property.SYSCALLS,
+    "make_a_user_namespace": Property.SYSCALLS,
+    "outlive_the_stop": Property.TREE_DEATH,
+}
+"""Every attack, in the order of the report."""
+
+_TEXT: Final = Path(attacks.__file__).read_text()
+
+Starter = Callable[[Confinement], Awaitable[ConfinedProcess]]
+
+
+async def self_test(machine: Machine, starter: Starter = start, place: str | None = None) -> SelfTest:
+    """What the sandbox that servers get by default holds here; one that cannot be started is an answer too.
+
+    Args:
+        machine: what there is.
+        starter: starts it.
+        place: a folder beside which servers have their private homes; the system's for temporary files when None.
+    """
+    try:
+        with anyio.fail_after(DEADLINE_S), _scene(place) as scene:
+            return await _attack(machine, scene, starter)
+    except LaunchError as error:
+        return SelfTest(why=str(error))
+    except TimeoutError:
+        return SelfTest(why=f"the attacks did not end within {DEADLINE_S:.0f} s")
+    except OSError as error:
+        return SelfTest(why=f"no directory could be made for the attacks: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """Something to steal, and servers to reach."""
+
+    folder: Path
+    private: Path
+    token: str
+    loopback: socket.socket
+    abstract: socket.socket | None
+
+    @property
+    def listeners(self) -> list[socket.socket]:
+        return [self.loopback] if self.abstract is None else [self.loopback, self.abstract]
+
+    @property
+    def task(self) -> str:
+        return json.dumps(
+            {
+                "secret": str(self.folder / "outside" / "secret"),
+                "folder": str(self.folder / "outside"),
+                "token": self.token,
+                "owner": os.getpid(),
+                "owner_started": _started_at(),
+                "port": self.loopback.getsockname()[1],
+                "abstract": self.abstract.getsockname()[1:].decode() if self.abstract else "",
+                "home": str(self.private / "home"),
+            }
+        )
+
+
+@contextmanager
+def _scene(place: str | None) -> Iterator[_Scene]:
+    with temporary_folder("quarterdeck-doctor-") as name, temporary_folder("quarterdeck-doctor-", place) as own:
+        # What is open to everybody is closed by the sandbox alone.
+        folder, private = Path(name), Path(own)
+        for base in (folder, private):
+            base.chmod(0o711)
+        (folder / "outside").mkdir()
+        (folder / "outside").chmod(0o777)
+        for part in ("home", "tmp"):
+            (private / part).mkdir(mode=0o700)
+        token = secrets.token_hex(16)
+        (folder / "outside" / "secret").write_text(token)
+        (folder / "outside" / "secret").chmod(0o644)
+        with socket.create_server(("127.0.0.1", 0)) as loopback, socket.socket(socket.AF_UNIX) as abstract:
+            if sys.platform == "linux":
+                abstract.bind(f"\0quarterdeck-doctor-{secrets.token_hex(8)}")
+                abstract.listen()
+            yield _Scene(folder, private, token, loopback, abstract if sys.platform == "linux" else None)
+
+
+async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest:
+    home, tmp = scene.private / "home", scene.private / "tmp"
+    plan = plan_launch(_python(), ["-I", "-S", "-c", _TEXT, scene.task], {"PATH": DEFAULT_PATH}, str(home))
+    places = Places(home, tmp, Path(os.environ.get("HOME") or "/"))
+    confinement = confine(plan, STANDARD, Asker(places, {}, machine, allow_unsandboxed=True))
+    process = await starter(confinement)
+    try:
+        async with anyio.create_task_group() as tasks:
+            for listener in scene.listeners:
+                tasks.start_soon(_serve, listener, scene.token.encode())
+            said = await _read_until(process.stdout_fd, b"done\n")
+            complaint = await _read_now(process.stderr_fd)
+            tasks.cancel_scope.cancel()
+        await process.stop(STOP_GRACE_S)
+        with anyio.move_on_after(END_S):
+            await _read_until(process.stdout_fd, None)
+            return _judge(said, complaint, scene, process.receipt, is_gone=True)
+        return _judge(said, complaint, scene, process.receipt, is_gone=False)
+    finally:
+        await process.stop(STOP_GRACE_S)
+        process.close_fds()
+
+
+def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_gone: bool) -> SelfTest:
+    lines = said.decode(errors="replace").splitlines()
+    if not lines:
+        return SelfTest(why=f"the attacks did not start: {complaint or 'they said nothing'}")
+    told = {name: (outcome, detail) for name, outcome, detail in (line.split(" ", 2) for line in lines if " " in line)}
+    told["outlive_the_stop"] = ("held", "all of it is gone") if is_gone else ("escaped", "a daemon lives on")
+    if (scene.folder / "outside" / "written").exists():
+        told["write_outside"] = ("escaped", "wrote a file outside")
+    unknown = ("unknown", f"it did not get that far: {complaint}")
+    return SelfTest(
+        tuple(
+            Attack(name.replace("_", " "), against, Outcome(told.get(name, unknown)[0]), told.get(name, unknown)[1])
+            for name, against in AGAINST.items()
+        ),
+        receipt=receipt,
+    )
+
+
+async def _serve(listener: socket.socket, token: bytes) -> None:
+    """Greet whoever comes with the token; they come by hand, a few in all."""
+    listener.setblocking(False)  # noqa: FBT003 - takes no keyword
+    while True:
+        await anyio.wait_readable(listener)
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            continue
+        with connection:
+            try:
+                connection.send(token)
+            except OSError:
+                continue
+
+
+async def _read_until(fd: int, end: bytes | None) -> bytes:
+    """What can be read up to `end`, or to the end of file."""
+    data = b""
+    while len(data) < OUTPUT_BYTES and not (end is not None and data.endswith(end)):
+        await anyio.wait_readable(fd)
+        piece = os.read(fd, OUTPUT_BYTES)
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+async def _read_now(fd: int) -> str:
+    """What is there already."""
+    try:
+        return " ".join(os.read(fd, OUTPUT_BYTES).decode(errors="replace").split())[-300:]
+    except BlockingIOError:
+        return ""
+
+
+def _python() -> str:
+    """The system's, which every user can run; ours may lie in a private home."""
+    return shutil.which("python3", path=DEFAULT_PATH) or INTERPRETER
+
+
+def _started_at() -> str:
+    try:
+        return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""

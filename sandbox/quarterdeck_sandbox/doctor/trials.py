@@ -1,0 +1,257 @@
+"""Try `bwrap` with what we ask of it: its namespaces, its options, its descriptors, our filter; then its flaw.
+
+Try control groups: make one of ours where we are, set each limit and read it back, remove it.
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from quarterdeck_protocol.policy import Limits, Property
+from quarterdeck_sandbox.enforce.cgroup import Cgroup
+from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, Filter, compile_filter
+from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups
+from quarterdeck_sandbox.program.launch import DEFAULT_PATH
+from quarterdeck_sandbox.run.unnamed_file import unnamed_file
+from quarterdeck_sandbox.view.paths import is_within
+
+from .trial_program import Outcome, run
+
+CONTROLLERS: Final[Mapping[str, Property]] = {
+    "memory": Property.MEMORY,
+    "pids": Property.PROCESS_COUNT,
+    "cpu": Property.CPU_SHARE,
+}
+
+_LIMITS: Final = Limits.model_validate({"memory_bytes": 64 << 20, "processes": 64, "cpu_share": 0.5})
+"""Harmless: nothing ever joins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """One mounted hierarchy, and where we are in it.
+
+    Attributes:
+        place: our own directory.
+        controllers: those of `CONTROLLERS` that version 1 has here; None for version 2, which says so itself.
+    """
+
+    place: str
+    controllers: frozenset[str] | None
+
+
+def try_cgroups(uid: int) -> Cgroups:
+    """The limits that `uid` can set on a tree of its own; a few milliseconds."""
+    try:
+        mounts, own = Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return Cgroups()
+    found = Cgroups()
+    for hierarchy in hierarchies(mounts, own):
+        places = [hierarchy.place]
+        if hierarchy.controllers is None:
+            # A group that holds processes, as our own does, may have no limited children; the one above it may.
+            places.append(os.path.dirname(hierarchy.place))
+        tried = [_attempt(_candidate(hierarchy, place)) for place in places if _is_ours(place, uid)]
+        # A process is in one group of a hierarchy: all its limits must be in the same place.
+        found = _merge(found, max(tried, key=lambda cgroups: len(cgroups.controllers), default=Cgroups()))
+    return found
+
+
+def hierarchies(mountinfo: str, own: str) -> Iterator[Hierarchy]:
+    """Where this process is, by the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`; version 2 first.  Pure."""
+    groups = {
+        name: path
+        for _, names, path in (line.split(":", 2) for line in own.splitlines() if line.count(":") >= 2)
+        for name in names.split(",")
+    }
+    found = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
+            continue
+        root, mount = _plain(fields[3]), _plain(fields[4])
+        names = None if kind[0] == "cgroup2" else frozenset(kind[2].split(",")) & CONTROLLERS.keys()
+        if names is not None and not names:
+            continue
+        path = groups.get(min(names) if names else "")
+        place = _below(mount, root, path) if path is not None else None
+        if place is not None:
+            found.append(Hierarchy(place, names))
+    return iter(sorted(found, key=lambda hierarchy: hierarchy.controllers is not None))
+
+
+def _below(mount: str, root: str, path: str) -> str | None:
+    """The directory of group `path` on a mount that shows `root`; None if it is out of its sight."""
+    if not is_within(path, root) or ".." in path.split("/"):
+        return None
+    return os.path.normpath(os.path.join(mount, os.path.relpath(path, root)))
+
+
+def _plain(path: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+
+
+def _is_ours(place: str, uid: int) -> bool:
+    if uid == os.geteuid():
+        # Moving a process takes the right to write there, where both its groups meet.
+        return os.access(place, os.W_OK | os.X_OK) and os.access(f"{place}/cgroup.procs", os.W_OK)
+    try:
+        return os.stat(place).st_uid == uid
+    except OSError:
+        return False
+
+
+def _candidate(hierarchy: Hierarchy, place: str) -> Cgroups:
+    if hierarchy.controllers is not None:
+        return Cgroups("", dict.fromkeys(hierarchy.controllers, place), hierarchy.controllers)
+    try:
+        available = set(Path(place, "cgroup.controllers").read_text().split()) & CONTROLLERS.keys()
+        enabled = set(Path(place, "cgroup.subtree_control").read_text().split())
+    except OSError:
+        return Cgroups()
+    # A slice is its manager's, who may count on what is enabled there.
+    for name in () if place.endswith(".slice") else sorted(available - enabled):
+        with suppress(OSError):  # not where processes are, nor where it is not delegated to us
+            Path(place, "cgroup.subtree_control").write_text(f"+{name}")
+    return Cgroups(place, dict.fromkeys(sorted(available), place))
+
+
+def _attempt(candidate: Cgroups) -> Cgroups:
+    """What of `candidate` holds when it is done."""
+    places = {place for place in (candidate.unified, *candidate.controllers.values()) if place}
+    name = f"qd-{os.getpid()}-{secrets.token_hex(8)}"
+    try:
+        unmet = Cgroup.create(candidate, name, _LIMITS).unmet
+        unified = candidate.unified if os.path.isdir(os.path.join(candidate.unified, name)) else ""
+    finally:
+        for place in places:
+            with suppress(OSError):
+                os.rmdir(os.path.join(place, name))
+    kept = {name: place for name, place in candidate.controllers.items() if CONTROLLERS[name] not in unmet}
+    return Cgroups(unified, kept, candidate.legacy & kept.keys())
+
+
+def _merge(first: Cgroups, second: Cgroups) -> Cgroups:
+    """Both; where they meet, `first`."""
+    return replace(
+        first,
+        unified=first.unified or second.unified,
+        controllers=second.controllers | first.controllers,
+        legacy=first.legacy | (second.legacy - first.controllers.keys()),
+    )
+
+
+_NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_MANNERS: Final = ("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
+_OF_ROOT: Final = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
+"""Root gets no user namespace, and becomes another user inside."""
+
+_VIEW: Final = (
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
+    *("--perms", "1777", "--size", "65536", "--tmpfs", "/dev/shm"),  # noqa: S108 - the sandbox's own
+    *("--remount-ro", "/dev"),
+)
+
+
+def try_bubblewrap(uid: int, architecture: str, path: str) -> Bubblewrap:
+    """What the `bwrap` on `path` (directories, as PATH has them) does for `uid`; a few runs of about 5 ms each."""
+    program = shutil.which("bwrap", path=path or DEFAULT_PATH)
+    if program is None:
+        return Bubblewrap()
+    first = ""
+    for makes_network, hides_users in _variants(uid):
+        flags = [*_flags(uid, hides_users=hides_users), *(["--unshare-net"] if makes_network else [])]
+        outcome = _start(program, flags, uid, architecture)
+        if outcome.succeeded:
+            found = Bubblewrap(
+                path=program,
+                version=_version(outcome),
+                works=True,
+                makes_network=makes_network,
+                hides_users=hides_users,
+                why="" if makes_network else first,
+            )
+            return replace(found, nests_safely=_nests_safely(program, flags, uid))
+        first = first or outcome.why
+    return Bubblewrap(path=program, version=_version(run([program, "--version"], uid=uid)), why=first)
+
+
+def _variants(uid: int) -> Sequence[tuple[bool, bool]]:
+    """What to try, the best first: (a network namespace, no user namespaces inside)."""
+    return ((True, False), (False, False)) if uid == 0 else ((True, True), (True, False), (False, True), (False, False))
+
+
+def _flags(uid: int, *, hides_users: bool) -> list[str]:
+    users = _OF_ROOT if uid == 0 else ("--unshare-user", *(["--disable-userns"] if hides_users else []))
+    return [*_NAMESPACES, *_MANNERS, *users]
+
+
+def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> Outcome:
+    """Run bwrap in bwrap, to say its version: a program that is there for sure."""
+    with _descriptors() as put:
+        info = put(b"")
+        control = ["--info-fd", str(info), "--block-fd", str(put(b"go"))]
+        if architecture in ARCHITECTURES:
+            everything = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
+            control += ["--seccomp", str(put(compile_filter(everything, architecture)))]
+        words = b"".join(os.fsencode(word) + b"\0" for word in (*flags, *_VIEW, "--remount-ro", "/"))
+        argv = [program, "--args", str(put(words)), *control, "--", program, "--version"]
+        outcome = run(argv, uid=uid, pass_fds=put.fds)
+        if outcome.succeeded and b"child-pid" not in os.pread(info, 4096, 0):
+            return Outcome("bwrap did not tell its child's process id")
+        return outcome
+
+
+def _nests_safely(program: str, flags: Sequence[str], uid: int) -> bool:
+    """Whether it stays inside when it makes a mount point below a writable bind (CVE-2026-87766).
+
+    In the bind lies a link to where the old root is while bwrap works: a flawed one follows it and makes its directory
+    outside.  A directory made first, without any link, shows that it came as far as that.
+    """
+    with temporary_folder("quarterdeck-trial-") as name:
+        folder = Path(name)
+        bind, outside = folder / "bind", folder / "outside"
+        for made in (bind, outside):
+            made.mkdir()
+            os.chown(made, uid, -1)
+        os.chown(folder, uid, -1)
+        (bind / "link").symlink_to(f"/oldroot{outside}")
+        view = ["--ro-bind", "/", "/", "--bind", str(bind), str(bind)]
+        view += ["--tmpfs", f"{bind}/plain", "--tmpfs", f"{bind}/link/below"]
+        run([program, *flags, *view, "--", program, "--version"], uid=uid)
+        return (bind / "plain").is_dir() and not any(outside.iterdir())
+
+
+def _version(outcome: Outcome) -> str:
+    return outcome.stdout.strip().removeprefix("bubblewrap ")
+
+
+class _Put:
+    """Keeps bytes in descriptors that a child inherits."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def __call__(self, data: bytes) -> int:
+        fd = unnamed_file(data)
+        self.fds.append(fd)
+        return fd
+
+
+@contextmanager
+def _descriptors() -> Iterator[_Put]:
+    put = _Put()
+    try:
+        yield put
+    finally:
+        for fd in put.fds:
+            os.close(fd)

@@ -1,0 +1,142 @@
+"""Tier one as arguments of `bwrap`: namespaces, then mounts in their order, then the gate.  Pure.
+
+What is not obvious, each with its regression test:
+
+- mounts happen in the order of the arguments: what lies in a temporary filesystem comes after it;
+- the root itself and /dev are writable temporary filesystems of half the memory unless they are remounted read-only,
+  the root as the very last step;
+- a directory that bwrap makes for a mount to stand on is its maker's alone, who for root is not the program;
+- root gets no user namespace: root makes the mounts, so that a private home can be shown, and the gate then becomes
+  another user, whom pid 1 of the sandbox does not fear;
+- `--disable-userns` needs the explicit `--unshare-user`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from quarterdeck_sandbox.network.host_names import FIRST_FREE_PORT
+from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_sandbox.view.mounts import Mount, MountKind
+from quarterdeck_sandbox.view.paths import ancestors
+
+INSIDE: Final = "/.quarterdeck"
+"""Where the gate's modules are shown; our own code, nothing secret."""
+
+SCRATCH_BYTES: Final = 512 * 1024 * 1024
+"""A temporary filesystem's size where the policy sets none: it is memory."""
+
+SHARED_MEMORY_BYTES: Final = 64 * 1024 * 1024
+"""What memory shared by name may take, as container engines have it."""
+
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
+
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+"""What bwrap shows of the machine's devices: the machine's own, and root's."""
+
+HOSTNAME: Final = "sandbox"
+
+
+def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], int]) -> list[str]:
+    """All that `bwrap` is told by `--args`.
+
+    Args:
+        confinement: what to build.
+        gate_folder: the directory of the gate's modules outside.
+        put: keeps a text in an inheritable descriptor, which it returns.
+    """
+    return [
+        *_namespaces(confinement),
+        *("--ro-bind", gate_folder, INSIDE),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *_shared_memory(confinement),
+        *("--remount-ro", "/dev"),
+        *_mounts(confinement, put),
+        *("--remount-ro", "/"),
+    ]
+
+
+def rules(confinement: Confinement) -> Mapping[str, object] | None:
+    """What the gate confines itself with beside the namespaces: a root, who owns the kernel's settings in /proc."""
+    if not confinement.stays_root:
+        return None
+    writable = [mount.target for mount in confinement.view.mounts if mount.kind is MountKind.WRITE]
+    landlock = {
+        "read": ["/"],
+        "write": [*temporary(confinement), *writable],
+        "devices": ["/dev"],
+        "deny_tcp": False,
+    }
+    return {"landlock": landlock, "seccomp": b""}
+
+
+def fixed_devices(confinement: Confinement) -> tuple[str, ...]:
+    """The devices that have to be mounted read-only before bwrap shows them: whoever is root could change their modes.
+
+    It keeps them so.  What it mounts read-only itself (`--remount-ro`) is `nodev` too: none of them could be opened.
+    """
+    return _DEVICES if confinement.stays_root and confinement.machine.closes else ()
+
+
+def temporary(confinement: Confinement) -> tuple[str, ...]:
+    """Where temporary filesystems are mounted: their files are memory."""
+    scratch = (mount.target for mount in confinement.view.mounts if mount.kind is MountKind.SCRATCH)
+    return (_SHARED_MEMORY, *scratch)
+
+
+def _namespaces(confinement: Confinement) -> list[str]:
+    words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", HOSTNAME]
+    words += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    if confinement.has_own_network:
+        words.append("--unshare-net")
+    if confinement.identity is None:
+        words.append("--unshare-user")
+        if confinement.machine.bubblewrap.hides_users:
+            words.append("--disable-userns")
+    else:
+        words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        if confinement.stays_root:
+            words += ["--cap-add", "CAP_SETPCAP"]  # to give up all others for good
+        if any(route.port < FIRST_FREE_PORT for route in confinement.routes):
+            words += ["--cap-add", "CAP_NET_BIND_SERVICE"]
+    return words
+
+
+def _shared_memory(confinement: Confinement) -> Sequence[str]:
+    size = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
+    return "--perms", "1777", "--size", str(size), "--tmpfs", _SHARED_MEMORY
+
+
+def _mounts(confinement: Confinement, put: Callable[[str], int]) -> Iterator[str]:
+    """Every mount, before each the directories for it to stand on that no mount before it has brought."""
+    made, bound = {"/"}, set[str]()
+    for mount in confinement.view.mounts:
+        above = list(ancestors(mount.target))[:0:-1]
+        if bound.isdisjoint(above):
+            for folder in above:
+                if folder not in made:
+                    yield from ("--perms", "0755", "--dir", folder)
+            made.update(above)
+        yield from _mount(mount, confinement, put)
+        made.add(mount.target)
+        if mount.kind is not MountKind.SCRATCH:
+            bound.add(mount.target)
+
+
+def _mount(mount: Mount, confinement: Confinement, put: Callable[[str], int]) -> Sequence[str]:
+    target = mount.target
+    match mount.kind:
+        case MountKind.READ:
+            return "--ro-bind", mount.source, target
+        case MountKind.WRITE:
+            return "--bind", mount.source, target
+        case MountKind.SCRATCH:
+            size = confinement.limits.scratch_bytes or SCRATCH_BYTES
+            return "--perms", "1777", "--size", str(size), "--tmpfs", target
+        case MountKind.DATA:
+            return "--perms", "0444", "--file", str(put(mount.source)), target
+        case MountKind.LINK:
+            return "--symlink", mount.source, target
+        case MountKind.HIDE if mount.source == "file":
+            return "--ro-bind", "/dev/null", target
+        case MountKind.HIDE:
+            return "--perms", "0555", "--size", "4096", "--tmpfs", target, "--remount-ro", target

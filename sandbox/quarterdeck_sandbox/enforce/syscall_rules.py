@@ -1,0 +1,295 @@
+"""Which system calls a confined process may make, as data.  Pure; `seccomp` compiles them.
+
+A deny-list: what is not named here is allowed.  The denied are interfaces that no server needs and that have led out
+of sandboxes: mounts and namespaces, tracing, other processes' memory and scheduling, kernel modules, keys, bpf,
+io_uring, performance counters, clocks, NUMA placement, and every family of sockets but those that the network mode
+allows.  Some calls are judged by their arguments.
+
+Numbers of the system calls that our filters judge, by architecture.  Pure.
+
+Sources: `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h` of Linux; a test compares them
+with libseccomp's.  What an architecture lacks is absent from its table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_BOTH: Final = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "get_mempolicy": (239, 236),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioctl": (16, 29),
+    "ioprio_set": (251, 30),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "kill": (62, 129),
+    "lookup_dcookie": (212, 18),
+    "mbind": (237, 235),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "migrate_pages": (256, 238),
+    "mknodat": (259, 33),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "move_pages": (279, 239),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "msgctl": (71, 187),
+    "msgget": (68, 186),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "openat": (257, 56),
+    "openat2": (437, 437),
+    "perf_event_open": (298, 241),
+    "personality": (135, 92),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "prlimit64": (302, 261),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "semctl": (66, 191),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "set_mempolicy": (238, 237),
+    "set_mempolicy_home_node": (450, 450),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "setpriority": (141, 140),
+    "settimeofday": (164, 170),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmget": (29, 194),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "truncate": (76, 45),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+
+_X86_64_ONLY: Final = {
+    "chmod": 90,
+    "creat": 85,
+    "ioperm": 173,
+    "iopl": 172,
+    "mknod": 133,
+    "modify_ldt": 154,
+    "open": 2,
+    "sysfs": 139,
+    "uselib": 134,
+    "ustat": 136,
+}
+
+NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
+    "x86_64": {name: numbers[0] for name, numbers in _BOTH.items()} | _X86_64_ONLY,
+    "aarch64": {name: numbers[1] for name, numbers in _BOTH.items()},
+}
+"""Architecture, as `uname -m` says it, to name to number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a filter leaves open.
+
+    Attributes:
+        inet: sockets of IPv4 and IPv6, and the routing netlink by which libc lists interfaces.
+        unix: Unix sockets.  Connected stream pairs are always there: no path can be reached through them.
+        shared_memory: memory that no process is charged for (memfd, System V, message queues); only where a control
+            group counts it.
+        reaches_out: knobs on other processes, and IPC objects with names; only where namespaces keep them inside.
+        truncates: cutting a file off by its path, which early versions of Landlock do not judge.
+        sets_ids: files that make whoever executes them their owner; never where that owner is root.
+    """
+
+    inet: bool
+    unix: bool
+    shared_memory: bool
+    reaches_out: bool
+    truncates: bool = True
+    sets_ids: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Whether one argument, masked, is among `values`; not among them if `negated`.
+
+    Only the low 32 bits count.  Every argument judged here is an `int`, a `pid_t` or an `unsigned int` to the kernel
+    (`clone` cuts its flags to as many), which ignores the high half: so must a filter, or it can be fooled with it.
+    """
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = 0xFFFF_FFFF
+    negated: bool = False
+
+
+Rule = tuple[tuple[Check, ...], ...]
+"""Allowed if all checks of one alternative hold; without alternatives, never."""
+
+DENIED: Final = frozenset(
+    {
+        "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime", "delete_module",
+        "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "get_mempolicy", "init_module",
+        "io_uring_enter", "io_uring_register", "io_uring_setup", "ioperm", "iopl", "kcmp", "kexec_file_load",
+        "kexec_load", "keyctl", "lookup_dcookie", "mbind", "memfd_secret", "migrate_pages", "modify_ldt", "mount",
+        "mount_setattr", "move_mount", "move_pages", "name_to_handle_at", "open_by_handle_at", "open_tree",
+        "open_tree_attr", "perf_event_open", "pidfd_getfd", "pivot_root", "process_madvise", "process_vm_readv",
+        "process_vm_writev", "ptrace", "quotactl", "quotactl_fd", "reboot", "request_key", "set_mempolicy",
+        "set_mempolicy_home_node", "setdomainname", "sethostname", "setns", "settimeofday", "swapoff", "swapon",
+        "sysfs", "syslog", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup",
+    }
+)  # fmt: skip
+
+UNCHARGED: Final = frozenset({"memfd_create", "mq_open", "shmat", "shmctl", "shmget"})
+"""Memory beyond every rlimit, and invisible in any process's own figures."""
+
+NAMED_IPC: Final = frozenset(
+    {
+        "mq_open", "mq_unlink", "msgctl", "msgget", "msgrcv", "msgsnd",
+        "semctl", "semget", "semop", "semtimedop", "shmat", "shmctl", "shmget",
+    }
+)  # fmt: skip
+"""Objects that all processes of a user share, and that outlive those who made them."""
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+NETLINK_ROUTE = 0
+SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
+SOCK_TYPE_MASK = 0xF
+INET_PROTOCOLS: Final = (0, 1, 6, 17, 58)
+"""Default, ICMP's echo, TCP, UDP, ICMPv6's.  Not MPTCP (262): Landlock's TCP rules do not see it (landlock-lsm#54)."""
+
+NAMESPACE_FLAGS: Final = 0x7E02_0000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.  `clone` reads NEWTIME's bit as part of a signal."""
+
+TERMINAL_INJECTIONS: Final = (0x5412, 0x541C, 0x5423)
+"""TIOCSTI, TIOCLINUX (CVE-2017-5226 and kin: keys typed into the terminal that we came from), TIOCSETD."""
+
+PERSONALITIES: Final = (0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
+"""Linux, 32 bits, old version numbers, both, and asking; not READ_IMPLIES_EXEC or a fixed address space."""
+
+SET_IDS: Final = 0o6000
+"""S_ISUID and S_ISGID of a mode."""
+
+O_CREATES: Final = 0o2000_0100
+"""O_CREAT and O_TMPFILE: without them the mode of an open means nothing."""
+
+MISSING_WITHOUT_IDS: Final = "openat2"
+"""Its mode lies in memory, where no filter sees it: it is as if the kernel had no such call."""
+
+EVERYBODY: Final = 0xFFFF_FFFF
+"""-1 as a process id."""
+
+IOPRIO_WHO_PROCESS: Final = 1
+_SELF: Final = (0,)
+
+
+_SETS_NO_IDS: Final[Mapping[str, Rule]] = {
+    **{
+        name: ((Check(argument, _SELF, SET_IDS),),)
+        for name, argument in {"chmod": 1, "creat": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}.items()
+    },
+    **{name: ((Check(argument, _SELF, SET_IDS),),) for name, argument in {"mknod": 1, "mknodat": 2}.items()},
+    "open": ((Check(1, _SELF, O_CREATES),), (Check(2, _SELF, SET_IDS),)),
+    "openat": ((Check(2, _SELF, O_CREATES),), (Check(3, _SELF, SET_IDS),)),
+}
+"""As systemd's RestrictSUIDSGID does it."""
+
+
+def make_rules(wanted: Filter) -> Mapping[str, Rule]:
+    """Every judged call by its name; `clone3` is apart, see `seccomp`."""
+    rules: dict[str, Rule] = dict.fromkeys(DENIED, ())
+    rules |= {
+        "clone": ((Check(0, (0,), NAMESPACE_FLAGS),),),
+        "ioctl": ((Check(1, TERMINAL_INJECTIONS, negated=True),),),
+        "personality": ((Check(0, PERSONALITIES),),),
+        # Also where a PID namespace keeps it inside: the first process there is ours, and under a user of its own.
+        "prlimit64": ((Check(0, _SELF),),),
+        "socket": _sockets(wanted),
+        "socketpair": ((Check(0, (AF_UNIX,)), *_pair_types(wanted)),),
+    }
+    if not wanted.truncates:
+        rules["truncate"] = ()
+    if not wanted.sets_ids:
+        rules |= _SETS_NO_IDS
+    if not wanted.shared_memory:
+        rules |= dict.fromkeys(UNCHARGED, ())
+    if not wanted.reaches_out:
+        rules |= dict.fromkeys(NAMED_IPC, ())
+        rules |= {
+            "ioprio_set": ((Check(0, (IOPRIO_WHO_PROCESS,)), Check(1, _SELF)),),
+            "kill": ((Check(0, (EVERYBODY,), negated=True),),),
+            "process_mrelease": (),
+            "sched_setaffinity": ((Check(0, _SELF),),),
+            "sched_setattr": ((Check(0, _SELF),),),
+            "sched_setparam": ((Check(0, _SELF),),),
+            "sched_setscheduler": ((Check(0, _SELF),),),
+            "setpriority": ((Check(0, _SELF), Check(1, _SELF)),),
+        }
+    return rules
+
+
+def _sockets(wanted: Filter) -> Rule:
+    rule: Rule = ()
+    if wanted.unix:
+        rule += ((Check(0, (AF_UNIX,)),),)
+    if wanted.inet:
+        rule += (
+            (
+                Check(0, (AF_INET, AF_INET6)),
+                Check(1, (SOCK_STREAM, SOCK_DGRAM), SOCK_TYPE_MASK),
+                Check(2, INET_PROTOCOLS),
+            ),
+            (Check(0, (AF_NETLINK,)), Check(2, (NETLINK_ROUTE,))),
+        )
+    return rule
+
+
+def _pair_types(wanted: Filter) -> tuple[Check, ...]:
+    # One end of a datagram pair can be connected anew, to any path; the kernel makes a raw one a datagram pair too.
+    return () if wanted.unix else (Check(1, (SOCK_STREAM, SOCK_SEQPACKET), SOCK_TYPE_MASK),)

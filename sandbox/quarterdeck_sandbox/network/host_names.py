@@ -1,0 +1,100 @@
+"""What a sandbox with a list of hosts is told of names: a loopback address for each, and no resolver.  Pure.
+
+A listed address stands for itself: inside, the loopback interface has it.  A listener waits on each address
+(`inside/listeners`), behind it the relay, which resolves the real name outside.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from itertools import count
+from typing import Final
+
+from quarterdeck_protocol.addresses import Destination, Place, parse_address, parse_destination, place_of
+from quarterdeck_protocol.policy import Network
+
+LOCALHOST: Final = "localhost"
+
+LOCALHOST_ADDRESS: Final = "127.0.0.1"
+"""What every program takes `localhost` for, whatever /etc/hosts says."""
+
+FIRST_ADDRESS: Final = IPv4Address("127.64.0.1")
+"""The others follow; 127.64.0.0/10 has room for four million, and no program of its own accord listens there."""
+
+FIRST_FREE_PORT: Final = 1024
+"""Who listens below it needs a capability, also in a network of one's own."""
+
+NO_RESOLVER: Final = "# No name is resolved here but those in /etc/hosts.\n"
+"""An /etc/resolv.conf without a server: libraries then ask their own loopback, where nobody answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`host:port` as dialled from outside, and the address that stands for `host` inside."""
+
+    host: str
+    port: int
+    address: str
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the list holds the address itself."""
+        return self.host == self.address
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the list says outright that it leads to this machine's loopback."""
+        if self.is_literal:
+            return place_of(parse_address(self.address)) is Place.LOOPBACK
+        return is_localhost(self.host)
+
+    @property
+    def needs_address(self) -> bool:
+        """Whether the loopback interface inside has to be given the address."""
+        return self.is_literal and not self.is_loopback
+
+    def __str__(self) -> str:
+        return str(Destination(self.host, self.port))
+
+
+def is_localhost(host: str) -> bool:
+    """Whether a name stands for the loopback, whoever is asked (RFC 6761 §6.3)."""
+    return host == LOCALHOST or host.endswith(f".{LOCALHOST}")
+
+
+def routes_of(network: Network | None) -> tuple[Route, ...]:
+    """One route for each distinct entry of a list, in its order, one address for each host; none for a mode.
+
+    Raises:
+        ValueError: an entry is no `host:port`.
+    """
+    if not isinstance(network, tuple):
+        return ()
+    entries = [*map(parse_destination, network)]
+    literal = {entry.host for entry in entries if _is_address(entry.host)}
+    addresses = {LOCALHOST: LOCALHOST_ADDRESS} | {address: address for address in literal}
+    free = (str(FIRST_ADDRESS + offset) for offset in count())
+    routes: dict[tuple[str, int], Route] = {}
+    for host, port in entries:
+        if host not in addresses:
+            addresses[host] = next(address for address in free if address not in literal)
+        # `localhost` and its address are one listener.
+        routes.setdefault((addresses[host], port), Route(host, port, addresses[host]))
+    return tuple(routes.values())
+
+
+def _is_address(host: str) -> bool:
+    # Of names, no last label is a number.
+    return ":" in host or host.rpartition(".")[2].isdecimal()
+
+
+def hosts_text(routes: Iterable[Route], hostname: str) -> str:
+    """The /etc/hosts of a sandbox called `hostname`; ends with a newline.
+
+    IPv6's loopback goes by other names, so that what dials `localhost` finds a listener of ours at the first try.
+    """
+    lines = {f"{LOCALHOST_ADDRESS} {LOCALHOST} {hostname}": None, "::1 ip6-localhost ip6-loopback": None}
+    lines |= {
+        f"{route.address} {route.host}": None for route in routes if route.host != LOCALHOST and not route.is_literal
+    }
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,198 @@
+"""Reach into the network of a sandbox that bwrap is making, from outside, while its program has not begun.
+
+The network belongs to the first user namespace that bwrap made, and whoever made that one has every capability in it;
+the program lives in a second, below, and has none.  Root makes no user namespace and needs no detour.
+
+Read the addresses of this machine's own network interfaces.
+"""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+import psutil
+
+from quarterdeck_protocol.addresses import Address, parse_address
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.run.death_signal import tethered
+from quarterdeck_sandbox.run.unnamed_file import unnamed_file
+
+
+def own_addresses() -> frozenset[Address]:
+    """Every address that an interface has now, loopback's included: what listens on all addresses listens there too.
+
+    Asked anew for each judgement, for interfaces come and go; it takes a fraction of a millisecond.
+    """
+    return frozenset(
+        parse_address(one.address)
+        for interface in psutil.net_if_addrs().values()
+        for one in interface
+        if one.family in (socket.AF_INET, socket.AF_INET6)
+    )
+
+
+_NS_GET_USERNS: Final = 0xB701
+"""Of `linux/nsfs.h`: a descriptor of the user namespace that owns this one."""
+
+_MAP_POLL_S: Final = 0.001
+"""Between looks at whether users are mapped yet; bwrap does it within a few milliseconds, and tells nobody."""
+
+_OPEN_ALL_PORTS: Final = "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start"
+
+
+_INFO_BYTES: Final = 4096
+"""More than it ever says."""
+
+
+class _Info(msgspec.Struct):
+    child_pid: int = msgspec.field(name="child-pid")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkNamespace:
+    """Descriptors that name it, whatever becomes of the process; `owner_fd` is -1 where the owner is our own."""
+
+    fd: int
+    owner_fd: int
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """What a child that is told of the paths must inherit."""
+        return tuple(fd for fd in (self.fd, self.owner_fd) if fd >= 0)
+
+    @property
+    def path(self) -> str:
+        """Its name for a process that inherited `fds`."""
+        return f"/proc/self/fd/{self.fd}"
+
+    @property
+    def owner_path(self) -> str:
+        """The same of the user namespace that owns it; empty where that is our own."""
+        return f"/proc/self/fd/{self.owner_fd}" if self.owner_fd >= 0 else ""
+
+    async def run(self, machine: Machine, *argv: str, text: str = "") -> None:
+        """Run a command in it, with all capabilities over it and `text` on its standard input.
+
+        Raises:
+            LaunchError: `network_failed`, with what the command said and how it ended.
+        """
+        enter = [machine.nsenter, f"--net={self.path}", "--preserve-credentials"]
+        if self.owner_path:
+            enter.append(f"--user={self.owner_path}")
+        with os.fdopen(unnamed_file(text.encode())) as given:
+            child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
+                tethered(machine, [*enter, *argv]),
+                stdin=given,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=self.fds,
+                env={},
+            )
+        with child:
+            try:
+                await exit_of(child)
+                said = child.stderr.read() if child.stderr else b""
+            except BaseException:
+                child.kill()
+                raise
+        if child.returncode:
+            words = " ".join(said.decode(errors="replace").split())
+            raise LaunchError(
+                "network_failed",
+                f"the sandbox's network could not be made: the command for it {how_it_ended(child.returncode)}"
+                + (f": {words}" if words else " and said nothing"),
+            )
+
+
+@asynccontextmanager
+async def network_of(pid: int) -> AsyncIterator[NetworkNamespace]:
+    """The network of bwrap's child `pid`, which waits at its `--block-fd` or is on its way there.
+
+    Raises:
+        LaunchError: `spawn_failed`: the process has ended.
+    """
+    try:
+        # Before, a program that enters would lose what it may there with its first exec.
+        while not Path(f"/proc/{pid}/uid_map").read_bytes():  # noqa: ASYNC110, ASYNC240 - /proc tells nobody
+            await anyio.sleep(_MAP_POLL_S)
+        fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise LaunchError("spawn_failed", "the sandbox ended before it had a network") from error
+    owner_fd = -1
+    try:
+        owner_fd = fcntl.ioctl(fd, _NS_GET_USERNS)
+        yield NetworkNamespace(fd, owner_fd if _is_foreign(owner_fd) else -1)
+    finally:
+        os.close(fd)
+        if owner_fd >= 0:
+            os.close(owner_fd)
+
+
+async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str], *, low_ports: bool) -> None:
+    """Let anybody in the network of `pid` listen on `addresses` and, with `low_ports`, below port 1024.
+
+    That concerns only that network.  The gate's own capability would be of no use to it: it lives in a user namespace
+    below the network's.
+
+    Raises:
+        LaunchError: `network_failed`; `spawn_failed` when the process has ended.
+    """
+    async with network_of(pid) as network:
+        if low_ports:
+            await network.run(machine, "/bin/sh", "-c", _OPEN_ALL_PORTS)
+        if given := "".join(f"address add {one} dev lo\n" for one in dict.fromkeys(addresses)):
+            await network.run(machine, machine.ip, "-batch", "-", text=given)
+
+
+async def child_pid_of(info: int) -> int:
+    """What bwrap says on its `--info-fd`; `info` is the end to read from.
+
+    Raises:
+        LaunchError: `spawn_failed`: it ended instead.
+    """
+    said = b""
+    while b"}" not in said:
+        await anyio.wait_readable(info)
+        piece = os.read(info, _INFO_BYTES)
+        if not piece or len(said) > _INFO_BYTES:
+            raise LaunchError("spawn_failed", "bubblewrap could not make the sandbox")
+        said += piece
+    return msgspec.json.decode(said, type=_Info).child_pid
+
+
+async def exit_of(child: subprocess.Popen[bytes] | subprocess.Popen[str]) -> int:
+    """Its return code, as soon as it has ended; 0 when a sweep of all our descendants has reaped it."""
+    if child.poll() is None:
+        try:
+            fd = os.pidfd_open(child.pid)
+        except ProcessLookupError:
+            return child.wait()
+        try:
+            await anyio.wait_readable(fd)
+        finally:
+            os.close(fd)
+    return child.wait()
+
+
+def how_it_ended(returncode: int) -> str:
+    """A return code, in words that follow a name."""
+    if returncode >= 0:
+        return f"ended with status {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+
+
+def _is_foreign(user_namespace: int) -> bool:
+    return not os.path.samestat(os.fstat(user_namespace), os.stat("/proc/self/ns/user"))

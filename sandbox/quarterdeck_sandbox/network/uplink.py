@@ -1,0 +1,315 @@
+"""Give a sandbox's network a way to the internet and to nothing nearer: one helper process, and routes.
+
+The helper translates what leaves the sandbox's one interface into connections of its own; it is slirp4netns, or else
+pasta.  Routes, which the program cannot change, refuse every network that the table of addresses closes and this
+machine's own addresses, as they are when it starts.
+
+A route alone does not hold: a socket that is bound to the interface (SO_BINDTODEVICE, open to everybody since Linux
+5.7) is delivered "on link" where a route refuses it.  So the interface asks no neighbour for its address, and knows
+only the two that the helper plays, its gateway and its resolver; to a pasta, which answers for any address, that would
+be the way out.  A pasta passes on two things more: groups (multicast), whose hardware address nobody has to be asked
+for, and what a real machine nearby has at the address of its gateway or resolver.  Policies close both.  IPv6 is off:
+its lookup skips a refusing route for such a socket altogether.
+
+The helper ends with the sandbox (`close`), and with us, however we end: it holds one end of a pipe, we the other, and
+one that is stopped gets a signal.  When it ends or hangs before, `lost` says so: nothing else would.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Final
+
+import anyio
+
+from quarterdeck_protocol.addresses import closed_networks
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.program.launch import LaunchError, words_of
+from quarterdeck_sandbox.run.death_signal import tethered
+from quarterdeck_sandbox.usage.process_scan import is_stopped
+
+from .namespace import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of, own_addresses
+
+INTERFACE: Final = "tap0"
+ADDRESS: Final = "10.0.2.100"
+GATEWAY: Final = "10.0.2.2"
+RESOLVER: Final = "10.0.2.3"
+"""slirp's own addresses; pasta is told to use the same.  Behind the last, on port 53, is what this machine asks."""
+
+RESOLV_CONF: Final = f"nameserver {RESOLVER}\n"
+"""What /etc/resolv.conf says inside; it works also where this machine's resolver is on its loopback or in its LAN."""
+
+MTU: Final = 65520
+"""The most that both take: large segments cost them least."""
+
+READY_S: Final = 5.0
+"""Until the helper is ready; it takes 3 to 30 ms."""
+
+CLOSE_S: Final = 1.0
+"""For its orderly end, before it is killed."""
+
+LOOK_S: Final = 2.0
+"""Between two looks at a helper that lives: whether it is stopped."""
+
+STOPPED_LOOKS: Final = 5
+"""So many in a row, and it is taken for lost; a helper that a machine's suspend stopped goes on at once."""
+
+_STDERR_BYTES: Final = 2000
+"""Of what a helper that failed said."""
+
+_TOLD_CHARS: Final = 300
+"""Of what one said that ended later; the program can make it talk."""
+
+_KEEPER: Final = '"$@" & exec >&-; read -r _; kill -KILL $!'
+"""Pasta cannot watch a pipe; a shell of less than a megabyte does, and ends it.  Woken by our end if it is stopped."""
+
+_LAY: Final = 'echo 1 2>/dev/null >/proc/sys/net/ipv4/conf/all/arp_notify; exec "$0" -batch -'
+"""An interface that announces itself: slirp would otherwise lose the first answers while it asks who is there."""
+
+
+@dataclass(slots=True)
+class Uplink:
+    """A running helper; `close` ends it.
+
+    Attributes:
+        name: what people call it.
+        fd: a descriptor of its process; -1 before it is ready.
+        pid: its process id.
+    """
+
+    name: str
+    _child: subprocess.Popen[bytes]
+    _leash: int
+    _stderr: int
+    _has_keeper: bool
+    pid: int = 0
+    fd: int = -1
+
+    @property
+    def said(self) -> str:
+        """Its complaints so far."""
+        try:
+            return " ".join(os.read(self._stderr, _STDERR_BYTES).decode(errors="replace").split())
+        except OSError:
+            return ""
+
+    def watch(self, told: bytes) -> None:
+        """Hold on to its process: it is ready, and `told` is what it said of that, its process id if it has a keeper.
+
+        Raises:
+            LaunchError: `network_failed`: it has ended already, or says nothing of use.
+        """
+        _ = self.said  # how it began is of no interest when it ends
+        try:
+            self.pid = int(told) if self._has_keeper else self._child.pid
+            self.fd = os.pidfd_open(self.pid)
+        except (ValueError, ProcessLookupError) as error:
+            raise LaunchError("network_failed", f"{self.name} gave no network: {self.said}") from error
+
+    async def lost(self) -> str:
+        """Wait until it carries nothing any more, ended or stopped; what happened.  Not beside `close`."""
+        looks = 0
+        while looks < STOPPED_LOOKS:
+            with anyio.move_on_after(LOOK_S):
+                await anyio.wait_readable(self.fd)
+                return f"{self.name} {self._how_it_ended()}"
+            looks = looks + 1 if is_stopped(self.pid) else 0
+        return f"{self.name} has been stopped for {looks * LOOK_S:.0f} s"
+
+    def _how_it_ended(self) -> str:
+        if self._has_keeper:
+            return "ended"  # how, only its keeper knows
+        returncode = self._child.wait()
+        said = self.said if returncode >= 0 else ""
+        return how_it_ended(returncode) + (f": {said[-_TOLD_CHARS:]}" if said else "")
+
+    async def close(self) -> None:
+        """End it; idempotent, at most `CLOSE_S` long, cancellation does not interrupt it."""
+        if self._leash < 0:
+            return
+        os.close(self._leash)
+        self._leash = -1
+        if self.fd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.fd, signal.SIGKILL)
+            os.close(self.fd)
+            self.fd = -1
+        if not self._has_keeper:
+            self._child.kill()  # its own orderly end takes it 20 ms
+        try:
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                await exit_of(self._child)
+        finally:
+            self._child.kill()
+            self._child.wait()
+            os.close(self._stderr)
+
+
+async def connect(machine: Machine, child_pid: int) -> Uplink:
+    """Connect the network of bwrap's child, which is blocked: it has the internet when this returns.
+
+    Raises:
+        LaunchError: `network_failed`, with what the helper said; `spawn_failed` when the sandbox has ended.  Nothing is
+            left behind.
+    """
+    name = os.path.basename(machine.slirp4netns or machine.pasta)
+    uplink: Uplink | None = None
+    try:
+        with anyio.fail_after(READY_S):
+            async with network_of(child_pid) as network:
+                ready, ready_w = os.pipe()
+                try:
+                    uplink = _start(machine, network, ready_w)
+                    await anyio.wait_readable(ready)
+                    told = os.read(ready, 32)
+                finally:
+                    os.close(ready)
+                if not told:
+                    raise LaunchError("network_failed", f"{name} gave no network: {uplink.said or 'it said nothing'}")
+                uplink.watch(told)
+                closed = closed_networks(own_addresses())
+                laid = _routes(closed) + ("" if machine.slirp4netns else _policies(closed))
+                await network.run(machine, "/bin/sh", "-c", _LAY, machine.ip, text=laid)
+    except BaseException as error:
+        if uplink is not None:
+            await uplink.close()
+        if isinstance(error, TimeoutError):
+            raise LaunchError("network_failed", f"{name} gave no network within {READY_S:.0f} s") from error
+        if isinstance(error, OSError):
+            raise LaunchError("network_failed", f"{name} gave no network: {words_of(error)}") from error
+        raise
+    return uplink
+
+
+def why_not(machine: Machine) -> str:
+    """Why `machine` cannot `connect`, found by doing it to an empty sandbox; empty when it can.  About 30 ms.
+
+    Runs an event loop of its own: call it in a thread that has none.
+    """
+    return anyio.run(_try, machine)
+
+
+async def _try(machine: Machine) -> str:
+    try:
+        async with _empty_sandbox(machine) as pid:
+            uplink = await connect(machine, pid)
+            await uplink.close()
+    except LaunchError as error:
+        return str(error)
+    return ""
+
+
+@asynccontextmanager
+async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
+    """Its first process, which waits, in namespaces as in earnest."""
+    users = [] if machine.euid == 0 else ["--unshare-user"]
+    argv = [machine.bubblewrap.path, *users, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
+    block, block_w = os.pipe()
+    info, info_w = os.pipe()
+    try:
+        child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
+            [*argv, "--block-fd", str(block), "--info-fd", str(info_w), "true"],
+            pass_fds=(block, info_w),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError as error:
+        os.close(block_w)
+        os.close(info)
+        raise LaunchError("spawn_failed", f"bubblewrap: {error}") from error
+    finally:
+        os.close(block)
+        os.close(info_w)
+    try:
+        yield await child_pid_of(info)
+    finally:
+        os.close(info)
+        os.close(block_w)  # it goes on, and ends at once
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            await exit_of(child)
+        child.kill()
+        child.wait()
+
+
+def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:
+    """Start the better helper that there is; `ready`, which is closed here, gets a byte from it, or its end."""
+    leash, ours = os.pipe()
+    said, stderr = os.pipe()
+    # A helper that the program makes complain must neither stop at a full pipe nor die of a closed one.
+    for end in (said, stderr):
+        os.set_blocking(end, False)
+    inherited: tuple[int, ...]
+    try:
+        if machine.slirp4netns:
+            argv = tethered(machine, _slirp4netns(machine.slirp4netns, network, ready, leash))
+            stdin, stdout, inherited = subprocess.DEVNULL, subprocess.DEVNULL, (ready, leash)
+        else:
+            keeper = ["/bin/sh", "-c", _KEEPER, "sh", *tethered(machine, _pasta(machine.pasta, network))]
+            argv = tethered(machine, keeper, signal.SIGCONT)
+            stdin, stdout, inherited = leash, ready, ()
+        child = subprocess.Popen(
+            argv, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=(*network.fds, *inherited), env={}, cwd="/"
+        )
+    except BaseException:
+        os.close(ours)
+        os.close(said)
+        raise
+    finally:
+        for fd in (leash, stderr, ready):
+            os.close(fd)
+    name = os.path.basename(machine.slirp4netns or machine.pasta)
+    return Uplink(name, child, ours, said, _has_keeper=not machine.slirp4netns)
+
+
+def _slirp4netns(path: str, network: NetworkNamespace, ready: int, leash: int) -> list[str]:
+    argv = [path, f"--ready-fd={ready}", f"--exit-fd={leash}", f"--mtu={MTU}"]
+    argv += ["--disable-host-loopback", "--enable-seccomp", "--netns-type=path"]
+    argv += [f"--userns-path={network.owner_path}"] if network.owner_path else ["--enable-sandbox"]
+    return [*argv, network.path, INTERFACE]
+
+
+def _pasta(path: str, network: NetworkNamespace) -> list[str]:
+    argv = [path, "--foreground", "--quiet", "--ipv4-only", "--pid=/proc/self/fd/1"]
+    argv += [f"--ns-ifname={INTERFACE}", f"--address={ADDRESS}", "--netmask=24", f"--gateway={GATEWAY}", f"--mtu={MTU}"]
+    argv += [f"--dns-forward={RESOLVER}", "--no-map-gw", "--no-dhcp", "--no-ndp", "--no-ra", "--no-dhcpv6"]
+    argv += ["--tcp-ports=none", "--udp-ports=none", "--tcp-ns=none", "--udp-ns=none"]
+    argv += [f"--userns={network.owner_path}"] if network.owner_path else ["--runas=0"]
+    return [*argv, f"--netns={network.path}"]
+
+
+def _routes(closed: Sequence[IPv4Network]) -> str:
+    """The interface, its two neighbours, and what is refused, for `ip -batch`."""
+    return "\n".join(
+        (
+            f"link set {INTERFACE} addrgenmode none mtu {MTU}",
+            f"address add {ADDRESS}/32 dev {INTERFACE}",
+            f"link set {INTERFACE} up",
+            f"ntable change name arp_cache dev {INTERFACE} mcast_probes 0 ucast_probes 0 app_probes 0",
+            *(
+                f"neighbour replace {one} lladdr {_mac(one)} dev {INTERFACE} nud permanent"
+                for one in (GATEWAY, RESOLVER)
+            ),
+            *(f"route add {one} dev {INTERFACE} scope link src {ADDRESS}" for one in (GATEWAY, RESOLVER)),
+            *(f"route add unreachable {one}" for one in closed),
+            f"route add default via {GATEWAY} dev {INTERFACE} src {ADDRESS}",
+            "",
+        )
+    )
+
+
+def _policies(closed: Sequence[IPv4Network]) -> str:
+    """What a bound socket is refused too, for `ip -batch`: the kernel's IPsec judges what it sends, by any route."""
+    asked = (f"dst {RESOLVER}/32 proto {kind} dport 53 dir out priority 1 action allow" for kind in ("udp", "tcp"))
+    refused = (f"dst {one} dir out priority 2 action block" for one in closed)
+    return "".join(f"xfrm policy add {words}\n" for words in (*asked, *refused))
+
+
+def _mac(address: str) -> str:
+    """How slirp makes up the hardware address of one of its own; pasta takes any."""
+    return ":".join(f"{byte:02x}" for byte in (0x52, 0x55, *socket.inet_aton(address)))

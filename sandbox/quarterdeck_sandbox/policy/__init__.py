@@ -1,0 +1,1 @@
+"""From a policy to what is enforced: the choice of a tier, what it promises, what was observed.  Pure."""

@@ -1,0 +1,238 @@
+"""Choose how a policy is enforced on a machine, or refuse with what to do about it.  Pure.
+
+Above: `confine` compiles the choice.  What a policy says outright is given or refused; only where it leaves the choice
+(the network of `standard`, the tier above its `minimum`) may it start weaker, and then `gaps` says so.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from quarterdeck_protocol.policy import Network, NetworkMode, Preset, Property, SandboxPolicy, Tier
+from quarterdeck_sandbox.network.host_names import FIRST_FREE_PORT, routes_of
+from quarterdeck_sandbox.program.launch import LaunchError
+
+from .machine import NOT_USED, Machine
+from .promises import CONTROLLERS, SOCKET_GRANTS, Situation, promise
+from .receipt import Finding, Strength
+
+WEAKEST_FIRST: Final = (Tier.LIMITS, Tier.LANDLOCK, Tier.BUBBLEWRAP)
+
+INTENDED: Final = (
+    Property.FILESYSTEM,
+    Property.NETWORK,
+    Property.PROCESSES,
+    Property.SYSCALLS,
+    Property.TREE_DEATH,
+)
+"""What a policy that confines anything means to have in full.  Limits may be kept by looking now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a policy will be enforced.
+
+    Attributes:
+        tier: by which means.
+        network: what can be reached.
+        findings: every property, as it is promised.
+        gaps: one line for each way in which this is weaker than the policy intends, with the remedy.
+        filtered: whether a filter of system calls is loaded.
+        unix_sockets: whether that filter leaves Unix sockets open.
+        counts_alone: whether the kernel counts its processes apart from all others.
+        stays_root: whether it runs as root without capabilities.
+    """
+
+    tier: Tier
+    network: Network
+    findings: Mapping[Property, Finding]
+    gaps: tuple[str, ...]
+    filtered: bool
+    unix_sockets: bool
+    counts_alone: bool
+    stays_root: bool = False
+
+
+def choose(
+    policy: SandboxPolicy,
+    machine: Machine,
+    *,
+    allow_unsandboxed: bool = False,
+    stays_root: bool = False,
+    open_port: int | None = None,
+) -> Choice:
+    """The strongest that the machine gives; a trusted process gets limits and a reaper, and runs as us.
+
+    Args:
+        policy: what is wanted.
+        machine: what there is.
+        allow_unsandboxed: a minimum of `landlock`, which is the default one, is none; `bubblewrap` still is.
+        stays_root: it cannot run as another user, and stays root without capabilities.
+        open_port: where a deck of ours on this machine's loopback asks for no token, so that it must not be reached; 0
+            for one that is not known yet, None for no such.
+
+    Raises:
+        LaunchError: `sandbox_refused`: a requirement, the minimum or an explicit wish cannot be met; with the remedy.
+    """
+    tier = _choose_tier(policy, machine, allow_unsandboxed)
+    if policy.hidden and tier is not Tier.BUBBLEWRAP:
+        _refuse(f'"hidden" needs bubblewrap, as nothing else can take back a part: {_get_bubblewrap(machine)}')
+    situation = Situation(policy, machine, tier, _choose_network(policy, machine, tier), stays_root)
+    if open_port is not None and reaches(situation.network, open_port):
+        _refuse(
+            "its network leads to this deck, which asks for no token, so that it could call every tool: "
+            f"start `serve` without --no-token, or {_keep_from_host(policy, machine)}"
+        )
+    if situation.sockets_lead_out:
+        named = " and ".join(f'"{grant}"' for grant in policy.grants if grant in SOCKET_GRANTS)
+        _refuse(
+            f"the grant {named} would open every Unix socket of this machine, of which many act outside of any "
+            f"sandbox: before Linux 7.1 Landlock cannot tell them apart; {_get_bubblewrap(machine)}, or take it out"
+        )
+    findings = promise(situation)
+    for name in policy.require:
+        if findings[name].strength is not Strength.FULL:
+            _refuse(
+                f"the policy requires {name.value!r}, but this machine gives {findings[name].strength} "
+                f'({findings[name].mechanism}): {_remedy(name, situation)}, or take it out of "require"'
+            )
+    return Choice(
+        tier=tier,
+        network=situation.network,
+        findings=findings,
+        gaps=tuple(_gaps(situation, findings)),
+        filtered=situation.filtered,
+        unix_sockets=situation.unix_sockets,
+        counts_alone=situation.counts_alone,
+        stays_root=stays_root,
+    )
+
+
+def _choose_tier(policy: SandboxPolicy, machine: Machine, allow_unsandboxed: bool) -> Tier:
+    if not policy.confines_files:
+        return Tier.LIMITS
+    tier, minimum = machine.tier, policy.minimum
+    if allow_unsandboxed and minimum is Tier.LANDLOCK:
+        minimum = Tier.LIMITS
+    if WEAKEST_FIRST.index(tier) < WEAKEST_FIRST.index(minimum):
+        anyway = '"preset": "standard"' if policy.preset is Preset.STRICT else f'"minimum": "{tier}"'
+        anyway = f"say {anyway} to start weaker"
+        if minimum is Tier.LANDLOCK:
+            anyway += ", or --allow-unsandboxed to start with limits alone"
+        _refuse(f"the policy needs {minimum} and this machine gives {tier}: {_get_bubblewrap(machine)}, or {anyway}")
+    return tier
+
+
+def _choose_network(policy: SandboxPolicy, machine: Machine, tier: Tier) -> Network:
+    wanted = policy.network
+    can_separate = tier is Tier.BUBBLEWRAP and machine.bubblewrap.makes_network
+    has_internet = tier is Tier.BUBBLEWRAP and machine.gives_internet
+    match wanted:
+        case None:
+            return NetworkMode.INTERNET if has_internet else NetworkMode.FULL
+        case NetworkMode.FULL:
+            given = True
+        case NetworkMode.NONE:
+            given = can_separate or machine.seccomp
+        case NetworkMode.INTERNET:
+            given = has_internet
+        case _:
+            given = can_separate
+    if not given:
+        named = repr(str(wanted)) if isinstance(wanted, NetworkMode) else "of listed hosts"
+        remedy = _get_internet(machine) if wanted is NetworkMode.INTERNET else _get_network(machine)
+        _refuse(f'the network {named} cannot be had here: {remedy}, or say "network": "full" to leave it open')
+    low = [route for route in routes_of(wanted) if route.port < FIRST_FREE_PORT]
+    if low and machine.euid != 0 and not machine.nsenter:
+        _refuse(f"{low[0]}: a port below {FIRST_FREE_PORT} needs nsenter (apt install util-linux)")
+    literal = [route for route in routes_of(wanted) if route.needs_address]
+    if literal and not (machine.nsenter and machine.ip):
+        _refuse(f"{literal[0]}: an address needs nsenter and ip (apt install util-linux iproute2), a name does not")
+    return wanted
+
+
+def reaches(network: Network, port: int) -> bool:
+    """Whether what has this network can connect to a port of this machine's loopback."""
+    if isinstance(network, NetworkMode):
+        return network is NetworkMode.FULL
+    return any(route.port == port and route.is_loopback for route in routes_of(network))
+
+
+def _keep_from_host(policy: SandboxPolicy, machine: Machine) -> str:
+    if not policy.confines_files:
+        return 'use "preset": "standard"'
+    if isinstance(policy.network, tuple):
+        return 'take it out of "network"'
+    if machine.gives_internet:
+        return 'say "network": "internet"'
+    return f'say "network": "none" (for the internet, {_get_internet(machine)})'
+
+
+def _gaps(situation: Situation, findings: Mapping[Property, Finding]) -> Iterator[str]:
+    policy = situation.policy
+    for name, finding in findings.items():
+        if name is Property.NETWORK and policy.network is NetworkMode.FULL:
+            continue
+        if name in INTENDED:
+            weaker = policy.confines_files and finding.strength is not Strength.FULL
+        else:
+            weaker = policy.limits_set(name) and finding.strength is Strength.NONE
+        if weaker:
+            yield f"{name}: {finding.mechanism}; {_remedy(name, situation)}"
+
+
+def _remedy(name: Property, at: Situation) -> str:
+    """What would make `name` stronger."""
+    machine = at.machine
+    if name in CONTROLLERS and CONTROLLERS[name] not in machine.cgroups.controllers:
+        return "start quarterdeck where it may make control groups (see `quarterdeck doctor`)"
+    if not at.policy.confines_files:
+        return 'use "preset": "standard"'
+    match name:
+        case Property.NETWORK if at.network is NetworkMode.FULL:
+            return _get_internet(machine)
+        case Property.NETWORK if at.filtered:
+            return _get_network(machine)
+        case Property.NETWORK | Property.SYSCALLS if not machine.seccomp:
+            return "filters need Linux with seccomp, on x86-64 or aarch64"
+        case Property.SCRATCH:
+            return "nothing keeps it in full"
+        case _:
+            return _get_bubblewrap(machine)
+
+
+def get_closing(machine: Machine) -> str:
+    """What would make it possible to close a part of a folder that may be written."""
+    if machine.tier is not Tier.BUBBLEWRAP:
+        return _get_bubblewrap(machine)
+    return "let quarterdeck make mount namespaces (see `quarterdeck doctor`)"
+
+
+def _get_bubblewrap(machine: Machine) -> str:
+    if machine.system != "linux":
+        return "use Linux, which has bubblewrap"
+    if machine.bubblewrap.why == NOT_USED:
+        return "ask for no weaker tier"
+    if machine.bubblewrap.why:
+        return f"make bubblewrap work ({machine.bubblewrap.why}; see `quarterdeck doctor`)"
+    return "install bubblewrap (apt install bubblewrap)"
+
+
+def _get_network(machine: Machine) -> str:
+    if machine.bubblewrap.works:
+        return "let bubblewrap make network namespaces (see `quarterdeck doctor`)"
+    return _get_bubblewrap(machine)
+
+
+def _get_internet(machine: Machine) -> str:
+    if not (machine.bubblewrap.works and machine.bubblewrap.makes_network):
+        return _get_network(machine)
+    if not (machine.pasta or machine.slirp4netns):
+        if machine.uplink_why:
+            return f"make pasta or slirp4netns work ({machine.uplink_why}; see `quarterdeck doctor`)"
+        return "install pasta or slirp4netns (apt install passt)"
+    return "install nsenter and ip (apt install util-linux iproute2)"
+
+
+def _refuse(message: str) -> NoReturn:
+    raise LaunchError("sandbox_refused", message)

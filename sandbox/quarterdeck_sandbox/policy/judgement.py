@@ -1,0 +1,154 @@
+"""From what was promised and what was observed to a receipt.  Pure.
+
+A property whose observation disagrees with its promise is worth nothing, whatever the mechanism is called.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from quarterdeck_protocol.policy import NetworkMode, Property, Tier
+from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_sandbox.run.gate_report import Report
+
+from .promises import REACHABLE, SCOPES_ABI
+from .receipt import Finding, Receipt, Strength
+
+_Problem = str | None
+
+
+def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unmet: Mapping[Property, str]) -> Receipt:
+    """The receipt of a process that waits behind its gate.
+
+    Args:
+        confinement: what was promised.
+        report: what the gate found inside.
+        ours: our own namespaces, `net` to its identity and so on.
+        unmet: properties that could not be set from outside, and why.
+
+    Raises:
+        LaunchError: `sandbox_refused`: a required property does not hold, or what was closed is open; `spawn_failed`:
+            the gate failed.
+    """
+    if failure := report.one("failed"):
+        raise _failure(failure, confinement)
+    if open_ones := [path for path in report.facts.get("writable", ()) if path in confinement.view.closed]:
+        raise LaunchError("sandbox_refused", f"{open_ones[0]} can be written from inside, although it was closed")
+    findings: dict[Property, Finding] = {}
+    gaps = list(confinement.gaps)
+    for name, promise in confinement.promised.items():
+        problem = None
+        if promise.strength is not Strength.NONE:
+            problem = unmet.get(name) or (_CHECKS[name](confinement, report, ours) if name in _CHECKS else None)
+        if problem is None:
+            findings[name] = promise
+        else:
+            findings[name] = Finding(f"{promise.mechanism}: not working, {problem}", Strength.NONE)
+            gaps.append(f"{name}: {problem}")
+    refuse_unmet(confinement.required, findings)
+    return Receipt(
+        tier=confinement.tier,
+        findings=findings,
+        uid=confinement.identity.uid if confinement.identity else None,
+        network=describe_network(confinement),
+        shown=confinement.view.shown,
+        gaps=tuple(gaps),
+    )
+
+
+def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, Finding]) -> None:
+    """Fail closed.
+
+    Raises:
+        LaunchError: `sandbox_refused`: one of `required` is not found in full.
+    """
+    for name in required:
+        finding = findings.get(name)
+        if finding is None or finding.strength is not Strength.FULL:
+            found = finding.mechanism if finding else "nothing"
+            raise LaunchError(
+                "sandbox_refused",
+                f"the policy requires {name}, but this machine has {found}; see `quarterdeck doctor`, or require less",
+            )
+
+
+def describe_network(confinement: Confinement) -> str:
+    """The network in force, in words for people."""
+    network = confinement.network
+    if network is NetworkMode.FULL:
+        return f"{network} ({REACHABLE})"
+    return str(network) if isinstance(network, NetworkMode) else ", ".join(network)
+
+
+def _failure(failure: str, confinement: Confinement) -> LaunchError:
+    number, _, text = failure.partition(" ")
+    program = confinement.plan.program
+    return LaunchError("spawn_failed", f"{program}: the sandbox could not be prepared: {text or number}")
+
+
+def _separate(namespace: str, report: Report, ours: Mapping[str, str]) -> bool:
+    inside = report.one(f"ns.{namespace}")
+    return bool(inside) and inside != ours.get(namespace)
+
+
+def _filesystem(confinement: Confinement, report: Report, ours: Mapping[str, str]) -> _Problem:
+    if opened := report.facts.get("opened"):
+        return f"{opened[0]} can be opened from inside"
+    if writable := report.facts.get("writable"):
+        return f"{writable[0]} can be written from inside"
+    if confinement.tier is Tier.BUBBLEWRAP and not _separate("mnt", report, ours):
+        return "it sees our mounts"
+    return None
+
+
+def _network(confinement: Confinement, report: Report, ours: Mapping[str, str]) -> _Problem:
+    if confinement.has_own_network and not _separate("net", report, ours):
+        return "it shares our network"
+    filtered = bool(confinement.seccomp) or not confinement.has_own_network
+    if confinement.network is NetworkMode.NONE and filtered and report.one("socket.inet") != "0":
+        return "it can make internet sockets"
+    return None
+
+
+def _processes(confinement: Confinement, report: Report, ours: Mapping[str, str]) -> _Problem:
+    if confinement.tier is Tier.BUBBLEWRAP:
+        return None if _separate("pid", report, ours) else "it sees our processes"
+    if (confinement.identity is None or confinement.stays_root) and confinement.machine.landlock_abi < SCOPES_ABI:
+        return None  # the promise says that it may
+    return "it may signal our processes" if report.one("signals_owner") != "0" else None
+
+
+def _syscalls(confinement: Confinement, report: Report, _: Mapping[str, str]) -> _Problem:
+    if confinement.seccomp and report.one("status.Seccomp") != "2":
+        return "no filter is loaded"
+    if report.one("status.NoNewPrivs") != "1":
+        return "new privileges may be gained"
+    if any(set(report.one(f"status.{name}")) != {"0"} for name in ("CapPrm", "CapEff")):
+        return "capabilities are left"
+    return None
+
+
+def _tree_death(confinement: Confinement, report: Report, ours: Mapping[str, str]) -> _Problem:
+    if confinement.tier is Tier.BUBBLEWRAP and not _separate("pid", report, ours):
+        return "it has no process namespace of its own"
+    if confinement.promised[Property.TREE_DEATH].strength is Strength.FULL and report.one("holds_first") != "0":
+        return "it could take over the process that ends it"
+    return None
+
+
+def _process_count(confinement: Confinement, report: Report, _: Mapping[str, str]) -> _Problem:
+    for number, value in confinement.rlimits:
+        found = report.one(f"rlimit.{number}")
+        if not found.isdecimal() or int(found) > value:
+            return f"limit {number} is {found or 'unknown'}, not {value}"
+    return None
+
+
+_CHECKS: Final[Mapping[Property, Callable[[Confinement, Report, Mapping[str, str]], _Problem]]] = {
+    Property.FILESYSTEM: _filesystem,
+    Property.NETWORK: _network,
+    Property.PROCESSES: _processes,
+    Property.SYSCALLS: _syscalls,
+    Property.TREE_DEATH: _tree_death,
+    Property.PROCESS_COUNT: _process_count,
+}

@@ -1,0 +1,1 @@
+"""Find out what a program needs to be executed in a sandbox."""

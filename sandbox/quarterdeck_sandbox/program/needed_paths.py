@@ -1,0 +1,145 @@
+"""Tell what a sandbox must show for a path of a command line, or of a variable, to work: seldom just that path.
+
+    a program's file          its project, by its marker; else its folder: what it imports lies beside it
+    a database, a store       its folder, to be written: a journal or a temporary copy is made beside the file
+    what is not there yet     the folder that it is to be made in, to be written
+    any other file or folder  itself
+
+Only looks.  A folder that nobody should give away whole (the home, the root, `/tmp`) is never the answer.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck_sandbox.view.paths import ancestors, is_within
+
+MARKERS: Final = ("package.json", "pyproject.toml", ".git")
+"""What lies in the root of a project."""
+
+_CODE: Final = re.compile(r"\.(?:py|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|rb|php|pl|lua|sh|bash|jar|dll)$", re.IGNORECASE)
+
+_SCRIPT: Final = re.compile(r"\.(?:[mc]?[jt]s|[jt]sx)$", re.IGNORECASE)
+"""Of node: a workspace keeps the packages of all its projects in one folder above them."""
+
+_CHANGED: Final = re.compile(
+    r"(?:^|[_.-])(?:db|database|sqlite3?|duckdb|memory|store|storage|state|cache|log|output|out)(?:$|[_.-])",
+    re.IGNORECASE,
+)
+"""Words in the name of an option, a variable or a file that a program writes."""
+
+_SHARED: Final = frozenset({"/", "/home", "/root", "/tmp", "/var", "/etc", "/opt", "/srv", "/usr", "/mnt", "/media"})  # noqa: S108
+"""Folders that hold more than one thing's files."""
+
+MAX_ARGUMENT: Final = 4096 * 8
+"""Characters of an argument that is searched for paths; a longer one is a program's text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What to add to a policy.
+
+    Attributes:
+        key: `read` or `write`.
+        path: absolute.
+        why: what of it is needed, for people; empty where it is the very path that was named.
+    """
+
+    key: str
+    path: str
+    why: str = ""
+
+    @property
+    def shown(self) -> str:
+        """As it is written in a row's `sandbox`."""
+        return f'"{self.key}": ["{self.path}"]'
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A path that a command names; `label` is its option or variable, empty without one."""
+
+    path: str
+    label: str = ""
+
+
+def need_of(named: Named, user_home: str) -> Need | None:
+    """What a policy needs for this path; None where nothing can be given that would do."""
+    path, folder = named.path, os.path.dirname(named.path)
+    if os.path.isdir(path):
+        return Need("read", path) if _is_of_one_thing(path, user_home) else None
+    if not os.path.lexists(path):
+        is_possible = os.path.isdir(folder) and _is_of_one_thing(folder, user_home)
+        return Need("write", folder, "the file is to be made in it") if is_possible else None
+    if _CODE.search(path):
+        root = project_of(path, user_home)
+        return Need("read", root, _why_project(root)) if root is not None else Need("read", path)
+    if _CHANGED.search(named.label) or _CHANGED.search(os.path.basename(path)):
+        if _is_of_one_thing(folder, user_home):
+            return Need("write", folder, "a journal or a temporary copy is made beside the file")
+        return None
+    return Need("read", path)
+
+
+def project_of(path: str, user_home: str) -> str | None:
+    """The root of the project that a program's file belongs to, else its folder; None where that is no one thing's."""
+    inner = [step for step in ancestors(os.path.dirname(path)) if _is_of_one_thing(step, user_home)]
+    for index, step in enumerate(inner):
+        if any(os.path.lexists(os.path.join(step, marker)) for marker in MARKERS):
+            if _SCRIPT.search(path) and not _has_packages(step):
+                return next((above for above in inner[index:] if _has_packages(above)), step)
+            return step
+    return inner[0] if inner else None
+
+
+def is_code(path: str) -> bool:
+    """Whether a file of this name is a program for an interpreter."""
+    return _CODE.search(path) is not None
+
+
+def named_in(argv: Sequence[str], env: Mapping[str, str], cwd: str, user_home: str) -> Iterator[Named]:
+    """Every path that the arguments of a command and its variables may name, there or not."""
+    option = ""
+    for argument in argv[1:]:
+        name, is_pair, _ = argument.partition("=")
+        label = name if is_pair else option
+        for text in paths_in(argument):
+            yield Named(os.path.normpath(os.path.join(cwd, text)), label)
+        option = argument if argument.startswith("-") and not is_pair else ""
+    for name, value in env.items():
+        if value.startswith("~/"):
+            yield Named(os.path.normpath(user_home + value[1:]), name)
+        elif value.startswith("/") and len(value) <= MAX_ARGUMENT and ":" not in value and "\0" not in value:
+            yield Named(os.path.normpath(value), name)
+
+
+def paths_in(argument: str) -> Iterator[str]:
+    """What of a command's argument may be a path: the whole, what follows `=`, a file's address, parts of a list."""
+    if len(argument) > MAX_ARGUMENT or "\0" in argument:
+        return
+    values = [argument]
+    if argument.startswith("-") or argument.split("=", 1)[0].replace("_", "").isalnum():
+        values += argument.split("=", 1)[1:]
+    for value in values:
+        text = value.removeprefix("file://")
+        if "/" not in text:
+            continue
+        yield text
+        for separator in (",", ":"):
+            if separator in text and "://" not in text:
+                yield from (part for part in text.split(separator) if "/" in part)
+
+
+def _is_of_one_thing(folder: str, user_home: str) -> bool:
+    return folder not in _SHARED and not is_within(user_home, folder)
+
+
+def _has_packages(folder: str) -> bool:
+    return os.path.isdir(os.path.join(folder, "node_modules"))
+
+
+def _why_project(root: str) -> str:
+    marker = next((each for each in MARKERS if os.path.lexists(os.path.join(root, each))), None)
+    return f"its project, by {marker}" if marker is not None else "its folder: what it imports lies beside it"

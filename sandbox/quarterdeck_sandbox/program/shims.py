@@ -1,0 +1,234 @@
+"""See through version managers' shims: which program a shim would execute, so that it can be executed directly.
+
+pyenv and its kin, asdf, mise and Volta put one small program for each command on the PATH, which finds the version
+wanted here and executes it.  Inside a sandbox it would not find its own settings, nor those above the working
+directory; so the same search is done outside, and the shim never runs.
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck_sandbox.hostile_files import read_text
+from quarterdeck_sandbox.view.paths import ancestors
+
+from .launch import LaunchError
+
+MAX_SETTINGS_BYTES: Final = 256 * 1024
+"""Read of one file that names versions."""
+
+_KIN: Final = {
+    "pyenv": ("PYENV", ".python-version"),
+    "rbenv": ("RBENV", ".ruby-version"),
+    "nodenv": ("NODENV", ".node-version"),
+}
+"""Managers that work alike: the beginning of their variables' names, and the file that names a version."""
+
+_EXECUTES: Final = re.compile(
+    r"""^exec ["']?(?:/[^"'\n]{0,1000}/)?(pyenv|rbenv|nodenv|asdf)["']? exec """, re.MULTILINE
+)
+_PLUGIN: Final = re.compile(r"^# asdf-plugin: (\S{1,100})", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a shim is asked: its settings are looked for from there."""
+
+    cwd: str
+    user_home: str
+    env: Mapping[str, str]
+
+
+def behind_shim(path: str, text: str, name: str, place: Place) -> str | None:
+    """The program that a shim stands for; None when `path` is no shim, or stands for what comes later on the PATH.
+
+    Args:
+        path: the file, symbolic links followed.
+        text: its beginning, when it is a script.
+        name: what it was called by.
+        place: where.
+
+    Raises:
+        LaunchError: `command_not_found`: the version wanted is not installed, or none is named.
+    """
+    if match := _EXECUTES.search(text):
+        root = os.path.dirname(os.path.dirname(path))
+        if match[1] == "asdf":
+            return _asdf(root, text, name, place)
+        return _kin(match[1], root, name, place)
+    match os.path.basename(path):
+        case "mise" if name != "mise":
+            return _mise(name, place)
+        case "volta-shim":
+            return _volta(name, place)
+    return None
+
+
+def _kin(manager: str, root: str, name: str, place: Place) -> str | None:
+    variable, file = _KIN[manager]
+    if said := place.env.get(f"{variable}_VERSION"):
+        wanted, by = said.split(":"), f"{variable}_VERSION"
+    else:
+        files = [*_upwards(place.cwd, file), os.path.join(root, "version")]
+        wanted, by = next(((_words(path), path) for path in files if _words(path)), (["system"], root))
+    for version in wanted:
+        if version == "system":
+            return None
+        folder = os.path.join(root, "versions")
+        for candidate in _matching(folder, version):
+            if found := _program(folder, candidate, "bin", name):
+                return found
+    raise _missing(manager, name, " ".join(wanted), by)
+
+
+def _asdf(root: str, text: str, name: str, place: Place) -> str | None:
+    tools = list(dict.fromkeys(_PLUGIN.findall(text)))
+    return _configured("asdf", os.path.join(root, "installs"), tools, name, place, _tool_versions)
+
+
+def _mise(name: str, place: Place) -> str | None:
+    data = place.env.get("MISE_DATA_DIR") or os.path.join(
+        place.env.get("XDG_DATA_HOME") or f"{place.user_home}/.local/share", "mise"
+    )
+    installs = os.path.join(data, "installs")
+    tools = [
+        tool
+        for tool in _listed(installs)
+        if any(_program(installs, tool, version, "bin", name) for version in _listed(os.path.join(installs, tool)))
+    ]
+    return _configured("mise", installs, tools, name, place, _mise_versions)
+
+
+def _volta(name: str, place: Place) -> str | None:
+    root = place.env.get("VOLTA_HOME") or f"{place.user_home}/.volta"
+    files = [*_upwards(place.cwd, "package.json"), f"{root}/tools/user/platform.json"]
+    for path in files:
+        said = _json(path)
+        version = _text(said, "volta", "node") or _text(said, "node", "runtime")
+        if version:
+            if found := _program(root, "tools", "image", "node", version, "bin", name):
+                return found
+            raise _missing("volta", name, version, path)
+    raise _missing("volta", name, "any version", root)
+
+
+def _configured(
+    manager: str,
+    installs: str,
+    tools: list[str],
+    name: str,
+    place: Place,
+    versions: Callable[[Place], Iterator[tuple[str, Mapping[str, str]]]],
+) -> str | None:
+    for tool in tools:
+        said = place.env.get(f"{manager.upper()}_{re.sub('[^A-Z0-9]', '_', tool.upper())}_VERSION")
+        sources = [("the environment", {tool: said})] if said else versions(place)
+        for by, wanted in sources:
+            if tool not in wanted:
+                continue
+            for version in wanted[tool].split():
+                if version == "system":
+                    return None
+                for candidate in _matching(os.path.join(installs, tool), version):
+                    if found := _program(installs, tool, candidate, "bin", name):
+                        return found
+            raise _missing(manager, name, f"{tool} {wanted[tool]}", by)
+    raise _missing(manager, name, "any version", "its settings")
+
+
+def _tool_versions(place: Place) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for path in (*_upwards(place.cwd, ".tool-versions"), f"{place.user_home}/.tool-versions"):
+        yield path, _tools_of(path)
+
+
+def _mise_versions(place: Place) -> Iterator[tuple[str, Mapping[str, str]]]:
+    config = place.env.get("XDG_CONFIG_HOME") or f"{place.user_home}/.config"
+    for folder in ancestors(place.cwd):
+        for file in ("mise.toml", ".mise.toml", ".config/mise.toml"):
+            yield os.path.join(folder, file), _toml_tools(os.path.join(folder, file))
+        yield os.path.join(folder, ".tool-versions"), _tools_of(os.path.join(folder, ".tool-versions"))
+    yield f"{config}/mise/config.toml", _toml_tools(f"{config}/mise/config.toml")
+    yield f"{place.user_home}/.tool-versions", _tools_of(f"{place.user_home}/.tool-versions")
+
+
+def _tools_of(path: str) -> dict[str, str]:
+    lines = (line.split("#", 1)[0].split(None, 1) for line in _read(path).splitlines())
+    return {words[0]: words[1] for words in lines if len(words) == 2}
+
+
+def _toml_tools(path: str) -> dict[str, str]:
+    try:
+        tools = tomllib.loads(_read(path)).get("tools", {})
+    except tomllib.TOMLDecodeError:
+        return {}
+    found: dict[str, str] = {}
+    for tool, said in tools.items() if isinstance(tools, dict) else ():
+        first = said[0] if isinstance(said, list) and said else said
+        version = first.get("version") if isinstance(first, dict) else first
+        if isinstance(version, str):
+            found[tool] = version
+    return found
+
+
+def _matching(folder: str, version: str) -> Iterator[str]:
+    """The version itself, then the newest installed one that it is the beginning of ("3.12" of "3.12.1")."""
+    yield version
+    installed = [name for name in _listed(folder) if version == "latest" or name.startswith(version + ".")]
+    yield from sorted(installed, key=_numbers, reverse=True)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d{1,9}", version)]
+
+
+def _program(*parts: str) -> str | None:
+    if any(part.startswith("/") or ".." in part.split("/") for part in parts[1:]):
+        return None
+    path = os.path.join(*parts)
+    return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
+
+
+def _upwards(cwd: str, name: str) -> list[str]:
+    return [path for folder in ancestors(cwd) if os.path.isfile(path := os.path.join(folder, name))]
+
+
+def _words(path: str) -> list[str]:
+    return [word for line in _read(path).splitlines() for word in line.split("#", 1)[0].split()]
+
+
+def _read(path: str) -> str:
+    try:
+        return read_text(path, MAX_SETTINGS_BYTES)
+    except OSError:
+        return ""
+
+
+def _json(path: str) -> object:
+    try:
+        return json.loads(_read(path))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(value: object, *keys: str) -> str:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _missing(manager: str, name: str, wanted: str, by: str) -> LaunchError:
+    return LaunchError(
+        "command_not_found",
+        f"{manager} has no {name} in {wanted} (asked for by {by}): install it, or name the program itself as command",
+    )

@@ -1,0 +1,1 @@
+"""Start a confined process, hold it, and end its whole tree."""

@@ -1,0 +1,236 @@
+"""From a policy to a confinement: resolve the program, choose the tier, lay out the view, compile filter and limits.
+
+Everything that can be refused is refused here, before anything starts.  It looks at the filesystem and changes only
+the owner of private directories.
+"""
+
+import os
+import resource
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import psutil
+
+from quarterdeck_protocol.policy import Limits, NetworkMode, SandboxPolicy, Tier
+from quarterdeck_sandbox.enforce.bubblewrap import HOSTNAME
+from quarterdeck_sandbox.enforce.seccomp import Filter, compile_filter
+from quarterdeck_sandbox.network.host_names import NO_RESOLVER, Route, hosts_text, routes_of
+from quarterdeck_sandbox.network.uplink import RESOLV_CONF
+from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.promises import TRUNCATE_ABI
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.program.prefixes import SYSTEM
+from quarterdeck_sandbox.program.resolve import Program, resolve_program
+from quarterdeck_sandbox.view.closed_paths import close_within, outermost
+from quarterdeck_sandbox.view.layout import build_view
+from quarterdeck_sandbox.view.mounts import Mount, MountKind, Places, View
+from quarterdeck_sandbox.view.paths import is_within, is_within_any
+from quarterdeck_sandbox.view.secret_paths import credentials_touching
+from quarterdeck_sandbox.view.system import identity_mounts, name_mounts
+
+from .confinement import Confinement
+from .identity import ROOT, Identity, choose_identity, closed_to, hand_over, out_of_reach
+
+OWN_PREFIX: Final = sys.base_prefix
+"""Where the gate's interpreter lives."""
+
+_RLIMITS: Final = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_size_bytes": resource.RLIMIT_FSIZE,
+    "cpu_s": resource.RLIMIT_CPU,
+    "memory_bytes": resource.RLIMIT_DATA,
+}
+"""Limits that the kernel keeps for each process.  Memory by its data, not by its address space: node, Go and Java
+reserve far more of that than they ever use."""
+
+
+_OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
+"""What root may read by its mode, and no other user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who wants something confined, and where.
+
+    Attributes:
+        places: the private and the forbidden directories.
+        environ: our own environment, for grants.
+        machine: what this machine gives.
+        allow_unsandboxed: accept limits alone where nothing better works.
+        open_port: see `choosing.choose`.
+    """
+
+    places: Places
+    environ: Mapping[str, str]
+    machine: Machine
+    allow_unsandboxed: bool = False
+    open_port: int | None = None
+
+
+def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinement:
+    """What will confine `plan`.
+
+    Raises:
+        LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
+    """
+    machine, places = asker.machine, asker.places
+    chosen = partial(choose, policy, machine, allow_unsandboxed=asker.allow_unsandboxed, open_port=asker.open_port)
+    choice = chosen()
+    program = resolve_program(plan, places.user_home, asker.environ)
+    routes = routes_of(choice.network)
+    # Landlock cannot take back below a directory what it gives above it, and limits alone give everything.
+    nests_safely = choice.tier is Tier.BUBBLEWRAP and machine.bubblewrap.nests_safely
+    can_close = choice.tier is not Tier.LIMITS and machine.closes
+    view = build_view(policy, plan, program, places, asker.environ, nests_safely=nests_safely, can_close=can_close)
+    open_parts: tuple[str, ...] = ()
+    if choice.tier is not Tier.LIMITS:
+        closing = close_within(view, policy.write, places.protected, can_close=can_close, remedy=get_closing(machine))
+        view = replace(view, closed=outermost((*view.closed, *closing.paths)), shown=(*view.shown, *closing.shown))
+        open_parts = closing.gaps
+    identity, why_root = None, ""
+    if machine.euid == 0 and policy.confines_files:
+        identity, why_root = _identity(policy, plan, program, view, places, choice, machine)
+        if identity.is_root:
+            choice = chosen(stays_root=True)
+        hand_over(identity, (places.home, places.tmp))
+    if policy.confines_files:
+        view = _complete(view, choice, routes, identity, places)
+    else:
+        view = replace(view, shown=(f"everything: it is trusted, not confined, and runs as uid {os.getuid()}",))
+    return Confinement(
+        plan=replace(plan, program=program.path, env={**plan.env, **view.env}),
+        tier=choice.tier,
+        network=choice.network,
+        promised=choice.findings,
+        required=policy.require,
+        gaps=(*choice.gaps, *open_parts, *([f"user: {why_root}"] if why_root else [])),
+        view=view,
+        limits=policy.limits,
+        rlimits=_rlimits(policy.limits, choice, identity),
+        seccomp=_filter(choice, machine) if choice.filtered else b"",
+        identity=identity,
+        routes=routes,
+        secrets=tuple(_secrets(view, places, identity)) if policy.confines_files else (),
+        user_home=str(places.user_home),
+        machine=machine,
+    )
+
+
+def _identity(
+    policy: SandboxPolicy,
+    plan: LaunchPlan,
+    program: Program,
+    view: View,
+    places: Places,
+    choice: Choice,
+    machine: Machine,
+) -> tuple[Identity, str]:
+    """Whom it becomes when we are root, and, where it stays root, why and what would help.
+
+    Raises:
+        LaunchError: `sandbox_refused`: what it may write is of another user, who cannot reach or read the rest.
+    """
+    if not machine.other_users:
+        return ROOT, "root without capabilities, as no other user can be used here"
+    identity = choose_identity(places.home, policy.write)
+    if identity.is_root:
+        if choice.tier is Tier.BUBBLEWRAP and not machine.landlock_abi:
+            raise LaunchError(
+                "sandbox_refused",
+                f"{policy.write[0]} belongs to root, and without Landlock nothing is run as root beside bubblewrap: "
+                "give it to another user with chown, or start quarterdeck as an ordinary user",
+            )
+        return ROOT, f"root without capabilities, as {policy.write[0]} is root's; give it to another user with chown"
+    closed = closed_to(identity, (*policy.read, *policy.write))
+    remedy = "grant what others may read, or start quarterdeck as an ordinary user"
+    if choice.tier is not Tier.BUBBLEWRAP:
+        shown = [mount.source for mount in view.mounts if mount.kind is MountKind.READ and not _is_of_all(mount.source)]
+        if way := out_of_reach(identity, (program.path, *shown, plan.cwd, str(places.home), str(places.tmp))):
+            closed, remedy = way, "install bubblewrap, which can show it all the same, or start as an ordinary user"
+        closed = closed or closed_to(identity, shown)
+    if not closed:
+        return identity, ""
+    if policy.write or choice.tier is Tier.BUBBLEWRAP:
+        whom = f"uid {identity.uid}, who owns {policy.write[0]}" if policy.write else "a user of its own"
+        raise LaunchError("sandbox_refused", f"it would run as {whom}, and {closed}: {remedy}")
+    return ROOT, f"root without capabilities, as {closed}; {remedy}"
+
+
+def _is_of_all(path: str) -> bool:
+    """Whether it is a part of the system's, which every user has."""
+    return is_within_any(path, (*SYSTEM, "/etc"))
+
+
+def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: Identity | None, places: Places) -> View:
+    """The view with what depends on more than the policy: users, names, and what the gate itself needs."""
+    uid, gid = (identity.uid, identity.gid) if identity else (os.getuid(), os.getgid())
+    mounts = [*identity_mounts(uid, gid, str(places.home))]
+    match choice.network:
+        case NetworkMode.FULL:
+            pass
+        case NetworkMode.INTERNET:
+            mounts.append(Mount(MountKind.DATA, "/etc/resolv.conf", RESOLV_CONF))
+        case _:
+            hosts = hosts_text(routes, HOSTNAME)
+            mounts += name_mounts(NetworkMode.LOOPBACK, hosts=hosts, resolver=NO_RESOLVER)
+    if not view.shows(OWN_PREFIX):
+        mounts.append(Mount(MountKind.READ, OWN_PREFIX, os.path.realpath(OWN_PREFIX)))
+    return view.with_mounts(mounts)
+
+
+def _secrets(view: View, places: Places, identity: Identity | None) -> Iterator[str]:
+    """What must not be open to it, and is there to be tried: the probes do."""
+    if identity and identity.is_root:
+        yield from (path for path in _OF_ROOT if os.path.exists(path))
+    for path in places.private:
+        if os.path.exists(path) and not any(is_within(mount.target, path) for mount in view.mounts):
+            yield path
+    for credential in credentials_touching(str(places.user_home), str(places.user_home)):
+        if os.path.exists(credential.path) and not view.shows(credential.path):
+            yield credential.path
+
+
+def _rlimits(limits: Limits, choice: Choice, identity: Identity | None) -> tuple[tuple[int, int], ...]:
+    found = [(resource.RLIMIT_CORE, 0)]
+    for name, number in _RLIMITS.items():
+        value = getattr(limits, name)
+        if value is not None:
+            found.append((number, max(1, int(value))))
+    if limits.processes is not None and sys.platform == "linux":
+        found.append((resource.RLIMIT_NPROC, limits.processes + _others(choice, identity)))
+    if sys.platform == "linux":
+        found.append((resource.RLIMIT_MSGQUEUE, 0))
+    return tuple(found)
+
+
+def _others(choice: Choice, identity: Identity | None) -> int:
+    """Threads that count against the same limit and are not the process's: of its user, unless it has its own count."""
+    if choice.counts_alone:
+        return 0
+    uid = identity.uid if identity else os.getuid()
+    processes = psutil.process_iter(["uids", "num_threads"])
+    return sum(
+        process.info["num_threads"] or 1
+        for process in processes
+        if process.info["uids"] and process.info["uids"].real == uid
+    )
+
+
+def _filter(choice: Choice, machine: Machine) -> bytes:
+    has_namespaces = choice.tier is Tier.BUBBLEWRAP
+    by_landlock = choice.tier is Tier.LANDLOCK
+    return compile_filter(
+        Filter(
+            inet=choice.network is not NetworkMode.NONE,
+            unix=choice.unix_sockets,
+            shared_memory="memory" in machine.cgroups.controllers,
+            reaches_out=has_namespaces,
+            truncates=not by_landlock or machine.landlock_abi >= TRUNCATE_ABI,
+            sets_ids=not choice.stays_root,
+        ),
+        machine.architecture,
+    )

@@ -1,0 +1,71 @@
+"""A launch plan with all that will confine it: what the tiers carry out.  Values only; `confine` makes one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quarterdeck_protocol.policy import Limits, Network, NetworkMode, Property, Tier
+from quarterdeck_sandbox.network.host_names import Route
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.receipt import Finding
+from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_sandbox.view.mounts import View
+
+from .identity import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """One process about to be, confined.
+
+    Attributes:
+        plan: what is executed; its environment holds what grants add.
+        tier: how it is confined.
+        network: what it can reach.
+        promised: what the tier should guarantee on this machine.
+        required: what must be observed before it may start.
+        gaps: how this is weaker than the policy's preset intends.
+        view: what it sees of the filesystem.
+        limits: what it may use.
+        rlimits: the kernel's numbers for those that the kernel keeps per process.
+        seccomp: the compiled filter, empty for none.
+        identity: whom it becomes; None stays who we are.
+        routes: the hosts that it may reach by a relay.
+        secrets: paths outside that must not be open to it: the probes try them.
+        machine: what the choice was made for.
+        user_home: the home of the user who runs us, for hints.
+    """
+
+    plan: LaunchPlan
+    tier: Tier
+    network: Network
+    promised: Mapping[Property, Finding]
+    required: tuple[Property, ...]
+    gaps: tuple[str, ...]
+    view: View
+    limits: Limits
+    rlimits: tuple[tuple[int, int], ...]
+    seccomp: bytes
+    identity: Identity | None
+    routes: tuple[Route, ...]
+    secrets: tuple[str, ...]
+    machine: Machine
+    user_home: str = ""
+
+    @property
+    def stays_root(self) -> bool:
+        """Whether it runs as root without capabilities."""
+        return self.identity is not None and self.identity.is_root
+
+    @property
+    def writes_by_mounts(self) -> bool:
+        """Whether all but what it may write is mounted read-only: root owns what Landlock cannot keep, as modes."""
+        return self.stays_root and self.tier is Tier.LANDLOCK and self.machine.closes
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether it gets a network namespace of its own."""
+        return (
+            self.tier is Tier.BUBBLEWRAP
+            and self.machine.bubblewrap.makes_network
+            and self.network is not NetworkMode.FULL
+        )

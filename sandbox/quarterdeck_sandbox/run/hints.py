@@ -1,0 +1,278 @@
+"""Guess from the last words of a confined process what its policy was missing.
+
+The text is hostile: at most 32 KiB of it are looked at, every expression takes time in proportion to it, and a hint
+states no more than what is so outside: a path that exists, a host that is not reachable.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck_protocol.policy import Grant, Network, NetworkMode
+from quarterdeck_sandbox.program.needed_paths import Named, is_code, named_in, need_of, project_of
+from quarterdeck_sandbox.view.mounts import MountKind, View
+from quarterdeck_sandbox.view.paths import is_within, is_within_any
+from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, grant_for
+
+from .confinement import Confinement
+
+MAX_HINTS: Final = 5
+"""More would bury the first, which is mostly the right one."""
+
+MAX_TEXT: Final = 32 * 1024
+"""Characters looked at, the last ones."""
+
+_PATH: Final = re.compile(
+    r"""(?:(?<![\w.:/~-])|(?<=file://)|(?<=unix://))(~?/[^\s"'`<>|;,:()\[\]{}\x00-\x1f]{1,1024})"""
+)
+_QUOTED_PATH: Final = re.compile(r"""["'`](~?/[^"'`\n\x00-\x1f]{1,1024})["'`]""")
+
+_HOST: Final = r"((?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})\.){0,8}[A-Za-z0-9_][A-Za-z0-9_-]{0,62})"
+_HOSTS: Final = (
+    re.compile(r"\b(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME) " + _HOST + r"(?::(\d{1,5}))?"),
+    re.compile(r"\b(?:ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT) " + _HOST + r":(\d{1,5})"),
+    re.compile(r"[Cc]ould not resolve host(?:name)?:? ['\"]?" + _HOST + r"(?::(\d{1,5}))?"),
+    re.compile(r"[Ff]ailed to connect to " + _HOST + r" (?:\([^)\n]{1,80}\) )?port (\d{1,5})"),
+    re.compile(r"\bhost=['\"]" + _HOST + r"['\"], port=(\d{1,5})"),
+    re.compile(r"\bdial tcp:? (?:lookup )?" + _HOST + r"(?::(\d{1,5}))?"),
+    re.compile(r"\bconnect to (?:host |server at \")?" + _HOST + r"[\" ,:]{1,3}port (\d{1,5})"),
+)
+_ADDRESS: Final = re.compile(r"\b(https?|wss?)://" + _HOST + r"(?::(\d{1,5}))?")
+_UNREACHABLE: Final = re.compile(
+    r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|EHOSTUNREACH|fetch failed|dns error|failed to lookup|getaddrinfo|"
+    r"[Nn]ame resolution|Name or service not known|[Cc]ould not resolve|[Cc]onnection refused|Network is unreachable|"
+    r"No route to host|[Ff]ailed to (?:connect|establish)|No address associated"
+)
+_READ_ONLY: Final = re.compile(r"EROFS|[Rr]ead-only file ?system")
+
+_NO_MODULE: Final = re.compile(
+    r"ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|Cannot find (?:module|package)|ModuleNotFoundError|ImportError|"
+    r"No module named"
+)
+"""What interpreters say that see a program and not what it imports."""
+
+_NOTHING_BESIDE: Final = re.compile(
+    r"unable to open database file|readonly database|disk I/O error|EROFS|EACCES|ENOENT|EBUSY|"
+    r"[Rr]ead-only file ?system|Permission denied|No such file"
+)
+"""What programs say that may change a file, and make none beside it."""
+
+_PHRASES: Final = (
+    ("Could not open a connection to your authentication agent", Grant.SSH_AGENT, "SSH_AUTH_SOCK"),
+    ("Permission denied (publickey", Grant.SSH_AGENT, "SSH_AUTH_SOCK"),
+    ("Unable to locate credentials", Grant.AWS, "AWS_CONFIG_FILE"),
+    ("Could not load credentials from any providers", Grant.AWS, "AWS_CONFIG_FILE"),
+    ("default credentials", Grant.GCLOUD, "CLOUDSDK_CONFIG"),
+    ("gh auth login", Grant.GH, "GH_CONFIG_DIR"),
+    ("Please tell me who you are", Grant.GIT_CONFIG, "GIT_CONFIG_GLOBAL"),
+    ("Executable doesn't exist at", Grant.BROWSER, "PLAYWRIGHT_BROWSERS_PATH"),
+    ("Could not find Chrome", Grant.BROWSER, "PUPPETEER_CACHE_DIR"),
+    ("cannot open display", Grant.DISPLAY, "DISPLAY"),
+    ("Missing X server or $DISPLAY", Grant.DISPLAY, "DISPLAY"),
+)
+"""What programs say when they miss what a grant gives, and the variable by which that is seen to be given."""
+
+_LIMITS: Final = (
+    (
+        re.compile(
+            r"can't start new thread|pthread_create|(?:fork|spawn|clone)[^\n]{0,200}(?:EAGAIN|temporarily unav)"
+        ),
+        "processes",
+    ),
+    (
+        re.compile(r"heap out of memory|ENOMEM|Cannot allocate memory|MemoryError|bad_alloc|out of memory"),
+        "memory_bytes",
+    ),
+    (re.compile(r"EMFILE|Too many open files"), "open_files"),
+    (re.compile(r"EFBIG|File too large"), "file_size_bytes"),
+    (re.compile(r"ENOSPC|No space left on device"), "scratch_bytes"),
+)
+"""What programs say at a limit, and the policy's name of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What the process could not see.
+
+    Attributes:
+        visible: whether it sees a path.
+        exists: whether a path exists outside.
+        network: what it can reach; None when nothing is known.
+        user_home: the home of the user.
+        home: its private home, where it looked for what lies in the user's.
+        env: its environment.
+        closed: what it may not write although it may write the folder around.
+        named: the paths that its command line and its variables name.
+        lone_files: files that it may change, in folders where it may make none.
+    """
+
+    visible: Callable[[str], bool]
+    exists: Callable[[str], bool]
+    network: Network | None
+    user_home: str
+    home: str
+    env: frozenset[str] = frozenset()
+    closed: tuple[str, ...] = ()
+    named: tuple[Named, ...] = ()
+    lone_files: tuple[str, ...] = ()
+
+
+_PASSWORDS: Final = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers")
+"""What nobody is advised to show."""
+
+_INSTALLERS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
+"""Settings of package managers, which every server gets: a hidden folder in them is no sign of what this one lacks."""
+
+
+def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
+    """At most `MAX_HINTS` guesses, likely ones first; looks at the filesystem for the paths in the text."""
+    plan = confinement.plan
+    env = {name: value for name, value in plan.env.items() if not name.upper().startswith(_INSTALLERS)}
+    return hints_in(
+        stderr_tail,
+        Outside(
+            visible=confinement.view.shows,
+            exists=os.path.lexists,
+            network=confinement.network,
+            user_home=os.path.realpath(confinement.user_home),
+            home=confinement.plan.env.get("HOME", ""),
+            env=frozenset(confinement.view.env),
+            closed=confinement.view.closed,
+            named=tuple(named_in(plan.argv, env, plan.cwd, confinement.user_home)),
+            lone_files=tuple(_lone_files(confinement.view)),
+        ),
+    )
+
+
+def hints_in(text: str, outside: Outside) -> tuple[str, ...]:
+    """The same of any text, given what is known of the outside."""
+    text = text[-MAX_TEXT:]
+    found: dict[str, None] = {}
+    for hint in _all(text, outside):
+        found[hint] = None
+        if len(found) == MAX_HINTS:
+            break
+    return tuple(found)
+
+
+def _all(text: str, outside: Outside) -> Iterator[str]:
+    yield from _of_programs(text, outside)
+    if _NOTHING_BESIDE.search(text):
+        for file in outside.lone_files:
+            folder = os.path.dirname(file)
+            yield f'{file} may be changed, but no file can be created beside it; add "write": ["{folder}"] in its place'
+    yield from _of_paths(text, outside)
+    yield from _of_named(outside)
+    yield from _of_hosts(text, outside)
+    for phrase, grant, variable in _PHRASES:
+        if phrase in text and variable not in outside.env:
+            yield f'it may need "grants": ["{grant}"]'
+    for expression, limit in _LIMITS:
+        if expression.search(text):
+            yield f'it may have met a limit; raise "limits": {{"{limit}": …}}'
+
+
+def _of_paths(text: str, outside: Outside) -> Iterator[str]:
+    seen: set[str] = set()
+    for line in text.splitlines():
+        is_refused_write = _READ_ONLY.search(line) is not None
+        for expression in (_QUOTED_PATH, _PATH):
+            for match in expression.finditer(line):
+                path = _outside(match[1].rstrip(".,!?"), outside)
+                if path in seen:
+                    continue
+                seen.add(path)
+                if outside.visible(path):
+                    if is_refused_write and is_within_any(path, outside.closed):
+                        yield f"{path} can only be read: quarterdeck or other programs trust what is there"
+                    elif is_refused_write and not path.startswith(("/usr/", "/proc/", "/dev/")):
+                        yield f'{path} can only be read; add "write": ["{os.path.dirname(path)}"]'
+                elif outside.exists(path):
+                    yield _hidden(path, outside.user_home)
+
+
+def _of_programs(text: str, outside: Outside) -> Iterator[str]:
+    """What a program that sees itself lacks of its project."""
+    if not _NO_MODULE.search(text):
+        return
+    for named in outside.named:
+        if is_code(named.path) and outside.visible(named.path) and outside.exists(named.path):
+            root = project_of(named.path, outside.user_home)
+            if root is not None and not outside.visible(root):
+                yield f'{named.path} is visible, but not all of its project; add "read": ["{root}"]'
+
+
+def _of_named(outside: Outside) -> Iterator[str]:
+    """What its command line and its variables name, and it cannot use."""
+    for named in outside.named:
+        if outside.visible(named.path):
+            continue
+        if outside.exists(named.path):
+            yield _hidden(named.path, outside.user_home, named.label)
+        elif outside.exists(os.path.dirname(named.path)) and (need := need_of(named, outside.user_home)):
+            of = f"{named.label} names {named.path}, which" if named.label else f"{named.path}"
+            yield f"{of} is not there, and its folder is hidden; add {need.shown}"
+
+
+def _lone_files(view: View) -> Iterator[str]:
+    for mount in view.mounts:
+        if mount.kind is MountKind.WRITE and os.path.isfile(mount.target):
+            above = view.covering(os.path.dirname(mount.target))
+            if above is None or above.kind is not MountKind.WRITE:
+                yield mount.target
+
+
+def _outside(path: str, outside: Outside) -> str:
+    """Where the user has what the process looked for in its own home."""
+    if path.startswith("~/"):
+        return os.path.normpath(outside.user_home + path[1:])
+    path = os.path.normpath(path)
+    if outside.home and path != outside.home and is_within(path, outside.home) and not outside.exists(path):
+        return outside.user_home + path[len(outside.home) :]
+    return path
+
+
+def _hidden(path: str, user_home: str, label: str = "") -> str:
+    if path in _PASSWORDS:
+        return f"{path} is hidden, as it should be: it holds passwords"
+    if grant := grant_for(path, user_home):
+        return f'{path} exists but is hidden; add "grants": ["{grant}"]'
+    if path.endswith(".sock") or is_within(path, "/run") or is_within(path, "/var/run"):
+        return f'{path} exists but is hidden; it leads out of the sandbox: only the preset "trusted" allows it'
+    what = next((what for name, what in IN_A_HOME.items() if is_within(path, f"{user_home}/{name}")), "")
+    trust = f" if it may see your {what}" if what else ""
+    need = need_of(Named(path, label), user_home)
+    if need is None or not need.why:
+        return f'{path} exists but is hidden; add "read": ["{path}"]{trust}'
+    return f"{path} exists but is hidden; add {need.shown} ({need.why}){trust}"
+
+
+def _of_hosts(text: str, outside: Outside) -> Iterator[str]:
+    if outside.network in {None, NetworkMode.FULL}:
+        return
+    named = tuple(_named_hosts(text))
+    if not named and outside.network is not NetworkMode.INTERNET and _UNREACHABLE.search(text):
+        yield 'a host could not be reached; add "network": ["HOST:PORT"], or "internet"'
+    for host, port in named:
+        if not 0 < port < 65536:
+            continue
+        is_local = host == "localhost" or host.startswith("127.")
+        entry = f"{'localhost' if is_local else host}:{port}"
+        if isinstance(outside.network, tuple):
+            if entry.lower() not in (known.lower() for known in outside.network):
+                yield f'{entry} is not in its "network"; add "{entry}"'
+        elif outside.network is not NetworkMode.INTERNET:
+            yield f'{entry} cannot be reached; add "network": ["{entry}"]'
+        elif is_local:
+            yield f'{entry} is the sandbox\'s own, not this machine\'s; add "network": ["{entry}"]'
+
+
+def _named_hosts(text: str) -> Iterator[tuple[str, int]]:
+    for expression in _HOSTS:
+        for match in expression.finditer(text):
+            yield match[1], int(match[2] or 443)
+    if _UNREACHABLE.search(text):
+        for match in _ADDRESS.finditer(text):
+            yield match[2], int(match[3] or (80 if match[1] in {"http", "ws"} else 443))

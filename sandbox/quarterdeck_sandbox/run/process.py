@@ -1,0 +1,409 @@
+"""A confined process that runs: its pipes, its `wait()`, the end of its whole tree, what is known of its death.
+
+The stop sequence, each wait at most the grace; nothing in it can hang:
+
+    close stdin · wait · TERM to the program's group · wait · KILL to the whole tree · reap
+
+Ask a whole tree of processes to end: a signal for the program and for all that it started, wherever that went.
+
+`ConfinedProcess.end` is what follows when nobody listens: it reaches only the program's group, then kills.
+
+A confined tree dies with its program.  Where that is a shell which only waits for others, it would be the first to
+heed TERM, and they would be killed before they have heeded it; so it is stopped until they are gone.
+"""
+
+import ctypes
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import psutil
+
+from quarterdeck_protocol.policy import Property, Tier
+from quarterdeck_sandbox.enforce import bubblewrap
+from quarterdeck_sandbox.policy.receipt import Receipt, Strength
+from quarterdeck_sandbox.usage.limits import Process, family
+from quarterdeck_sandbox.usage.monitor import Tree
+from quarterdeck_sandbox.usage.process_scan import scan
+
+from .confinement import Confinement
+from .resources import Holdings
+
+_POLL_S: Final = 0.02
+"""Between looks at those that a waiting shell waits for; nobody tells us, they are not our children."""
+
+_SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
+"""What `/bin/sh` calls itself.  One that was replaced by its command, as shells do with a last one, does not."""
+
+_COMM_BYTES: Final = 64
+
+
+def signal_tree(tree: Tree, number: int) -> None:
+    """Send `number` to the program and to all that it started; what has ended meanwhile is left out.  Blocks for ms."""
+    _send(members(scan(), tree), number)
+
+
+async def ask_to_end(tree: Tree, grace_s: float) -> None:
+    """TERM for all of `tree`; returns at once, or after at most `grace_s` when its program is a shell that waits."""
+    found = await anyio.to_thread.run_sync(lambda: members(scan(), tree))
+    others = [pid for pid in found if pid != tree.pid]
+    if not others or _name_of(tree.pid) not in _SHELLS:
+        _send(found, signal.SIGTERM)
+        return
+    until = time.monotonic() + grace_s
+    _send([tree.pid], signal.SIGSTOP)
+    try:
+        _send(others, signal.SIGTERM)
+        while time.monotonic() < until and any(map(_is_alive, others)):  # noqa: ASYNC110 - nobody tells
+            await anyio.sleep(_POLL_S)
+    finally:
+        # Not before: one that is on its way to be stopped would die of it at once (`wants_signal` in Linux).
+        _send([tree.pid], signal.SIGTERM)
+        _send([tree.pid], signal.SIGCONT)
+
+
+def members(processes: "dict[int, Process]", tree: Tree) -> tuple[int, ...]:
+    """The program of `tree` and all that it started, orphans too; what of us stands above it is left out."""
+    if tree.top not in processes or tree.pid not in processes:
+        return ()
+    ours = _above(processes, tree)
+    if tree.pid != tree.top and tree.top not in ours:
+        return ()
+    children = family(processes)
+    found, seen = [tree.top], {tree.top}
+    for pid in found:
+        new = [child for child in children.get(pid, ()) if child not in seen]
+        found += new
+        seen.update(new)
+    return tuple(pid for pid in found if pid not in ours)
+
+
+def _above(processes: "dict[int, Process]", tree: Tree) -> Collection[int]:
+    """From the program's parent up to the topmost one."""
+    above: set[int] = set()
+    pid = tree.pid
+    while pid != tree.top and pid in processes and processes[pid].parent not in above:
+        pid = processes[pid].parent
+        above.add(pid)
+    return above
+
+
+def _send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # gone already
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether it runs; one that only waits to be reaped does not."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return line[line.rindex(b")") + 2 : line.rindex(b")") + 3] not in (b"Z", b"X")
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes()[:_COMM_BYTES].decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+_SAME_END_S: Final = 0.2
+"""A program that ends so soon after its network's helper ended together with it."""
+
+_REAP_POLL_S: Final = 0.01
+"""Between looks at descendants that were killed and are not gone yet."""
+
+PR_SET_CHILD_SUBREAPER: Final = 36
+
+
+class ConfinedProcess:
+    """A started confinement; see `start.start`."""
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        holdings: Holdings,
+        pid: int,
+        confinement: Confinement,
+        receipt: Receipt,
+    ) -> None:
+        self._child = child
+        self._holdings = holdings
+        self._stdin: int | None = _detach(child.stdin) if child.stdin else None
+        self.stdout_fd = _detach(child.stdout) if child.stdout else -1
+        self.stderr_fd = _detach(child.stderr) if child.stderr else -1
+        self.pid = pid
+        self.confinement = confinement
+        self.receipt = receipt
+        self._started_at = time.monotonic()
+        self._ended_at: float | None = None
+        self._cpu_s: float | None = None
+        self._seen_rss_bytes: int | None = None
+        self._told_rss_bytes: int | None = None
+        self._limit: str | None = None
+
+    def tree(self, scratch: tuple[str, ...]) -> Tree:
+        """What a monitor has to watch; `scratch` are the directories outside whose files count."""
+        has_root = self.confinement.tier is Tier.BUBBLEWRAP
+        return Tree(
+            pid=self.pid,
+            top=self._child.pid,
+            root_pid=self._holdings.init_pid if has_root else 0,
+            scratch=scratch,
+            tmpfs=bubblewrap.temporary(self.confinement) if has_root else (),
+            enforced=self._enforced(),
+        )
+
+    def _enforced(self) -> tuple[str, ...]:
+        """The limits on the whole tree that the kernel keeps, by their names in the policy."""
+        names = set(self._holdings.cgroup.enforced) if self._holdings.cgroup else set()
+        if self.receipt.findings[Property.PROCESS_COUNT].strength is Strength.FULL:
+            names.add("processes")
+        return tuple(sorted(names))
+
+    @property
+    def stdin_fd(self) -> int:
+        """Where the program listens; -1 once closed."""
+        return -1 if self._stdin is None else self._stdin
+
+    @property
+    def returncode(self) -> int | None:
+        """A status, or minus the signal; None while it runs."""
+        code = self._child.returncode
+        # What stands between us and the program passes a signal on as a shell does.
+        return code if code is None or not _SHELL < code <= _SHELL + _LAST_SIGNAL else _SHELL - code
+
+    @property
+    def limit(self) -> str | None:
+        """The limit that ended it, if one did."""
+        number, name = _LIMITS.get(self.returncode or 0, (None, None))
+        was_set = any(number == each for each, _ in self.confinement.rlimits)
+        return self._limit or (name if was_set else None)
+
+    @property
+    def uptime_s(self) -> float:
+        """From start to end, or to now."""
+        return (self._ended_at or time.monotonic()) - self._started_at
+
+    @property
+    def peak_rss_bytes(self) -> int | None:
+        """The most memory that it held, as the kernel told at its end; else, of the program, what `look` has seen."""
+        return self._seen_rss_bytes if self._told_rss_bytes is None else self._told_rss_bytes
+
+    @property
+    def peak_is_sampled(self) -> bool:
+        """Whether it may have held more than `peak_rss_bytes`, between two looks."""
+        return self._seen_rss_bytes is not None and self._told_rss_bytes is None
+
+    @property
+    def cpu_s(self) -> float | None:
+        """User and system time of the program and of what it has reaped, as far as `look` has seen it."""
+        return self._cpu_s
+
+    def look(self) -> None:
+        """See how much memory and time it has used so far; once it has ended nobody can tell."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_bytes()
+            times = psutil.Process(self.pid).cpu_times()
+        except (OSError, psutil.Error):
+            return
+        if (peak := _HIGH_WATER.search(status)) is not None:
+            self._seen_rss_bytes = max(self._seen_rss_bytes or 0, int(peak[1]) * 1024)
+        self._cpu_s = times.user + times.system + times.children_user + times.children_system
+
+    def kill(self) -> None:
+        """Kill the whole tree at once."""
+        if self._child.returncode is None:
+            self.look()
+            self._holdings.kill()
+
+    def condemn(self, limit: str) -> None:
+        """Kill the whole tree because it passed `limit`, which its dossier will name."""
+        if self._child.returncode is None:
+            self._limit = self._limit or limit
+        self.kill()
+
+    async def wait(self) -> int:
+        """Its return code, as soon as it has ended."""
+        while self._child.returncode is None and not self._reap():
+            await self._exit_signal()
+        assert self.returncode is not None
+        return self.returncode
+
+    async def network_lost(self) -> str:
+        """Wait until its network is gone while it runs; what happened.  For ever, where nothing of ours carries one."""
+        why = await self._holdings.network_lost()
+        with anyio.move_on_after(_SAME_END_S):
+            await self.wait()
+        if self._child.returncode is not None:
+            await anyio.sleep_forever()
+        return why
+
+    def close_stdin(self) -> None:
+        """The polite request to stop."""
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+    def signal(self, number: int) -> None:
+        """Send it to the program and to those of its children that have stayed in its group."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # gone already
+
+    async def stop(self, grace_s: float) -> None:
+        """End it and everything it started, and release what it held; cancellation does not interrupt it."""
+        with anyio.CancelScope(shield=True):
+            await self.end(grace_s)
+            await self.release()
+
+    async def end(self, grace_s: float) -> None:
+        """End it and everything it started; at most five graces long, cancellation does not interrupt it."""
+        with anyio.CancelScope(shield=True):
+            self.close_stdin()
+            for number in (None, signal.SIGTERM):
+                if number is not None:
+                    self.look()
+                    self.signal(number)
+                with anyio.move_on_after(grace_s):
+                    await self.wait()
+                    break
+            self._holdings.kill()
+            with anyio.move_on_after(grace_s):
+                await self.wait()
+            if self._child.returncode is None:
+                self._child.kill()
+                with anyio.move_on_after(grace_s):
+                    await self.wait()
+            with anyio.move_on_after(grace_s):
+                await self._holdings.gone()
+
+    async def release(self) -> None:
+        """Give back its control group and its network, which takes some 20 ms; after `end`."""
+        await self._holdings.release()
+
+    def close_fds(self) -> None:
+        """Release the pipes; their readers must be gone."""
+        self.close_stdin()
+        for fd in (self.stdout_fd, self.stderr_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.stdout_fd = self.stderr_fd = -1
+
+    def _reap(self) -> bool:
+        largest = 0
+        try:
+            pid, status, used = os.wait4(self._child.pid, os.WNOHANG)
+            largest = _largest_bytes(used)
+        except ChildProcessError:
+            pid, status = self._child.pid, 0
+        if pid == 0:
+            return False
+        # Popen must not wait for it a second time.
+        self._child.returncode = os.waitstatus_to_exitcode(status)
+        self._ended_at = time.monotonic()
+        self._told_rss_bytes = self._told_peak(largest)
+        if self._limit is None and self.returncode != 0 and self._holdings.cgroup is not None:
+            self._limit = self._holdings.cgroup.hit()
+        return True
+
+    def _told_peak(self, largest: int) -> int | None:
+        """What the kernel says of its memory once it has ended; None where that may be less than it held.
+
+        Args:
+            largest: the size of the largest process that was waited for.
+        """
+        if self._holdings.cgroup is not None and (whole := self._holdings.cgroup.peak_bytes) is not None:
+            return max(whole, self._seen_rss_bytes or 0)
+        # A child begins as a copy of its parent, and counts as large as that.
+        copied = _largest_bytes(resource.getrusage(resource.RUSAGE_SELF))
+        return max(largest, self._seen_rss_bytes or 0) if largest > copied else None
+
+    async def _exit_signal(self) -> None:
+        if hasattr(os, "pidfd_open"):
+            fd = os.pidfd_open(self._child.pid)
+            try:
+                await anyio.wait_readable(fd)
+            finally:
+                os.close(fd)
+        else:
+            await anyio.to_thread.run_sync(
+                lambda: os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT), abandon_on_cancel=True
+            )
+
+
+_SHELL: Final = 128
+_LAST_SIGNAL: Final = 31
+"""Statuses above would name real-time signals, and are a program's own more often."""
+
+_LIMITS: Final = {
+    -signal.SIGXCPU: (resource.RLIMIT_CPU, "cpu_s"),
+    -signal.SIGXFSZ: (resource.RLIMIT_FSIZE, "file_size_bytes"),
+}
+"""Signals that the kernel sends for one limit only, where that is set."""
+
+_MAXRSS_BYTES: Final = 1 if sys.platform == "darwin" else 1024
+"""The unit of `ru_maxrss`."""
+
+_HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
+
+
+def _largest_bytes(used: resource.struct_rusage) -> int:
+    return used.ru_maxrss * _MAXRSS_BYTES
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever its descendants leave behind (Linux; elsewhere nothing)."""
+    set_trait(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_trait(option: int, value: int | bytes) -> None:
+    """`prctl(option, value)` on Linux; elsewhere nothing."""
+    if sys.platform == "linux":
+        _libc().prctl(option, value, 0, 0, 0)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    # Loaded once, before the zygote's first fork: each load costs a worker's start a tenth of a millisecond or two.
+    return ctypes.CDLL(None)
+
+
+async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda _: False) -> None:
+    """KILL and reap every descendant of this process but the spared ones, for at most `grace_s` seconds."""
+    with anyio.move_on_after(grace_s):
+        while True:
+            alive = [child for child in psutil.Process().children(recursive=True) if not spare(child.pid)]
+            if not alive:
+                return
+            for child in alive:
+                try:
+                    child.kill()
+                    os.waitpid(child.pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
+                except (psutil.NoSuchProcess, ChildProcessError):
+                    continue  # gone, or a grandchild: its own parent reaps it, or leaves it to us next round
+            await anyio.sleep(_REAP_POLL_S)
+
+
+def _detach(stream: object) -> int:
+    """Own a pipe's descriptor, so that no file object closes it at collection."""
+    fd = os.dup(stream.fileno())  # type: ignore[attr-defined]
+    stream.close()  # type: ignore[attr-defined]
+    os.set_blocking(fd, False)
+    return fd

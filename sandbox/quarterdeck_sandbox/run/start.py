@@ -1,0 +1,226 @@
+"""Start a confinement: spawn it by its tier, prepare it from outside while it is blocked, judge, let it go.
+
+    bubblewrap   bwrap makes the namespaces and blocks · control group, uplink · mounts · gate · program
+    the others   reaper · gate, which confines itself · control group · program
+
+Whatever fails on the way leaves nothing behind.  Must be called from a thread that lives as long as the process
+should: the death signal is tied to the spawning thread (bubblewrap issue 692).
+"""
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from io import FileIO
+from typing import Any, Final
+
+import anyio
+
+from quarterdeck_protocol.policy import NetworkMode, Property, Tier
+from quarterdeck_sandbox.enforce import bubblewrap, landlock
+from quarterdeck_sandbox.enforce.cgroup import Cgroup
+from quarterdeck_sandbox.network.host_names import FIRST_FREE_PORT
+from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
+from quarterdeck_sandbox.network.relay import Relay
+from quarterdeck_sandbox.network.uplink import connect
+from quarterdeck_sandbox.policy.judgement import judge
+from quarterdeck_sandbox.policy.promises import APART_ABI
+from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
+
+from .confinement import Confinement
+from .gate_report import GATE_S, Gatekeeper
+from .identity import open_to_all
+from .oom_score import score_of_confined
+from .open_files import childs_limit
+from .process import ConfinedProcess
+from .resources import Holdings
+from .spawn import GATE_FOLDER, Stdio, spawn_bubblewrap, spawn_reaper
+
+LAST_WORDS_CHARS: Final = 500
+"""Of what a sandbox that could not be built said on stderr."""
+
+_NAMESPACES: Final = ("mnt", "pid", "net", "ipc", "uts", "user", "cgroup")
+_FIXED: Final = ("/", "/usr", "/etc", "/dev")
+
+
+async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> ConfinedProcess:
+    """Start it; the program runs when this returns, with what the receipt says.
+
+    Raises:
+        LaunchError: it could not be built, does not hold what the policy requires, or could not be executed.
+    """
+    holdings = Holdings()
+    keeper = Gatekeeper()
+    child: subprocess.Popen[bytes] | None = None
+    started = False
+    try:
+        with anyio.fail_after(GATE_S):
+            if confinement.tier is Tier.BUBBLEWRAP:
+                with ExitStack() as pipes:
+                    child, info, block = spawn_bubblewrap(confinement, keeper.theirs.fileno(), stdio, pipes)
+                    await _prepare_bubblewrap(confinement, holdings, child, info)
+                    with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
+                        block.write(b"g")
+            else:
+                child, holdings.leash_fd = spawn_reaper(confinement, keeper.theirs.fileno(), stdio)
+                holdings.init_pid = child.pid
+            process = await _through_the_gate(confinement, holdings, keeper, child)
+        started = True
+    except TimeoutError as error:
+        raise LaunchError("spawn_failed", f"the sandbox was not ready within {GATE_S:g} s") from error
+    except OSError as error:
+        raise LaunchError("spawn_failed", f"the sandbox could not be built: {words_of(error)}") from error
+    finally:
+        keeper.close()
+        if not started:
+            with anyio.CancelScope(shield=True):
+                await _undo(holdings, child)
+    return process
+
+
+async def _prepare_bubblewrap(
+    confinement: Confinement, holdings: Holdings, child: subprocess.Popen[bytes], info: FileIO
+) -> None:
+    try:
+        # Once it says whom it has made, that can be ended for certain; giving up waits for it.
+        with anyio.fail_after(GATE_S, shield=True):
+            holdings.init_pid = await child_pid_of(info.fileno())
+        try:
+            holdings.init_fd = os.pidfd_open(holdings.init_pid)
+        except ProcessLookupError:
+            raise LaunchError("spawn_failed", "it ended") from None
+        _limit(confinement, holdings, holdings.init_pid)
+        low_ports = confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes)
+        addresses = [route.address for route in confinement.routes if route.needs_address]
+        if low_ports or addresses:
+            await prepare_listening(confinement.machine, holdings.init_pid, addresses, low_ports=low_ports)
+    except (LaunchError, ProcessLookupError) as error:
+        if isinstance(error, LaunchError) and error.code == "network_failed":
+            raise
+        raise LaunchError("spawn_failed", f"bubblewrap could not build the sandbox: {_last_words(child)}") from error
+    except BaseException:
+        child.kill()  # at once, before the pipe that it waits for is closed, which it takes for a go
+        raise
+
+
+async def _through_the_gate(
+    confinement: Confinement, holdings: Holdings, keeper: Gatekeeper, child: subprocess.Popen[bytes]
+) -> ConfinedProcess:
+    keeper.theirs.close()
+    async with _uplink(confinement, holdings):
+        try:
+            await keeper.send_order(_order(confinement))
+            listeners = await keeper.receive_listeners(len(confinement.routes))
+            if listeners:
+                holdings.relay = Relay(confinement.routes, listeners)
+            report = await keeper.receive_report()
+        except LaunchError as error:
+            raise LaunchError(error.code, f"{error}: {_last_words(child)}") from error
+        if report is None:
+            raise LaunchError("spawn_failed", f"the sandbox ended before its program began: {_last_words(child)}")
+    if confinement.tier is not Tier.BUBBLEWRAP:
+        _limit(confinement, holdings, report.pid)
+    unmet: dict[Property, str] = holdings.cgroup.unmet if holdings.cgroup else {}
+    receipt = judge(confinement, report, _our_namespaces(), unmet)
+    if holdings.relay is not None:
+        holdings.relay.start()
+    if number := await keeper.release():
+        raise exec_error(number, confinement.plan)
+    return ConfinedProcess(child, holdings, report.pid, confinement, receipt)
+
+
+@asynccontextmanager
+async def _uplink(confinement: Confinement, holdings: Holdings) -> AsyncIterator[None]:
+    """Connect its network while the gate's interpreter starts: each takes as long as the other."""
+    if confinement.network is not NetworkMode.INTERNET:
+        yield
+        return
+
+    async def take() -> None:
+        holdings.uplink = await connect(confinement.machine, holdings.init_pid)
+
+    taking = asyncio.ensure_future(take())
+    try:
+        yield
+        # Not awaited itself: who gives up would cancel it again and again, in the middle of its clearing up.
+        await asyncio.wait((taking,))
+        taking.result()
+    finally:
+        taking.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.gather(taking, return_exceptions=True)
+
+
+def _limit(confinement: Confinement, holdings: Holdings, pid: int) -> None:
+    if confinement.machine.cgroups.controllers or confinement.machine.cgroups.unified:
+        name = f"qd-{os.getpid()}-{secrets.token_hex(4)}"
+        holdings.cgroup = Cgroup.create(confinement.machine.cgroups, name, confinement.limits)
+        holdings.cgroup.join(pid)
+
+
+def _order(confinement: Confinement) -> dict[str, Any]:
+    plan, identity = confinement.plan, confinement.identity
+    in_bubblewrap = confinement.tier is Tier.BUBBLEWRAP
+    if in_bubblewrap:
+        confine = bubblewrap.rules(confinement)
+    else:
+        settings = open_to_all(landlock.SETTINGS) if confinement.stays_root else (landlock.SETTINGS,)
+        confine = landlock.rules(confinement, (GATE_FOLDER, sys.base_prefix), settings)
+    return {
+        "program": plan.program,
+        "argv": list(plan.argv),
+        "env": dict(plan.env),
+        "cwd": plan.cwd,
+        "open_files": childs_limit(),
+        "rlimits": list(confinement.rlimits),
+        "identity": (identity.uid, identity.gid) if identity else None,
+        "listen": [(route.address, route.port) for route in confinement.routes],
+        "confine": confine,
+        # Its first process is another user's when we are root, else the program could write to its memory.
+        "oom_score": score_of_confined(),
+        "set_apart": in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,
+        "probes": {
+            "owner": os.getpid(),
+            "secrets": list(confinement.secrets),
+            "fixed": [*(_FIXED if in_bubblewrap or confinement.writes_by_mounts else ()), *confinement.view.closed],
+            "rlimits": [number for number, _ in confinement.rlimits],
+        },
+    }
+
+
+def _last_words(child: subprocess.Popen[bytes]) -> str:
+    assert child.stderr is not None
+    child.kill()
+    child.wait()
+    os.set_blocking(child.stderr.fileno(), False)
+    words = (child.stderr.read() or b"").decode(errors="replace").strip()
+    return words[-LAST_WORDS_CHARS:] or f"it ended with {child.returncode} and said nothing"
+
+
+def _our_namespaces() -> dict[str, str]:
+    found = {}
+    for name in _NAMESPACES:
+        try:
+            found[name] = os.readlink(f"/proc/self/ns/{name}")
+        except OSError:
+            continue  # no such namespace in this kernel, or no Linux
+    return found
+
+
+async def _undo(holdings: Holdings, child: subprocess.Popen[bytes] | None) -> None:
+    holdings.kill()
+    if child is not None:
+        with anyio.move_on_after(1.0):
+            while child.poll() is None:  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(0.005)
+        child.kill()
+        child.wait()
+        with anyio.move_on_after(1.0):
+            await holdings.gone()
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+    await holdings.release()

@@ -1,0 +1,176 @@
+"""Hold trees of processes to the limits that no kernel holds for us: one look at the machine a tick, for all of them.
+
+It judges nothing itself (`usage` does) and kills nothing: whoever watches is told once, and ends the tree.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from quarterdeck_protocol.policy import Limits
+
+from . import process_scan
+from .limits import Excess, Meter, Pages, Process, Space, Suspicion, Usage, family
+
+TICK_S: Final = 0.5
+"""Between two looks.  Allocating runs at a GiB a second and more, so each doubling of the rate halves what is grabbed
+beyond a limit; a look at the processes of 50 trees costs some five milliseconds, so that 2 Hz is a hundredth of a core.
+"""
+
+TMPFS_S: Final = 2.0
+"""Between two looks at one tree's filesystems in memory; their mounts have a size, only their inodes have none."""
+
+WALK_S: Final = 5.0
+"""Between two walks through one tree's scratch directories, at least: files accumulate slower than memory."""
+
+WALK_SHARE: Final = 0.005
+"""Of one core, for all walks together: many files make them rarer, not dearer."""
+
+_log = logging.getLogger("quarterdeck.sandbox")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What is watched; process ids as we see them.
+
+    Attributes:
+        pid: the confined program.
+        top: the topmost process of its tree, the program itself when nothing of ours is above it.
+        root_pid: a process whose root is the program's, 0 when that is ours.
+        scratch: directories outside whose files are its scratch.
+        tmpfs: mount points inside that hold its temporary files in memory.
+        enforced: names of limits that the kernel holds on the whole tree.
+    """
+
+    pid: int
+    top: int
+    root_pid: int = 0
+    scratch: tuple[str, ...] = ()
+    tmpfs: tuple[str, ...] = ()
+    enforced: tuple[str, ...] = ()
+
+
+class Eyes(Protocol):
+    """How the machine is looked at; `scanning`, or what a test shows."""
+
+    def scan(self) -> dict[int, Process]:
+        """See `scanning.scan`."""
+        ...
+
+    def exact_memory(self, pids: Iterable[int]) -> Pages:
+        """See `scanning.exact_memory`."""
+        ...
+
+    def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> Space:
+        """See `scanning.tmpfs_use`."""
+        ...
+
+    def disk_use(self, directories: Iterable[str]) -> Space:
+        """See `scanning.disk_use`."""
+        ...
+
+
+class Watch:
+    """One watched tree; calling it ends the watch.  `tmpfs_at` and `walk_at` are when its files are looked at next."""
+
+    def __init__(self, tree: Tree, meter: Meter, on_excess: Callable[[Excess], None], end: Callable[[], None]) -> None:
+        self.tree = tree
+        self.meter = meter
+        self.on_excess = on_excess
+        self.tmpfs_at = self.walk_at = 0.0
+        self._end = end
+
+    def __call__(self) -> None:
+        """Watch it no longer.  Repeatable."""
+        self._end()
+
+    @property
+    def present(self) -> Usage | None:
+        """What it used at the last look; None before the first."""
+        return self.meter.present if self.meter.has_looked else None
+
+    @property
+    def peak(self) -> Usage | None:
+        """The most that any look has seen, of each; None before the first."""
+        return self.meter.peak if self.meter.has_looked else None
+
+
+class TreeMonitor:
+    """Watches trees while `run` runs."""
+
+    def __init__(self, eyes: Eyes = process_scan, clock: Callable[[], float] = time.monotonic) -> None:
+        self._eyes = eyes
+        self._clock = clock
+        self._watches: dict[int, Watch] = {}
+        self._made = 0
+        self._may_walk_at = 0.0
+
+    def watch(self, tree: Tree, limits: Limits, on_excess: Callable[[Excess], None]) -> Watch:
+        """Hold `tree` to `limits` from now on; `on_excess` is called in the loop, once, and the watch goes on."""
+        self._made += 1
+        key = self._made
+
+        def end() -> None:
+            self._watches.pop(key, None)
+
+        meter = Meter(tree.top, tree.pid, limits, tree.enforced, self._clock())
+        watch = self._watches[key] = Watch(tree, meter, on_excess, end)
+        return watch
+
+    async def run(self) -> None:
+        """Look at all trees at each tick, until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                await self.tick()
+            except Exception:
+                _log.exception("the monitor of limits failed to look")
+
+    async def tick(self) -> None:
+        """One look at everything that is watched."""
+        watches = list(self._watches.values())
+        if not watches:
+            return
+        verdicts = await asyncio.to_thread(self._look, watches)
+        for watch, excess in verdicts:
+            # It may have been ended meanwhile.
+            if watch in self._watches.values():
+                watch.on_excess, on_excess = _nothing, watch.on_excess
+                on_excess(excess)
+
+    def _look(self, watches: list[Watch]) -> list[tuple[Watch, Excess]]:
+        processes = self._eyes.scan()
+        children = family(processes)
+        now = self._clock()
+        self._look_at_files(watches, now)
+        verdicts = []
+        for watch in watches:
+            verdict = watch.meter.look(processes, children, now)
+            if isinstance(verdict, Suspicion):
+                verdict = watch.meter.confirm(self._eyes.exact_memory(verdict.pids), now)
+            if verdict is not None:
+                verdicts.append((watch, verdict))
+        return verdicts
+
+    def _look_at_files(self, watches: list[Watch], now: float) -> None:
+        for watch in watches:
+            if watch.tree.root_pid and watch.tree.tmpfs and watch.tmpfs_at <= now:
+                watch.tmpfs_at = now + TMPFS_S
+                watch.meter.see_tmpfs(self._eyes.tmpfs_use(watch.tree.root_pid, watch.tree.tmpfs))
+        for watch in sorted(watches, key=lambda each: each.walk_at):
+            started = self._clock()
+            if watch.walk_at > now or self._may_walk_at > started:
+                return
+            if watch.tree.scratch:
+                watch.meter.see_scratch(self._eyes.disk_use(watch.tree.scratch))
+            watch.walk_at = now + WALK_S
+            # What was not used of one tick's share is lost: after a quiet hour no burst is due.
+            spent_s = self._clock() - started
+            self._may_walk_at = max(self._may_walk_at, started - TICK_S) + spent_s / WALK_SHARE
+
+
+def _nothing(_: Excess) -> None:
+    """It was told already."""

@@ -1,0 +1,306 @@
+"""Look at the machine: all processes at once, the exact memory of a few, the files of a tree.  Reads only.
+
+Everything here looks at what hostile programs made: it is bounded, follows no symbolic link, and what vanishes or
+cannot be read meanwhile is left out.  All of it blocks, for milliseconds: call it in a thread.
+
+Memory that no process's own figures show: page tables, and shared memory that nobody has in view at the moment.
+
+A program that maps shared memory, writes to it and lets go of the pages keeps all of it, and seems to hold nothing; one
+that looks at much empty memory fills page tables, which are nobody's.  Linux only; elsewhere nothing is found.
+"""
+
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+import psutil
+
+from .limits import Pages, Process, Space
+
+_SHMEM: Final = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
+_TABLES: Final = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
+_SPACE: Final = re.compile(rb"^VmSize:\s*(\d+) kB", re.MULTILINE)
+
+_SHARED: Final = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) ...s [0-9a-f]+ (\S+ \d+)\s+/(?:dev/zero|memfd:[^\n]*|SYSV[0-9a-f]+) \(deleted\)$",
+    re.MULTILINE,
+)
+"""A line of `/proc/PID/maps`: shared memory without a file, with the numbers that tell it from others."""
+
+_SUMMARY_BYTES: Final = 64 * 1024
+"""Longer than /proc/meminfo and the status of a process."""
+
+
+def machine_shared_bytes() -> int:
+    """All the shared memory of the machine, temporary filesystems included: no process has more of it."""
+    return _kib(_SHMEM, "/proc/meminfo")
+
+
+def table_bytes(pid: int) -> int:
+    """The page tables of a process; anybody may know."""
+    return _kib(_TABLES, f"/proc/{pid}/status")
+
+
+def space_bytes(pid: int) -> int:
+    """The address space of a process; anybody may know."""
+    return _kib(_SPACE, f"/proc/{pid}/status")
+
+
+def shared_mappings(pid: int) -> dict[bytes, int]:
+    """The shared memory without a file that a process has mapped, in view or not: bytes by what identifies it.
+
+    Raises:
+        PermissionError: it may not be looked into.
+    """
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            text = file.read()
+    except PermissionError:
+        raise
+    except OSError:
+        return {}  # it has just ended
+    found: dict[bytes, int] = {}
+    for match in _SHARED.finditer(text):
+        found[match[3]] = found.get(match[3], 0) + int(match[2], 16) - int(match[1], 16)
+    return found
+
+
+def _kib(expression: re.Pattern[bytes], path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            match = expression.search(file.read(_SUMMARY_BYTES))
+    except OSError:
+        return 0
+    return int(match[1]) * 1024 if match else 0
+
+
+MAX_DEPTH: Final = 64
+"""Of directories below a scratch directory; each open one costs a descriptor.  What lies deeper is not counted."""
+
+WALK_S: Final = 1.0
+"""One walk through scratch files takes at most so long, and tells what it has seen by then: some 300,000 files."""
+
+BLOCK_BYTES: Final = 512
+"""`st_blocks` counts these, whatever the filesystem's own block is (stat(2))."""
+
+VAST_BYTES: Final = 8 << 30
+"""Address space from which on the page tables of a process are asked for at each look: of less they are 16 MiB."""
+
+_STAT_BYTES: Final = 1024
+"""Longer than any line of `/proc/PID/stat`."""
+
+_IS_LINUX: Final = sys.platform == "linux"
+
+
+def scan() -> dict[int, Process]:
+    """Every process that can be seen, by pid."""
+    return _scan_proc() if _IS_LINUX else _scan_anywhere()
+
+
+def _scan_proc() -> dict[int, Process]:
+    # By hand: psutil makes an object and reads up to three files for each process, this reads one.
+    found, shared_bytes = {}, machine_shared_bytes()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                fd = os.open(f"/proc/{name}/stat", os.O_RDONLY)
+            except OSError:
+                continue  # it has just ended
+            try:
+                line = os.read(fd, _STAT_BYTES)
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+            pid = int(name)
+            found[pid] = _parse(pid, line, shared_bytes)
+    return found
+
+
+def _parse(pid: int, line: bytes, shared_bytes: int = 0) -> Process:
+    # After the name, which may hold anything, parentheses too: proc(5), fields from 3 on.
+    fields = line[line.rindex(b")") + 2 :].split(None, 22)
+    space = int(fields[20])
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        started=int(fields[19]) / _TICKS,
+        rss_bytes=int(fields[21]) * _PAGE + (table_bytes(pid) if space >= VAST_BYTES else 0),
+        threads=int(fields[17]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
+        reaped_cpu_s=(int(fields[13]) + int(fields[14])) / _TICKS,
+        unseen_bytes=min(space, shared_bytes),
+    )
+
+
+def _scan_anywhere() -> dict[int, Process]:
+    found = {}
+    for process in psutil.process_iter(["ppid", "create_time", "memory_info", "num_threads", "cpu_times"]):
+        told = process.info
+        memory, times = told["memory_info"], told["cpu_times"]
+        found[process.pid] = Process(
+            pid=process.pid,
+            parent=told["ppid"] or 0,
+            started=told["create_time"] or 0.0,
+            rss_bytes=memory.rss if memory else 0,
+            threads=told["num_threads"] or 1,
+            cpu_s=times.user + times.system if times else 0.0,
+            reaped_cpu_s=times.children_user + times.children_system if times else 0.0,
+        )
+    return found
+
+
+def waited_s(pid: int) -> float:
+    """For how long the first thread of a process was ready to run and got no processor, all in all.
+
+    Zero where the system does not tell, or there is no such process.
+    """
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def exact_memory(pids: Iterable[int]) -> Pages:
+    """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
+    pids = tuple(pids)
+    pages = sum(map(_pages, pids), Pages())
+    return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids))) if _IS_LINUX else pages
+
+
+def _mapped_bytes(pids: Iterable[int]) -> int:
+    """The most shared memory that they can hold among them, whether they have it in view or not."""
+    most, mapped = machine_shared_bytes(), dict[bytes, int]()
+    for pid in pids:
+        try:
+            for key, size in shared_mappings(pid).items():
+                mapped[key] = max(size, mapped.get(key, 0))
+        except PermissionError:
+            mapped[b"%d" % pid] = space_bytes(pid)
+    return min(most, sum(mapped.values()))
+
+
+def _pages(pid: int) -> Pages:
+    if not _IS_LINUX:
+        return Pages(_resident_bytes(pid))
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            told = dict(line.split(b":", 1) for line in file.read(_STAT_BYTES * 8).splitlines()[1:])
+    except PermissionError:
+        return Pages(_anonymous_bytes(pid))
+    except OSError:
+        return Pages()  # it has just ended
+    # Older kernels do not split the sum.
+    anonymous = b"Pss_Anon" if b"Pss_Anon" in told else b"Pss"
+    return Pages(
+        _kib_of_scanning(told, anonymous) + _kib_of_scanning(told, b"SwapPss") + table_bytes(pid),
+        _kib_of_scanning(told, b"Pss_Shmem"),
+    )
+
+
+def _anonymous_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            resident, shared = file.read(_STAT_BYTES).split()[1:3]
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * _PAGE + table_bytes(pid)
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _kib_of_scanning(told: dict[bytes, bytes], name: bytes) -> int:
+    return int(told[name].split()[0]) * 1024 if name in told else 0
+
+
+def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> Space:
+    """What these mount points below the root of `root_pid` hold, as far as they can be looked at."""
+    total, seen = Space(), set()
+    for mount in mounts:
+        try:
+            fd = os.open(f"/proc/{root_pid}/root{mount}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            device, told = os.fstat(fd).st_dev, os.fstatvfs(fd)
+        finally:
+            os.close(fd)
+        if device not in seen:
+            seen.add(device)
+            total += Space((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
+    return total
+
+
+def disk_use(directories: Iterable[str], within_s: float = WALK_S) -> Space:
+    """What lies below these directories, on their own filesystems; they themselves are not counted."""
+    walk = _Walk(time.monotonic() + within_s)
+    for directory in directories:
+        walk.through(directory)
+    return Space(walk.bytes, walk.inodes)
+
+
+class _Walk:
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self._linked: set[tuple[int, int]] = set()
+        self.bytes = self.inodes = 0
+
+    def through(self, name: str, parent: int | None = None, device: int | None = None, depth: int = 0) -> None:
+        """Descend by descriptors: a directory that is swapped for a link meanwhile leads nowhere."""
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        except OSError:
+            return
+        try:
+            own = os.fstat(fd).st_dev
+            if depth > MAX_DEPTH or (device is not None and own != device):
+                return
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    if time.monotonic() > self._until:
+                        return
+                    if self._count(entry):
+                        self.through(entry.name, fd, own, depth + 1)
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+
+    def _count(self, entry: "os.DirEntry[str]") -> bool:
+        """Whether it is a directory."""
+        try:
+            told = entry.stat(follow_symlinks=False)
+        except OSError:
+            return False
+        is_directory = stat.S_ISDIR(told.st_mode)
+        if told.st_nlink > 1 and not is_directory:
+            key = (told.st_dev, told.st_ino)
+            if key in self._linked:
+                return False
+            self._linked.add(key)
+        self.bytes += told.st_blocks * BLOCK_BYTES
+        self.inodes += 1
+        return is_directory
+
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, by a signal or a debugger; one that is gone is not."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
+        return False

@@ -1,0 +1,1 @@
+"""What a confined process sees of the filesystem, and what it must never see or change."""

@@ -1,0 +1,303 @@
+"""Within what a process may write, find what it must not: what is believed, or run outside of any sandbox, later.
+
+    protected   the user's word (configuration and its kin) and our own code: closed, or nothing starts
+    hooks       what the user's other programs run in a project: closed where that is possible, else told of
+
+A part that exists is closed by a read-only mount (`inside/readonly`).  Of what does not exist yet the nearest folder is
+closed; where that is the very folder that may be written, nothing can be, and the receipt says so.  It looks at the
+filesystem and changes nothing.
+
+What lies in a project and is run, or believed, by programs outside of any sandbox: git's hooks, editors' tasks.
+
+Whoever may change a project's folder may not change these, unless they are named themselves.  `is_hook` judges a name,
+for tools that change one file at a time; `find_hooks` looks at what is there, for sandboxes, of which a part can be
+closed only if it exists; `missing_hooks` says what a command could make, for a look at what it has made.  The table is
+short on purpose: what is made to be changed (sources, Makefiles, hooks that a project keeps among its files) is run by
+people too, after they have read it.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck_sandbox.hostile_files import follow
+
+from .mounts import Mount, MountKind, View
+from .own_code import own_code
+from .paths import ancestors, is_within, is_within_any
+from .secret_paths import refusal
+
+GIT: Final = ".git"
+
+AT_THE_TOP: Final = (".vscode", ".idea", ".envrc", ".mcp.json", ".cursor/mcp.json", "deck.lock", "lock.ignore")
+"""Tasks and settings that name programs, environments that are entered with a folder, other MCP clients' servers, and
+our own locks: who plants a `lock.ignore` decides what a lock does not look at."""
+
+_OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
+"""`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters.  `commondir` says where git
+looks for hooks and settings; worktrees have one, and a repository's own would count too."""
+
+_MAKEABLE: Final = (f"{GIT}/commondir", f"{GIT}/hooks")
+
+_MAX_MODULES: Final = 64
+_MAX_MODULE_DEPTH: Final = 4
+"""A submodule's directory is called like its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One of them.
+
+    Attributes:
+        path: where it is.
+        is_there: whether it exists, and is no link; else it can only be told of.
+    """
+
+    path: str
+    is_there: bool = True
+
+
+def is_hook(parts: Sequence[str]) -> bool:
+    """Whether a path, in its parts from a folder that may be changed, is one of them or lies in one.
+
+    Of a `.git` nothing is for file tools: what is in it is git's.
+    """
+    for start in range(len(parts)):
+        if parts[start] == GIT:
+            return True
+        if any(list(parts[start:])[: len(name)] == name for name in _SPLIT):
+            return True
+    return False
+
+
+_SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
+
+
+def find_hooks(folder: str) -> Iterator[Hook]:
+    """Those of `folder`, absolute and without links: at its top, not in projects below it."""
+    for name in AT_THE_TOP:
+        if os.path.lexists(path := f"{folder}/{name}"):
+            yield Hook(path, not os.path.islink(path))
+    git = f"{folder}/{GIT}"
+    if os.path.islink(git):
+        yield Hook(git, is_there=False)
+    elif os.path.isfile(git):
+        yield Hook(git)  # it says where a submodule or a worktree has its own
+    elif os.path.isdir(git):
+        yield from _of_git(git)
+        for module in _modules(f"{git}/modules"):
+            yield from _of_git(module)
+        for worktree in _folders(f"{git}/worktrees")[:_MAX_MODULES]:
+            for name in _OF_GIT[2:]:
+                if os.path.isfile(path := f"{worktree}/{name}"):
+                    yield Hook(path, not os.path.islink(path))
+
+
+def missing_hooks(folder: str) -> Iterator[str]:
+    """Those that could appear in `folder`, and in its repository if it has one."""
+    makeable = _MAKEABLE if os.path.isdir(f"{folder}/{GIT}") else ()
+    for name in (*AT_THE_TOP, *makeable):
+        if not os.path.lexists(path := f"{folder}/{name}"):
+            yield path
+
+
+def _of_git(git: str) -> Iterator[Hook]:
+    for name in _OF_GIT:
+        path = f"{git}/{name}"
+        is_there = os.path.exists(path) and not os.path.islink(path)
+        if is_there or name == "hooks" or os.path.islink(path):
+            yield Hook(path, is_there)
+
+
+def _modules(folder: str) -> list[str]:
+    found: list[str] = []
+    pending = [(folder, 0)]
+    while pending and len(found) < _MAX_MODULES:
+        here, depth = pending.pop()
+        for inner in _folders(here):
+            if os.path.isfile(f"{inner}/HEAD"):
+                found.append(inner)
+                pending.append((f"{inner}/modules", depth))
+            elif depth < _MAX_MODULE_DEPTH:
+                pending.append((inner, depth + 1))
+    return found[:_MAX_MODULES]
+
+
+def _folders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+WORD = "code or configuration that quarterdeck trusts"
+"""Configuration, what it refers to, and our code, in a message."""
+
+
+MAX_NAMED: Final = 3
+"""Of files that it could make, in one line; where a home may be written there are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What is closed.
+
+    Attributes:
+        paths: existing ones, without links, parents first, none within another.
+        shown: the receipt's lines.
+        gaps: one line for each that cannot be closed.
+    """
+
+    paths: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+def steps(view: View) -> tuple[tuple[str, bool], ...]:
+    """The mounts that close what the view closes, parents first: of a path upon itself, read-only or, so that it
+    cannot be renamed, as it was.  Pure.
+    """
+    found: dict[str, bool] = {}
+    for path in view.closed:
+        above = view.covering(path)
+        top = above.target if above is not None else path
+        for folder in ancestors(path):
+            if folder == top:
+                break
+            found[folder] = found.get(folder, False) or folder == path
+    return tuple(sorted(found.items(), key=lambda step: step[0].split("/")))
+
+
+def outermost(found: Iterable[str]) -> tuple[str, ...]:
+    """Parents first, without what lies within another.  Pure."""
+    kept: list[str] = []
+    for path in sorted(set(found), key=lambda path: path.split("/")):
+        if not is_within_any(path, kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def close_within(
+    view: View, named: Sequence[str], protected: Iterable[str], *, can_close: bool, remedy: str
+) -> Closing:
+    """What to close in what `view` lets a process write.
+
+    Args:
+        view: what it sees.
+        named: what its policy lets it write, as it is written there.
+        protected: what it may never write; our own code is added.
+        can_close: whether a part of a writable folder can be closed on this machine.
+        remedy: what makes it possible where it is not.
+
+    Raises:
+        LaunchError: `sandbox_refused`: something protected would stay open.
+    """
+    finder = _Finder(view, sorted({os.path.realpath(path) for path in named}), can_close, remedy)
+    for path in dict.fromkeys((*own_code(), *map(os.path.normpath, protected))):
+        finder.protect(path)
+    for folder in finder.named:
+        finder.guard(folder)
+    return finder.result()
+
+
+class _Finder:
+    def __init__(self, view: View, named: Sequence[str], can_close: bool, remedy: str) -> None:
+        self.named = named
+        self._view = view
+        self._can_close = can_close
+        self._remedy = remedy
+        self._writable = [mount for mount in view.mounts if mount.kind is MountKind.WRITE]
+        self._closed: dict[str, str] = {}
+        self._gaps: list[str] = []
+        self._missing: list[str] = []
+
+    def protect(self, path: str) -> None:
+        """Close the user's word, or our code."""
+        if not self._writable:
+            return
+        followed = follow(path)
+        for link, _ in followed.links:
+            if (above := self._open_at(link)) is None:
+                continue
+            folder = os.path.dirname(link)
+            if folder == above.target:
+                raise refusal(
+                    f"{link} is a symbolic link that leads to {WORD} ({followed.real}), and it lies in {folder}, which "
+                    f"it may write: name {followed.real} itself, or narrower folders"
+                )
+            self._close(folder, above, path)
+        real = followed.real
+        if inside := next((mount for mount in self._writable if is_within(mount.target, real)), None):
+            raise refusal(
+                f'"write" names {inside.target}, which is in {real}, {WORD}: a program that changes it would not be '
+                "confined at the next start; name other folders"
+            )
+        if (above := self._open_at(real)) is None:
+            return
+        nearest = next(folder for folder in ancestors(real) if os.path.lexists(folder))
+        if nearest == above.target:
+            if path in own_code():
+                raise refusal(
+                    f"it may write {nearest}, and could create {real} there, {WORD}: make that folder yourself"
+                )
+            self._missing.append(real)
+            return
+        self._require_one_name(nearest, above)
+        self._close(nearest, above, path)
+
+    def guard(self, folder: str) -> None:
+        """Close what other programs run in a project that it may change."""
+        for hook in find_hooks(folder):
+            above = self._open_at(hook.path)
+            # Named itself, or with the `.git` that it is in: then it is to be changed.
+            if above is None or self._deepest_named(hook.path) != folder:
+                continue
+            if hook.is_there and self._can_close:
+                self._closed.setdefault(hook.path, "other programs run it")
+            elif hook.is_there:
+                self._gaps.append(f"filesystem: it may change {hook.path}, which other programs run; {self._remedy}")
+            else:
+                what = "is a symbolic link" if os.path.islink(hook.path) else "does not exist"
+                self._gaps.append(
+                    f"filesystem: {hook.path} {what}, so that it cannot be closed, and other programs run what is "
+                    "there: make it a folder"
+                )
+
+    def result(self) -> Closing:
+        """All of it."""
+        paths = outermost(self._closed)
+        shown = tuple(f"read-only: {path} ({self._closed[path]})" for path in paths)
+        gaps = self._gaps
+        if self._missing:
+            more = f" and {len(self._missing) - MAX_NAMED} more" if len(self._missing) > MAX_NAMED else ""
+            named = ", ".join(self._missing[:MAX_NAMED])
+            gaps = [*gaps, f"filesystem: it could create {named}{more}: what does not exist cannot be made read-only"]
+        return Closing(paths, shown, tuple(gaps))
+
+    def _close(self, path: str, above: Mount, for_path: str) -> None:
+        if not self._can_close:
+            raise refusal(
+                f"it may write {above.target}, and with it {for_path}, {WORD}; this machine cannot close a part of a "
+                f"folder: move it elsewhere, or name narrower folders, or {self._remedy}"
+            )
+        self._closed[path] = WORD
+
+    def _require_one_name(self, path: str, above: Mount) -> None:
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            raise refusal(
+                f"{path} is {WORD}, lies in {above.target}, which it may write, and has {status.st_nlink} names (hard "
+                f"links), by any of which it can be changed: give it one of its own (cp {path} {path}.new && mv "
+                f"{path}.new {path})"
+            )
+
+    def _open_at(self, path: str) -> Mount | None:
+        """The mount by which `path` could be changed; None when it cannot."""
+        covering = self._view.covering(path)
+        return covering if covering is not None and covering.kind is MountKind.WRITE else None
+
+    def _deepest_named(self, path: str) -> str:
+        return max((folder for folder in self.named if is_within(path, folder)), key=len, default="")

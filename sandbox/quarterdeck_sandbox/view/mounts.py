@@ -1,0 +1,109 @@
+"""What a confined process sees of the filesystem, as values: mounts in order, and what goes with them.  Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Self
+
+from .paths import is_within
+
+ALWAYS_SHOWN: Final = ("/proc", "/dev")
+"""Of these every sandbox has its own."""
+
+_PARTLY_SHOWN: Final = frozenset({"/", "/etc"})
+"""Always there, with some of what they hold."""
+
+
+class MountKind(StrEnum):
+    """What a mount shows at its target."""
+
+    READ = "read"
+    """The source, unchanged by anyone inside."""
+
+    WRITE = "write"
+    """The source, writable."""
+
+    SCRATCH = "scratch"
+    """An empty temporary filesystem."""
+
+    DATA = "data"
+    """A file with the text in `source`."""
+
+    LINK = "link"
+    """A symbolic link to the text in `source`."""
+
+    HIDE = "hide"
+    """Nothing: an empty file where `source` is `file`, else an empty directory, over what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount.  `target` is where the process sees it: absolute and normalised; `source` is by kind."""
+
+    kind: MountKind
+    target: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Directories that a process gets of its own, and those that none may ever see.
+
+    Attributes:
+        home: its private home.
+        tmp: its private directory for temporary files.
+        user_home: the home of the user, which it does not see.
+        private: our state and runtime directories; `home` and `tmp` lie within the first.
+        protected: files and folders that it may never write, though it may see them: what we take for the user's word.
+            Our own code need not be named.
+    """
+
+    home: Path
+    tmp: Path
+    user_home: Path
+    private: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All of it.  One without mounts changes nothing: everything is seen as it is.
+
+    Attributes:
+        mounts: parents before children, each target once.
+        env: variables that the view needs set.
+        shown: the receipt's lines.
+        closed: what is read-only although a mount shows it writable; parents first, none within another.
+    """
+
+    mounts: tuple[Mount, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+
+    def shows(self, path: str) -> bool:
+        """Whether what is at `path` outside, if anything, can be seen inside.
+
+        `path` is normalised.  If it leads through symbolic links, what they lead to must be asked for as well.
+        """
+        if not self.mounts or path in _PARTLY_SHOWN or any(is_within(path, place) for place in ALWAYS_SHOWN):
+            return True
+        mount = self.covering(path)
+        if mount is None or mount.kind is MountKind.HIDE:
+            return False
+        return mount.kind is not MountKind.SCRATCH or path == mount.target
+
+    def covering(self, path: str) -> Mount | None:
+        """The mount that decides what is at `path`."""
+        return next((mount for mount in reversed(self.mounts) if is_within(path, mount.target)), None)
+
+    def with_mounts(self, mounts: Iterable[Mount]) -> Self:
+        """The same view with `mounts` in it, each in the place of what had its target."""
+        by_target = {mount.target: mount for mount in (*self.mounts, *mounts)}
+        return replace(self, mounts=in_order(by_target.values()))
+
+
+def in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
+    """Parents before children."""
+    return tuple(sorted(mounts, key=lambda mount: mount.target.split("/")))

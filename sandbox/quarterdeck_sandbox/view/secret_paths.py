@@ -1,0 +1,289 @@
+"""What may not be shown, or only by its name: judged path by path before anything starts.
+
+Every refusal is `LaunchError("sandbox_refused")` and says what to do.
+
+Where people keep what must not be read by accident: keys, tokens, browsers' profiles, other agents' settings.
+
+Such a place is shown only when a policy names it, or a grant does.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from quarterdeck_protocol.policy import Grant, SandboxPolicy
+from quarterdeck_sandbox.hostile_files import Followed, follow
+from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.program.needed_paths import Named, need_of
+
+from .paths import is_within, is_within_any, overlap
+
+IN_A_HOME: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        ".ssh": "ssh keys",
+        ".aws": "AWS credentials",
+        ".azure": "Azure credentials",
+        ".config/gcloud": "Google Cloud credentials",
+        ".config/doctl": "DigitalOcean credentials",
+        ".oci": "Oracle Cloud credentials",
+        ".fly": "Fly credentials",
+        ".kube": "Kubernetes credentials",
+        ".docker": "Docker credentials",
+        ".config/containers/auth.json": "registry credentials",
+        ".config/gh": "GitHub credentials",
+        ".config/hub": "GitHub credentials",
+        ".config/glab-cli": "GitLab credentials",
+        ".git-credentials": "git credentials",
+        ".config/git/credentials": "git credentials",
+        ".cache/git/credential": "git credentials",
+        ".netrc": "passwords",
+        ".npmrc": "npm tokens",
+        ".yarnrc.yml": "npm tokens",
+        ".pypirc": "PyPI tokens",
+        ".cargo/credentials": "crates.io tokens",
+        ".cargo/credentials.toml": "crates.io tokens",
+        ".gem/credentials": "RubyGems tokens",
+        ".m2/settings.xml": "Maven passwords",
+        ".gradle/gradle.properties": "Gradle passwords",
+        ".config/composer/auth.json": "Composer tokens",
+        ".local/share/uv/credentials": "uv tokens",
+        ".terraform.d": "Terraform tokens",
+        ".vault-token": "a Vault token",
+        ".pgpass": "database passwords",
+        ".my.cnf": "database passwords",
+        ".s3cfg": "S3 credentials",
+        ".boto": "storage credentials",
+        ".config/rclone": "storage credentials",
+        ".gnupg": "GnuPG keys",
+        ".pki": "certificates' keys",
+        ".password-store": "passwords",
+        ".config/op": "1Password",
+        ".config/Bitwarden": "Bitwarden",
+        ".local/share/keyrings": "the keyring",
+        ".local/share/kwalletd": "the wallet",
+        ".Xauthority": "the display's key",
+        ".mozilla": "Firefox's profiles",
+        ".thunderbird": "Thunderbird's profiles",
+        ".config/google-chrome": "Chrome's profiles",
+        ".config/chromium": "Chromium's profiles",
+        ".config/BraveSoftware": "Brave's profiles",
+        ".config/microsoft-edge": "Edge's profiles",
+        ".config/vivaldi": "Vivaldi's profiles",
+        ".config/opera": "Opera's profiles",
+        ".var/app": "applications' profiles",
+        "snap": "applications' profiles",
+        ".claude": "Claude's settings",
+        ".claude.json": "Claude's settings",
+        ".config/Claude": "Claude's settings",
+        ".codex": "Codex's settings",
+        ".gemini": "Gemini's settings",
+        ".cursor": "Cursor's settings",
+        ".config/github-copilot": "Copilot's tokens",
+    }
+)
+"""What each holds, by its path in a home."""
+
+_OF_THE_SYSTEM: Final = (("/etc/ssl/private", "certificates' keys"), ("/etc/pki/tls/private", "certificates' keys"))
+
+_GRANTS: Final = {
+    ".ssh": Grant.SSH_AGENT,
+    ".aws": Grant.AWS,
+    ".config/gcloud": Grant.GCLOUD,
+    ".kube": Grant.KUBE,
+    ".config/gh": Grant.GH,
+    ".gitconfig": Grant.GIT_CONFIG,
+    ".config/git/config": Grant.GIT_CONFIG,
+    ".cache/ms-playwright": Grant.BROWSER,
+    ".cache/puppeteer": Grant.BROWSER,
+    ".Xauthority": Grant.DISPLAY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A place that holds secrets.
+
+    Attributes:
+        path: where people know it.
+        real: where it is, symbolic links followed.
+        what: what it holds, for people.
+    """
+
+    path: str
+    real: str
+    what: str
+
+
+def credentials_touching(path: str, user_home: str) -> Iterator[Credential]:
+    """Each existing one that contains `path` or lies within it, of the user and of other homes that `path` touches."""
+    for home in _homes(path, user_home):
+        for name, what in IN_A_HOME.items():
+            yield from _touching(path, f"{home.rstrip('/')}/{name}", what)
+    for place, what in _OF_THE_SYSTEM:
+        yield from _touching(path, place, what)
+
+
+def grant_for(path: str, user_home: str) -> Grant | None:
+    """The grant that would show this path, if there is one."""
+    return next((grant for name, grant in _GRANTS.items() if is_within(path, f"{user_home}/{name}")), None)
+
+
+def _touching(path: str, place: str, what: str) -> Iterator[Credential]:
+    if os.path.lexists(place):
+        real = os.path.realpath(place)
+        if overlap(path, place) or overlap(path, real):
+            yield Credential(place, real, what)
+
+
+def _homes(path: str, user_home: str) -> Iterator[str]:
+    yield user_home
+    others = ["/root"]
+    if overlap(path, "/home"):
+        try:
+            others += [entry.path for entry in os.scandir("/home")]
+        except OSError:
+            pass
+    yield from (home for home in others if home != user_home and overlap(path, home))
+
+
+_NEVER: Final = {
+    "/": "everything: name the folders that it needs",
+    "/proc": "other processes: a sandbox has its own /proc",
+    "/sys": "the kernel's settings: nothing of it can be given",
+    "/dev": "devices: a sandbox has its own /dev",
+    "/run": "sockets of the system's services, which act outside of any sandbox: use a grant, or the preset 'trusted'",
+}
+"""What cannot be named, with all that lies below, and what it is."""
+
+_BUT: Final = ("/run/media",)
+"""Below those, and harmless: disks that were plugged in."""
+
+_SHARED: Final = {
+    "/tmp": "temporary files and sockets of everyone: name a folder in it",  # noqa: S108 - refused here
+    "/home": "the homes of all users: name a folder in one",
+    "/etc": "all settings of the system: name the file",
+    "/var": "state of all services: name a folder in it",
+}
+"""What cannot be named itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """What is allowed across, for one process.
+
+    Attributes:
+        policy: what names the exceptions.
+        user_home: the user's home, symbolic links followed.
+        private: our own directories, likewise.
+        writable: what it can change, and so plant links in; likewise.
+    """
+
+    policy: SandboxPolicy
+    user_home: str
+    private: tuple[str, ...]
+    writable: tuple[str, ...]
+
+    def admit(self, path: str, key: str) -> Followed:
+        """Where a path leads that the policy names under `key`, `read` or `write`.
+
+        Raises:
+            LaunchError: `sandbox_refused`: it may not be shown.
+        """
+        followed = locate(path, key)
+        real = followed.real
+        for place, why in _NEVER.items():
+            if real == place or (place != "/" and is_within(real, place) and not is_within_any(real, _BUT)):
+                raise refusal(f'"{key}" names {_leading(path, real)}, which gives {why}')
+        if real in _SHARED:
+            raise refusal(f'"{key}" names {_leading(path, real)}, which gives {_SHARED[real]}')
+        mode = os.stat(real).st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            raise refusal(
+                f'"{key}" names {_leading(path, real)}, which is neither a file nor a folder: what listens '
+                "behind a socket or device acts outside of any sandbox; use a grant, or the preset 'trusted'"
+            )
+        self._trust_links(path, key, followed)
+        self.protect(real, f'"{key}" names {_leading(path, real)}')
+        self._guard_credentials(path, real, key)
+        return followed
+
+    def protect(self, real: str, what: str) -> None:
+        """Refuse what would show our own directories.
+
+        Raises:
+            LaunchError: `sandbox_refused`.
+        """
+        for place in self.private:
+            if overlap(real, place):
+                raise refusal(f"{what}, and with it {place}, which is quarterdeck's own: name narrower folders")
+
+    def _trust_links(self, path: str, key: str, followed: Followed) -> None:
+        for link, _ in followed.links:
+            owner = os.lstat(link).st_uid
+            if owner not in {0, os.geteuid()}:
+                raise refusal(
+                    f'"{key}" names {path}, through the link {link} of uid {owner}: name {followed.real} itself'
+                )
+            if is_within_any(os.path.dirname(link), self.writable):
+                raise refusal(
+                    f'"{key}" names {path}, through the link {link}, which the process itself can change: '
+                    f"name {followed.real} itself"
+                )
+
+    def _guard_credentials(self, path: str, real: str, key: str) -> None:
+        named = {*self.policy.read, *self.policy.write}
+        for found in credentials_touching(real, self.user_home):
+            if is_within(path, found.path) or is_within(path, found.real):
+                continue  # named as what it is
+            if found.path in named or is_within_any(found.path, self.policy.hidden):
+                continue
+            if grant_for(found.path, self.user_home) in self.policy.grants:
+                continue
+            verb = "leads into" if is_within(real, found.real) else "contains"
+            raise refusal(
+                f'"{key}" names {path}, which {verb} {found.path} ({found.what}): name narrower folders, '
+                f'or add "hidden": ["{found.path}"], or name it in "{key}" if it is to be seen'
+            )
+
+
+def locate(path: str, key: str) -> Followed:
+    """Where a path of the policy leads.
+
+    Raises:
+        LaunchError: `sandbox_refused`: nowhere.
+    """
+    followed = follow(path)
+    if followed.endless or not os.path.exists(followed.real):
+        raise refusal(f'"{key}" names {_leading(path, followed.real)}, which does not exist: make it, or take it out')
+    return followed
+
+
+def hidden_message(what: str, named: Named, user_home: str) -> str:
+    """That an existing path cannot be seen, and how it could."""
+    path = named.path
+    if grant := grant_for(path, user_home):
+        return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"], to its sandbox'
+    try:
+        mode = stat.S_IFMT(os.stat(path).st_mode)
+    except OSError:
+        mode = stat.S_IFREG
+    if mode not in {stat.S_IFDIR, stat.S_IFREG}:
+        return f"{what} is hidden: what is behind it acts outside of any sandbox; the preset 'trusted' has none"
+    need = need_of(named, user_home)
+    if need is None:
+        return f"{what} is hidden, and its folder holds more than its files: move it into a folder of its own"
+    if not need.why:
+        return f'{what} is hidden: add "read": ["{path}"] or "write": ["{path}"] to its sandbox'
+    return f"{what} is hidden: add {need.shown} to its sandbox ({need.why})"
+
+
+def refusal(message: str) -> LaunchError:
+    """Why something may not be shown."""
+    return LaunchError("sandbox_refused", message)
+
+
+def _leading(path: str, real: str) -> str:
+    return path if path == real else f"{path} (a link to {real})"

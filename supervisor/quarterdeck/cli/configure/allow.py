@@ -1,0 +1,264 @@
+"""`quarterdeck allow`: give a server's sandbox the paths that its row names, and approve the row in the same step."""
+
+import os
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from quarterdeck.cli.deck_source import Source, check_server, load, source
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.log_setup import LogLevel
+from quarterdeck.cli.shared.output import print_line, printable
+from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.cli.trust.access import open_desk, send
+
+from .link import DryRun, print_diff
+
+if TYPE_CHECKING:
+    from quarterdeck.config.load.origin import Origin
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.trust.judge.configured_servers import Row
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_sandbox.program.needed_paths import Need
+
+Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
+
+Writable = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it change this path; may be repeated.")]
+
+
+def allow(
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    read: Paths = None,
+    write: Writable = None,
+    config: options.Config = None,
+    dry_run: DryRun = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Give a server the files that its command line and its variables name: show the change, write it, approve it.
+
+    A program's file needs its project, a database its folder: that is what is offered. `--read` and `--write` name
+    something else in its place.
+    """
+    whom = source(config, log_level=LogLevel.ERROR)
+    subject = _subject(whom, server)
+    needs = _named(read, write) or _found(subject.config)
+    if not needs:
+        print_line(
+            f"{server} can see every path in its command line and variables; to add another: --read or --write PATH"
+        )
+        return
+    plan = _planned(subject, needs)
+    for need in needs:
+        why = f"  ({need.why})" if need.why else ""
+        print_line(f"{need.key:5}  {printable(need.path)}{why}")
+    print_diff(plan.diff)
+    if not plan.diff:
+        print_line(f"{server} has that access already")
+        return
+    if dry_run:
+        print_line("nothing was changed (--dry-run)", "dim")
+        return
+    if not yes:
+        _confirm()
+    backup = _written(plan)
+    _approve(whom, subject, plan)
+    before = f"; as it was: {printable(str(backup))}" if backup else ""
+    print_line(f"{server} has that access from its next start{before}", "green")
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The server that is to be given something."""
+
+    config: "StdioServerConfig"
+    origin: "Origin"
+    row: "Row"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The change of its file."""
+
+    path: Path
+    old: str
+    new: str
+    sandbox: dict[str, object]
+    diff: list[str]
+
+
+def _subject(whom: Source, server: str) -> _Subject:
+    """The server, once it is sure that its row may be changed, and that all else in it is approved.
+
+    Raises:
+        CommandError: it is not.
+    """
+    from quarterdeck.config.load.origin import Standing
+    from quarterdeck.trust.judge.configured_servers import configured
+    from quarterdeck_protocol.configs import StdioServerConfig
+
+    settings = load(whom)
+    check_server(settings, server)
+    config = next((each for each in settings.servers if each.id == server), None)
+    if config is None:
+        [problem] = [row.message for row in settings.broken if row.id == server][:1]
+        raise CommandError(ExitCode.USAGE, problem, "mend the row first")
+    if not isinstance(config, StdioServerConfig):
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{server} is a remote server: it has no process to confine",
+            "leave it as it is: its row needs no paths",
+        )
+    if not config.sandbox.confines_files:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{server} is trusted, and sees all files: there is nothing to allow",
+            'leave it as it is; to confine it, take the preset "trusted" out of its row',
+        )
+    origin = settings.origin(server)
+    if origin.standing is Standing.PROJECT:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{server} is in a project's file, {origin.path}, which may give it only what lies in the project",
+            "write the row into a file of your own; or change it there, and run quarterdeck trust approve --project",
+        )
+    [row] = [each for each in configured(settings).rows if each.id == server]
+    _refuse_unapproved(whom, row)
+    return _Subject(config, origin, row)
+
+
+def _refuse_unapproved(whom: Source, row: "Row") -> None:
+    """Whoever allows a path approves the whole row: what else waits in it has to be looked at first."""
+    from quarterdeck.trust.judge.overview import State
+
+    with open_desk(whom) as desk:
+        [launch] = [each for each in desk.server(row.id).matters if each.key == row.launch.key]
+    if launch.state is State.BLOCKED:
+        raise CommandError(
+            ExitCode.USAGE, f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}"
+        )
+    is_known_twin = row.twin is not None and launch.approved == row.twin.hash
+    if launch.state not in {State.APPROVED, State.UNSTARTED} and not is_known_twin:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"how {row.id} is started waits for your approval: review the rest of its row first",
+            f"{row.command('diff')}, then {row.command('approve', '--all')}",
+        )
+
+
+def _named(read: list[Path] | None, write: list[Path] | None) -> "list[Need]":
+    from quarterdeck_sandbox.program.needed_paths import Need
+
+    pairs = (("read", read), ("write", write))
+    return [Need(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
+
+
+def _found(config: "StdioServerConfig") -> "list[Need]":
+    from quarterdeck.config.allow_paths import missing
+    from quarterdeck_sandbox.program.launch import LaunchError
+
+    try:
+        needs, said = missing(config, os.environ)
+    except LaunchError as error:
+        raise CommandError(
+            ExitCode.USAGE, str(error), f"correct its row: quarterdeck inspect {config.id} shows it"
+        ) from error
+    for line in said:
+        print_line(printable(line), "yellow", stderr=True)
+    return needs
+
+
+def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
+    """The change, judged as a start would.
+
+    Raises:
+        CommandError: it may not be made, or cannot.
+    """
+    import json
+
+    from quarterdeck.config.allow_paths import edited, sandbox_with, widened
+    from quarterdeck.config.clients.jsonc import EditError
+    from quarterdeck.config.clients.link_entry import show_change
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file
+    from quarterdeck.config.load.document import DocumentError
+    from quarterdeck_sandbox.program.launch import LaunchError
+
+    path, sandbox = subject.origin.path, sandbox_with(subject.origin.row, needs)
+    assert path is not None
+    try:
+        widened(subject.config, needs, os.environ)
+    except (LaunchError, ValueError) as error:
+        raise CommandError(
+            ExitCode.USAGE, f"it cannot be given that: {error}", "name a narrower path, with --read or --write"
+        ) from error
+    try:
+        file = read_user_file(path)
+        new = edited(file.text, subject.origin, sandbox)
+        return _Plan(path, file.text, new, sandbox, show_change(str(path), file.text, new, has_comments=True))
+    except (DocumentError, EditError) as error:
+        shown = json.dumps({"sandbox": sandbox}, ensure_ascii=False)[1:-1]
+        raise CommandError(
+            ExitCode.USAGE, f"{path} is not changed: {error}", f"write this into {subject.origin.location}: {shown}"
+        ) from error
+    except UserFileError as error:
+        raise CommandError(ExitCode.USAGE, str(error), f"make {path} a file of your own that can be read") from error
+
+
+def _confirm() -> None:
+    if not sys.stdin.isatty():
+        raise CommandError(
+            ExitCode.USAGE,
+            "this needs a yes, and there is no terminal to ask on",
+            "look at what is shown, then add --yes",
+        )
+    if not click.confirm("write this, and approve it?"):
+        raise click.exceptions.Exit(ExitCode.OK)
+
+
+def _written(plan: _Plan) -> Path | None:
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
+
+    try:
+        file = read_user_file(plan.path)
+        if file.text != plan.old:
+            raise CommandError(
+                ExitCode.USAGE, f"{plan.path} has changed meanwhile, and is not changed", "run the command again"
+            )
+        return write_user_file(file, plan.new, datetime.now(UTC))
+    except UserFileError as error:
+        raise CommandError(
+            ExitCode.USAGE, str(error), f"make {plan.path} a file of your own that can be written"
+        ) from error
+
+
+def _approve(whom: Source, subject: _Subject, plan: _Plan) -> None:
+    """Approve how the server is started now, if nothing but its sandbox is another than before.
+
+    Raises:
+        CommandError: it is not approved.
+    """
+    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck.trust.judge.review import Decision
+
+    with open_desk(whom) as desk:
+        found = desk.server(subject.config.id)
+        now = _origin_of(desk.settings, subject.config.id)
+        expected = {**subject.origin.row, "sandbox": plan.sandbox}
+        if dict(now.row) != expected or now.files != subject.origin.files:
+            raise CommandError(
+                ExitCode.NO_ANSWER,
+                f"{plan.path} was changed by another program meanwhile: nothing is approved",
+                subject.row.command("diff"),
+            )
+        [launch] = [each for each in found.matters if each.key.subject is Subject.LAUNCH]
+        if launch.seen != launch.approved:
+            send([Decision(found.scope, found.server, launch.key, launch.seen, launch.body)])
+
+
+def _origin_of(settings: "Settings | None", server: str) -> "Origin":
+    assert settings is not None
+    return settings.origin(server)

@@ -1,0 +1,45 @@
+"""`quarterdeck completion`: what lets a shell complete commands and options."""
+
+import os
+from enum import StrEnum
+from typing import Annotated
+
+from quarterdeck.cli.shared.output import print_line
+from quarterdeck.cli.shared.parameters import Argument
+
+
+class Shell(StrEnum):
+    """Those that can be told how."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Your shell.", show_default=False)],
+) -> None:
+    """Print the script that completes commands and options in your shell.
+
+    It runs quarterdeck for each word that you complete.
+    """
+    from click.shell_completion import get_completion_class
+
+    from quarterdeck.cli.commands import PROGRAM
+    from quarterdeck.cli.program import COMPLETE_VARIABLE, make_program
+
+    made = get_completion_class(shell.value)
+    assert made is not None
+    print_line(made(make_program(()), {}, PROGRAM, COMPLETE_VARIABLE).source())
+
+
+def complete(arguments: list[str]) -> int:
+    """Answer a shell that asks for the completions of a word; the question stands in the environment."""
+    from quarterdeck.cli.commands import BY_NAME, ENTRIES, PROGRAM
+    from quarterdeck.cli.program import COMPLETE_VARIABLE, make_program
+
+    # Of the command that is typed its options are completed, else the commands' names: the others' need not be known.
+    typed = next((word for word in os.environ.get("COMP_WORDS", "").split()[1:] if word in BY_NAME), None)
+    entries = (BY_NAME[typed],) if typed else ENTRIES
+    make_program(entries).main(args=arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=True)
+    return 0

@@ -1,0 +1,249 @@
+"""`quarterdeck config`: where configuration comes from, what it says, and everything that is wrong with it."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from json import dumps as json_text
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import click
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.parameters import Group, Option
+
+from .import_servers import import_config
+
+if TYPE_CHECKING:
+    from quarterdeck.config.load.gather import FileFound
+    from quarterdeck.config.load.provenance import Value
+
+NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
+
+group: Final = Group("See where configuration comes from, and what is wrong with it.")
+
+
+@group.command("path")
+def path(config: options.Config = None, json: options.Json = False) -> None:
+    """Show every file that is looked for, in order: the earlier one wins for the same server."""
+    files = files_of(config)
+    if json:
+        print_json(_plain([_place(found) for found in files]))
+        return
+    rows = [
+        [Cell(_shown(found.candidate.path)), Cell(*_state(found)), Cell(found.candidate.what, "dim")] for found in files
+    ]
+    print_table(("FILE", "STATE", "WHOSE"), rows)
+
+
+@group.command("show")
+def show(
+    config: options.Config = None,
+    everything: Annotated[bool, Option("--all", help="Also show what is at its default.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
+    from quarterdeck.config.load.gather import gather
+    from quarterdeck.config.load.provenance import tour
+
+    files = files_of(config)
+    gathered = gather(files)
+    whole = tour(files, gathered)
+    if json:
+        print_json(_plain({**dataclasses.asdict(whole), "set_aside": gathered.warnings}))
+        return
+    settings = _chosen(whole.settings, everything=everything)
+    if settings:
+        print_line("settings", "bold")
+        _print_values(settings)
+    for server in whole.servers:
+        if settings or server is not whole.servers[0]:
+            print_line()
+        print_line(f"{printable(server.id)} ({server.standing}, {_source(server.file, server.pointer)})", "bold")
+        if server.problem:
+            print_line(f"  cannot be started: {printable(server.problem)}", "red")
+        _print_values(_chosen(server.values, everything=everything), server.file)
+    for line in gathered.warnings:
+        print_line(printable(line), "yellow", stderr=True)
+    if not any(found.exists for found in files):
+        print_line(NOTHING, stderr=True)
+
+
+@group.command("check")
+def check(config: options.Config = None, json: options.Json = False) -> None:
+    """Find everything that is wrong.  Exit codes: 0 all can be used, 2 something cannot.
+
+    What the sandbox will refuse is found without starting anything; a command that is not here is a warning.
+    """
+    from quarterdeck.config.load.check import check_files
+
+    files = files_of(config)
+    findings = check_files(files)
+    missing, refused = _unstartable(config or (), files)
+    is_broken = bool(refused) or any(finding.is_error for finding in findings)
+    if json:
+        said = [dataclasses.asdict(finding) for finding in findings]
+        print_json(
+            _plain(
+                {
+                    "ok": not is_broken,
+                    "files": [_place(found) for found in files],
+                    "findings": said,
+                    "commands_missing": missing,
+                    "refused": [each._asdict() for each in refused],
+                }
+            )
+        )
+    else:
+        for finding in findings:
+            word, style = ("error", "red") if finding.is_error else ("warning", "yellow")
+            print_line(f"{word}: {printable(str(finding))}", style)
+        for server, command in missing.items():
+            where = "" if "/" in command else " on your PATH"
+            remedy = "or correct its path" if "/" in command else "or give its full path"
+            what = f"{server}: there is no command {command!r}{where}: install it, {remedy}"
+            print_line(f"warning: {printable(what)}", "yellow")
+        for each in refused:
+            print_line(f"error: {printable(each.server)} would not be started: {printable(each.why)}", "red")
+            print_line(f"  fix: {printable(each.fix)}")
+        if not any(found.exists for found in files):
+            print_line(NOTHING, stderr=True)
+        elif not (findings or missing or refused):
+            print_line("nothing is wrong", "green", stderr=True)
+    if is_broken:
+        raise click.exceptions.Exit(ExitCode.USAGE)
+
+
+@group.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of a configuration file, for an editor to complete and check by."""
+    from quarterdeck.config.load.json_schema import config_schema
+
+    print_json(config_schema())
+
+
+group.command("import")(import_config)
+
+
+def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
+    """The files that are named, or else every place where some are looked for."""
+    from quarterdeck.config.load.gather import load_found, load_named
+
+    if config:
+        return load_named(config, os.environ)
+    try:
+        cwd = Path.cwd()
+    except OSError as error:
+        raise CommandError(
+            ExitCode.USAGE, f"the working directory cannot be used: {error.strerror}", "name a file with --config"
+        ) from error
+    return load_found(cwd, os.environ)
+
+
+def _place(found: "FileFound") -> dict[str, object]:
+    return {
+        "path": found.candidate.path,
+        "exists": found.exists and not _is_missing(found),
+        "standing": found.candidate.standing,
+        "what": found.candidate.what,
+        "error": found.error.message if found.error is not None else None,
+    }
+
+
+def _state(found: "FileFound") -> tuple[str, str]:
+    if not found.exists or _is_missing(found):
+        return "not there", "dim"
+    return ("cannot be used", "red") if found.error is not None else ("used", "green")
+
+
+def _is_missing(found: "FileFound") -> bool:
+    return found.error is not None and not os.path.lexists(found.candidate.path)
+
+
+def _chosen(values: "tuple[Value, ...]", *, everything: bool) -> "tuple[Value, ...]":
+    """What somebody said, or all of it."""
+    from quarterdeck.config.load.provenance import DEFAULT
+
+    return values if everything else tuple(each for each in values if each.source != DEFAULT)
+
+
+def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
+    """A table of values; those of `file`, which was named above it, have their place alone."""
+
+    def text(value: object) -> str:
+        shown = value if isinstance(value, str) else json_text(_plain(value), ensure_ascii=False)
+        return printable(shown).replace("\n", "\\n")
+
+    rows = [
+        [
+            Cell(printable(each.key)),
+            Cell(text(each.value)),
+            Cell(
+                printable(each.pointer) if file and each.source == file else _source(each.source, each.pointer), "dim"
+            ),
+        ]
+        for each in values
+    ]
+    if rows:
+        print_table(("KEY", "VALUE", "FROM"), rows, indent="  ")
+
+
+def _plain(value: object) -> object:
+    """The same as JSON can hold it: texts as Unicode, numbers finite."""
+    match value:
+        case str() | Path():
+            return str(value).encode("utf-8", "backslashreplace").decode()
+        case Mapping():
+            return {_plain(key): _plain(member) for key, member in value.items()}
+        case list() | tuple():
+            return [_plain(member) for member in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case _:
+            return value
+
+
+def _source(file: str, pointer: str) -> str:
+    return _shown(Path(file)) + (f" {printable(pointer)}" if pointer else "")
+
+
+def _shown(path: Path) -> str:
+    return printable(str(path)).replace("\n", "\\n")
+
+
+class Refused(NamedTuple):
+    """A server that would not be started here: the code of its fault, why, and what to do."""
+
+    server: str
+    code: str
+    why: str
+    fix: str
+
+
+def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tuple[dict[str, str], list[Refused]]":
+    """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
+    from quarterdeck.config.load.gather import gather
+    from quarterdeck.config.places.private_homes import trusted_files
+    from quarterdeck.fleet.worker_session import Outlook, rehearse
+    from quarterdeck.trust.judge.configured_servers import fill_remedy
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.faults import REMEDIES
+    from quarterdeck_sandbox.doctor.probe import known_machine
+
+    servers = gather(files).servers
+    local = [server for server in servers if isinstance(server, StdioServerConfig)]
+    if not local:
+        return {}, []
+    machine, trusted = known_machine(), trusted_files(named, servers)
+    missing, refused = {}, []
+    for server in local:
+        found = rehearse(server, machine, trusted)
+        if found.code == "command_not_found":
+            missing[server.id] = server.command
+        elif found.outlook is Outlook.REFUSED:
+            fix = fill_remedy(REMEDIES[found.code], server.id, named)
+            refused.append(Refused(server.id, found.code, " ".join(found.why), fix))
+    return missing, refused

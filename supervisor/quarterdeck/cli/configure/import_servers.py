@@ -1,0 +1,173 @@
+"""`quarterdeck config import`: take over the servers that another client has."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import counted, print_json, print_line, printable
+from quarterdeck.cli.shared.parameters import Argument, Option
+
+from .link import DryRun, print_diff, utf8
+
+if TYPE_CHECKING:
+    from quarterdeck.config.clients.import_servers import Found, LeftOut, Taken
+    from quarterdeck.config.clients.locations import Spot
+
+
+def import_config(
+    source: Annotated[
+        str,
+        Argument(
+            metavar="CLIENT|FILE",
+            help="claude-desktop, claude-code, cursor, vscode, windsurf; or any file that lists servers.",
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        Path | None,
+        Option(
+            "--to",
+            metavar="FILE",
+            help="Where to write them; your own mcp.json unless told otherwise.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        Option("--server", metavar="NAME", help="Only this one; may be repeated.", show_default=False),
+    ] = None,
+    dry_run: DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Take over the servers of another MCP client; those that are there already stay as they are."""
+    from quarterdeck.config.clients.import_servers import ImportFileError, put, take
+    from quarterdeck.config.clients.jsonc import EditError
+    from quarterdeck.config.clients.link_entry import show_change
+    from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
+    from quarterdeck.config.load.document import DocumentError
+
+    target = (to or _user_file()).expanduser().absolute()
+    try:
+        taken = take(_spots(source), only=server or ())
+    except ImportFileError as error:
+        raise CommandError(
+            ExitCode.USAGE, str(error), "correct that file, or name another: quarterdeck config import FILE"
+        ) from error
+    _check(taken, source, server or [], target)
+    try:
+        file = read_user_file(target)
+        text, added, kept = put(file.text, taken.found)
+        diff = show_change(str(target), file.text, text, has_comments=True)
+        wanted = bool(added) and not dry_run
+        backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
+    except (DocumentError, EditError) as error:
+        raise CommandError(
+            ExitCode.USAGE, f"{target} is not changed: {error}", "correct that file, or name another with --to FILE"
+        ) from error
+    except UserFileError as error:
+        raise CommandError(
+            ExitCode.USAGE, str(error), f"make {target} a file of your own, or name another with --to FILE"
+        ) from error
+    left_out = [*taken.left_out, *kept]
+    if json:
+        print_json(
+            {
+                "from": [utf8(str(path)) for path in taken.read],
+                "to": utf8(str(target)),
+                "imported": [_report(each) for each in added],
+                "left_out": [
+                    {"name": each.name, "path": utf8(str(each.path)), "reason": each.reason} for each in left_out
+                ],
+                "other_projects": taken.elsewhere,
+                "changed": wanted,
+                "diff": [utf8(line) for line in diff],
+                "backup": utf8(str(backup)) if backup else None,
+            }
+        )
+        return
+    print_diff(diff)
+    _tell(added, left_out, taken.elsewhere)
+    if not added:
+        print_line("there is nothing to import")
+    elif dry_run:
+        print_line("nothing was changed (--dry-run)", "dim")
+    else:
+        before = f"; as it was: {printable(str(backup))}" if backup else ""
+        print_line(f"imported {counted(len(added), 'server')} into {printable(str(target))}{before}")
+
+
+def _spots(source: str) -> "Sequence[Spot]":
+    from quarterdeck.config.clients.import_servers import spots_of_file
+    from quarterdeck.config.clients.locations import Surroundings, sources
+    from quarterdeck.config.clients.table import CLIENTS, find_client
+
+    client = find_client(source)
+    if client is not None:
+        return sources(client, Surroundings.here())
+    path = Path(source).expanduser().absolute()
+    if not path.exists():
+        known = ", ".join(each.name for each in CLIENTS)
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {known}"
+        )
+    return spots_of_file(path)
+
+
+def _user_file() -> Path:
+    """The user's own file, which `serve` finds without being told."""
+    from quarterdeck.config.load.candidates import mcp_config_paths
+
+    return mcp_config_paths(Path.cwd(), os.environ)[1]
+
+
+def _check(taken: "Taken", source: str, wanted: list[str], target: Path) -> None:
+    if not taken.read:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no file here that lists servers",
+            "name its file in place of the client: quarterdeck config import FILE",
+        )
+    if any(path.resolve() == target.resolve() for path in taken.read):
+        raise CommandError(ExitCode.USAGE, f"{target} would be imported into itself", "name another file with --to")
+    known = {each.name for each in taken.left_out} | {name for each in taken.found for name in (each.name, each.id)}
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{source} has no server {missing[0]!r}",
+            "leave --server out to see what it has: --dry-run changes nothing",
+        )
+
+
+def _report(server: "Found") -> dict[str, object]:
+    return {
+        "id": server.id,
+        "name": server.name,
+        "path": utf8(str(server.path)),
+        "secrets": list(server.secrets),
+        "inputs": list(server.inputs),
+        "notes": list(server.notes),
+    }
+
+
+def _tell(added: "list[Found]", left_out: "list[LeftOut]", elsewhere: int) -> None:
+    for each in left_out:
+        print_line(f"{printable(each.name)} is left out: {printable(each.reason)}", "yellow", stderr=True)
+    for server in added:
+        for note in server.notes:
+            print_line(f"{server.id}: {printable(note)}", "yellow", stderr=True)
+        for name in server.inputs:
+            print_line(f"{server.id} needs a secret: quarterdeck secret set {name}", "yellow", stderr=True)
+        if server.secrets:
+            print_line(
+                f"{server.id}: {printable(', '.join(server.secrets))} looks like a secret in plain text: store it with "
+                "quarterdeck secret set NAME, and write ${keyring:NAME} in its place",
+                "yellow",
+                stderr=True,
+            )
+    if elsewhere:
+        print_line(f"{elsewhere} more belong to other projects: run this in their folders", "dim", stderr=True)

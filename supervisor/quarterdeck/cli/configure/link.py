@@ -1,0 +1,232 @@
+"""`quarterdeck link` and `unlink`: put our `serve` into other programs' configuration, and take it out again.
+
+Every file is worked out before the first is written: one that cannot be used leaves all as they are.
+"""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from quarterdeck.cli.deck_source import NO_CONFIGURATION, OR_NATIVE
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import print_json, print_line, printable
+from quarterdeck.cli.shared.parameters import Argument, Option
+
+if TYPE_CHECKING:
+    from quarterdeck.config.clients.link_entry import Plan
+    from quarterdeck.config.clients.locations import Spot, Surroundings
+    from quarterdeck.config.clients.table import Client
+
+DEFAULT_NAME: Final = "quarterdeck"
+
+STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+Clients = Annotated[
+    list[str],
+    Argument(metavar="CLIENT…", help="claude-desktop, claude-code, cursor, vscode or windsurf.", show_default=False),
+]
+
+Name = Annotated[str, Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
+
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would be changed, and change nothing.")]
+
+
+def link(
+    clients: Clients,
+    name: Name = DEFAULT_NAME,
+    config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    tools: options.Tools = None,
+    create: Annotated[
+        bool, Option("--create", help="Write the file of a client that is not installed (yet) too.")
+    ] = False,
+    dry_run: DryRun = False,
+    json: options.Json = False,
+) -> None:
+    """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
+    from quarterdeck.config.clients.link_entry import is_passing, make_entry, own_command, plan_link
+    from quarterdeck.config.clients.locations import Surroundings
+
+    from .config import files_of
+
+    around, command = Surroundings.here(), own_command()
+    arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
+    spots = [_choose_spot(_client(each), around, create=create) for each in dict.fromkeys(clients)]
+    for spot in spots:
+        if profile is not None and workspace is None and not spot.client.has_workspace:
+            raise CommandError(
+                ExitCode.USAGE,
+                f"{spot.client.title} has no folder open that tools could work in",
+                "add --workspace DIR",
+            )
+    plans = _plan(
+        lambda: [plan_link(spot, name, make_entry(spot, around, command, arguments, os.environ)) for spot in spots]
+    )
+    if is_passing(command):
+        print_line(
+            f"{printable(command[0])} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True
+        )
+    _carry_out(plans, f"linked as {name!r}", dry_run=dry_run, json=json)
+    if not arguments and not any(found.exists for found in files_of(None)):
+        print_line("nothing is configured: the client will find no tools", "yellow", stderr=True)
+        print_line(f"  fix: {NO_CONFIGURATION}{OR_NATIVE}", stderr=True)
+
+
+def unlink(clients: Clients, name: Name = DEFAULT_NAME, dry_run: DryRun = False, json: options.Json = False) -> None:
+    """Take quarterdeck out of MCP clients again: our entry goes, the rest of the file stays."""
+    from quarterdeck.config.clients.link_entry import plan_unlink
+    from quarterdeck.config.clients.locations import Surroundings, user_spots
+
+    around = Surroundings.here()
+    found = [spot for each in dict.fromkeys(clients) for spot in user_spots(_client(each), around)]
+    plans = _plan(lambda: [plan_unlink(spot, name) for spot in found if spot.path.exists()])
+    needed = [plan for plan in plans if plan.is_needed]
+    for each in dict.fromkeys(clients):
+        if not json and not any(plan.spot.client.name == each for plan in needed):
+            print_line(f"{_client(each).title} has no {name!r}: nothing to do")
+    _carry_out(needed, "unlinked", dry_run=dry_run, json=json)
+
+
+def print_diff(lines: list[str]) -> None:
+    """A diff for people."""
+    for line in lines:
+        print_line(
+            printable(line).replace("\t", "    "),
+            STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
+        )
+
+
+def utf8(text: str) -> str:
+    """A text that may be a path which is not Unicode, as JSON can hold it."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _client(name: str) -> "Client":
+    from quarterdeck.config.clients.table import CLIENTS, find_client
+
+    client = find_client(name)
+    if client is None:
+        known = ", ".join(client.name for client in CLIENTS)
+        raise CommandError(ExitCode.USAGE, f"there is no client {name!r}", f"the clients are {known}")
+    return client
+
+
+def _choose_spot(client: "Client", around: "Surroundings", *, create: bool) -> "Spot":
+    """Where the client's user has servers."""
+    from quarterdeck.config.clients.locations import user_spots
+
+    spots = user_spots(client, around)
+    if not spots:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{client.title} does not run on this system",
+            "name another client: see quarterdeck link --help",
+        )
+    chosen = spots[0]
+    if not chosen.is_present and not create:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{client.title} is not installed: there is no {chosen.path.parent}",
+            "start it once, or create its file anyway with --create",
+        )
+    present = [spot for spot in spots if spot.is_across and spot.is_present]
+    if chosen.is_across and len({_profile(spot, around) for spot in present}) > 1:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"several users of Windows have {client.title}",
+            "choose one with USERPROFILE=/mnt/c/Users/NAME",
+        )
+    return chosen
+
+
+def _profile(spot: "Spot", around: "Surroundings") -> Path | None:
+    return next((home for home in around.windows_homes if spot.path.is_relative_to(home)), None)
+
+
+def _serve_arguments(
+    config: list[Path] | None,
+    profile: options.ProfileName | None,
+    workspace: Path | None,
+    allow_dir: list[Path] | None,
+    tools: str | None,
+) -> list[str]:
+    """What follows `serve`, every path absolute."""
+    from quarterdeck.cli.shared.native import native_options
+
+    native_options(profile, workspace, allow_dir, tools)  # complains of what serve would complain of
+    arguments: list[str] = []
+    for path in config or ():
+        if not path.is_file():
+            raise CommandError(ExitCode.USAGE, f"{path} is not a file", "give a file that lists servers")
+        arguments += ["--config", os.path.abspath(path)]
+    if profile is not None:
+        arguments += ["--profile", str(profile.shown)]
+    if workspace is not None:
+        arguments += ["--workspace", os.path.abspath(workspace.expanduser())]
+    for path in allow_dir or ():
+        arguments += ["--allow-dir", os.path.abspath(path.expanduser())]
+    return [*arguments, "--tools", tools] if tools is not None else arguments
+
+
+def _plan(work: "Callable[[], list[Plan]]") -> "list[Plan]":
+    from quarterdeck.config.clients.link_entry import LinkError
+
+    try:
+        return work()
+    except LinkError as error:
+        raise CommandError(
+            ExitCode.USAGE,
+            str(error),
+            "correct that file, then run the command again",
+        ) from error
+
+
+def _carry_out(plans: "list[Plan]", done: str, *, dry_run: bool, json: bool) -> None:
+    from quarterdeck.config.clients.user_file import UserFileError, write_user_file
+
+    reports: list[dict[str, object]] = []
+    for plan in plans:
+        backup, diff = None, plan.diff()
+        if not json:
+            print_line(f"{plan.spot.client.title}: {printable(str(plan.spot.path))}", "bold")
+            print_diff(diff)
+        if plan.is_needed and not dry_run:
+            try:
+                backup = write_user_file(plan.file, plan.text, datetime.now(UTC), is_private=plan.file.status is None)
+            except UserFileError as error:
+                raise CommandError(
+                    ExitCode.USAGE, str(error), f"make {plan.spot.path} a file of your own that can be written"
+                ) from error
+        if not json:
+            _tell(plan, backup, done, dry_run=dry_run)
+        reports.append(
+            {
+                "client": plan.spot.client.name,
+                "path": utf8(str(plan.spot.path)),
+                "changed": plan.is_needed and not dry_run,
+                "diff": [utf8(line) for line in diff],
+                "backup": utf8(str(backup)) if backup else None,
+                "also": list(plan.others),
+            }
+        )
+    if json:
+        print_json(reports)
+
+
+def _tell(plan: "Plan", backup: Path | None, done: str, *, dry_run: bool) -> None:
+    if not plan.is_needed:
+        print_line(f"{done} already: nothing to do")
+    elif dry_run:
+        print_line("nothing was changed (--dry-run)", "dim")
+    else:
+        kept = f"; as it was: {printable(str(backup))}" if backup else ""
+        print_line(f"{done}{kept}")
+        print_line(f"restart {plan.spot.client.title} to apply it", "dim")
+    if plan.others:
+        others = ", ".join(repr(printable(each)) for each in plan.others)
+        print_line(f"it starts quarterdeck as {others} too: unlink those that you do not need", "yellow", stderr=True)

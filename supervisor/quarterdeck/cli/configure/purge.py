@@ -1,0 +1,205 @@
+"""`quarterdeck purge`: what we keep on disk, how much it is, and its removal."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import click
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table, printable, size
+from quarterdeck.cli.shared.parameters import Argument, Option
+
+if TYPE_CHECKING:
+    from quarterdeck.config.places.kept_state import Leftover, Measure
+
+WHATS: Final = {
+    "server": "home, temporary files and log of a server",
+    "workspace": "home and sessions of native tools",
+    "rest": "left by a purge that was interrupted",
+}
+
+RECORDS: Final = {
+    "ledger": "what servers offered, and who approved it",
+    "token": "the token of serve --http",
+    "secrets": "what secret set keeps",
+}
+
+
+def purge(
+    server: Annotated[
+        str | None,
+        Argument(metavar="SERVER", help="A server's id; with -c, of that configuration.", show_default=False),
+    ] = None,
+    everything: Annotated[
+        bool,
+        Option("--all", help="Remove what every server and workspace left; with -c, its servers. Records stay."),
+    ] = False,
+    ledger: Annotated[
+        bool,
+        Option("--ledger", help="With --all: the records too, which are the ledger, the token and stored secrets."),
+    ] = False,
+    config: options.Config = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what servers and native tools have left on disk, and remove it; without SERVER and --all it only shows.
+
+    What a running serve uses is never removed.
+    """
+    if server is not None and everything:
+        raise CommandError(ExitCode.USAGE, "SERVER and --all exclude each other", "leave one of them out")
+    if ledger and (not everything or config):
+        raise CommandError(
+            ExitCode.USAGE, "--ledger needs --all, and cannot be combined with -c", "quarterdeck purge --all --ledger"
+        )
+    state = _state()
+    found = _find(state, config)
+    wanted = _choose(found, server, everything=everything, ledger=ledger)
+    shown = found if server is None else wanted
+    measures = [each.measured() for each in shown]
+    if not json:
+        _show(shown, measures)
+    is_asked = server is not None or everything
+    removed: list[Leftover] = []
+    failures: list[str] = []
+    if is_asked and wanted and _is_sure(wanted, yes=yes, json=json):
+        # Somebody may have started a server while we waited for an answer.
+        now = {each.path: each for each in _find(state, config)}
+        removed, failures = _remove([now[each.path] for each in wanted if each.path in now], state)
+    if json:
+        gone = {each.path for each in removed}
+        print_json(
+            [
+                _report(each, measure, is_removed=each.path in gone)
+                for each, measure in zip(shown, measures, strict=True)
+            ]
+        )
+    else:
+        kept = [each.name for each in found if everything and each.kind == "record" and each not in wanted]
+        freed = sum(measure.size_bytes for each, measure in zip(shown, measures, strict=True) if each in removed)
+        _tell(found, wanted, f"removed {len(removed)}, {size(freed)}" if removed else "", kept, is_asked=is_asked)
+    for failure in failures:
+        print_line(printable(failure), "red", stderr=True)
+    if failures:
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+
+
+def _state() -> Path:
+    """The state directory, which is ours alone if it is there."""
+    from quarterdeck.config.places.paths import privacy_problem, state_dir
+
+    state = state_dir()
+    if state.exists() and (problem := privacy_problem(Path(state).resolve())):
+        raise CommandError(
+            ExitCode.USAGE, f"{state} {problem}", "make it a folder of your own, or name another: --state-dir DIR"
+        )
+    return state
+
+
+def _find(state: Path, config: list[Path] | None) -> "list[Leftover]":
+    """What there is; of a configuration only its servers'."""
+    from quarterdeck.config.places.kept_state import find_leftovers, live_digests
+    from quarterdeck.config.places.paths import configuration_digest, runtime_roots
+    from quarterdeck.ledger.open import ledger_dir
+    from quarterdeck.ledger.store.lease import read_holder
+
+    # Who writes the ledger says so in the state directory itself, wherever its runtime directory is.
+    holder = read_holder(ledger_dir(state))
+    live = live_digests(runtime_roots()) | ({holder.digest} if holder is not None else set())
+    found = find_leftovers(state, live)
+    if not config:
+        return found
+    digest = configuration_digest(config)
+    return [each for each in found if each.digest == digest]
+
+
+def _choose(found: "list[Leftover]", server: str | None, *, everything: bool, ledger: bool) -> "list[Leftover]":
+    from quarterdeck.config.places.kept_state import Kind
+
+    if everything:
+        return [each for each in found if ledger or each.kind is not Kind.RECORD]
+    chosen = [each for each in found if each.kind is Kind.SERVER and each.name == server]
+    if server is not None and not chosen:
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"{server!r} has nothing on disk", "quarterdeck purge shows all that there is"
+        )
+    return chosen
+
+
+def _is_sure(wanted: "list[Leftover]", *, yes: bool, json: bool) -> bool:
+    if yes:
+        return True
+    if json or not sys.stdin.isatty():
+        raise CommandError(
+            ExitCode.USAGE, "nothing was removed: this needs a yes, and there is no terminal to ask on", "add --yes"
+        )
+    many = f"these {len(wanted)}" if len(wanted) > 1 else "it"
+    return click.confirm(f"remove {many}?", default=False, err=True)
+
+
+def _remove(wanted: "list[Leftover]", state: Path) -> "tuple[list[Leftover], list[str]]":
+    from quarterdeck.config.places.kept_state import RemovalError, remove_leftover
+
+    removed, failures = [], []
+    for each in wanted:
+        try:
+            remove_leftover(each, state)
+        except RemovalError as error:
+            failures.append(str(error))
+        else:
+            removed.append(each)
+    return removed, failures
+
+
+def _show(shown: "list[Leftover]", measures: "list[Measure]") -> None:
+    if not shown:
+        print_line("there is nothing on disk")
+        return
+    rows = [
+        [
+            Cell(_size(measure)),
+            Cell(str(each.kind), "dim"),
+            Cell(printable(each.name)),
+            Cell(each.used_by or _describe(each), "yellow" if each.used_by else "dim"),
+            Cell(printable(str(each.path))),
+        ]
+        for each, measure in zip(shown, measures, strict=True)
+    ]
+    print_table(("SIZE", "KIND", "NAME", "WHAT", "PATH"), rows)
+
+
+def _describe(leftover: "Leftover") -> str:
+    return WHATS.get(leftover.kind) or RECORDS.get(leftover.name, "a record")
+
+
+def _size(measure: "Measure") -> str:
+    return size(measure.size_bytes) if measure.is_whole else f"> {size(measure.size_bytes)}"
+
+
+def _tell(found: "list[Leftover]", wanted: "list[Leftover]", removed: str, kept: list[str], *, is_asked: bool) -> None:
+    if not is_asked:
+        if found:
+            print_line("to remove: give a SERVER, or --all (which keeps records)", "dim", stderr=True)
+        return
+    if removed:
+        print_line(removed)
+    elif wanted:
+        print_line("nothing was removed")
+    if kept:
+        print_line(f"kept: {', '.join(map(printable, kept))} (--ledger removes them too)", "dim", stderr=True)
+
+
+def _report(leftover: "Leftover", measure: "Measure", *, is_removed: bool) -> dict[str, object]:
+    return {
+        "kind": str(leftover.kind),
+        "name": leftover.name,
+        "configuration": leftover.digest or None,
+        "path": str(leftover.path).encode("utf-8", "backslashreplace").decode(),
+        "size_bytes": measure.size_bytes,
+        "entries": measure.files,
+        "is_whole": measure.is_whole,
+        "used_by": leftover.used_by or None,
+        "removed": is_removed,
+    }

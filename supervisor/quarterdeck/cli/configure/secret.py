@@ -1,0 +1,106 @@
+"""`quarterdeck secret`: values that a configuration names as `${keyring:NAME}`, out of every file that is shared.
+
+A value is typed without echo or piped in; it is never an argument, which other users could see, and never printed.
+"""
+
+import getpass
+import sys
+import warnings
+from typing import Annotated, Final
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.shared.parameters import Argument, Group, Option
+
+group: Final = Group("Keep secrets out of configuration files.")
+
+PLACES: Final = {"keyring": "the system's keyring", "secret": "a file that only you can read"}
+
+Name = Annotated[
+    str,
+    Argument(metavar="NAME", help="What ${keyring:NAME} calls it: letters, digits, _ and -.", show_default=False),
+]
+
+
+@group.command("set")
+def set_secret(
+    name: Name,
+    file: Annotated[bool, Option("--file", help="Store it in a file (0600), even where there is a keyring.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Keep a secret, in the system's keyring where there is one; it is typed without echo, or read from stdin."""
+    from quarterdeck.config.secrets.store import SecretError, SecretStore, check_name
+
+    try:
+        check_name(name)
+        kept = SecretStore().set(name, _read_value(name), in_file=file)
+    except SecretError as error:
+        raise CommandError(
+            ExitCode.USAGE,
+            str(error),
+            "see quarterdeck secret set --help; quarterdeck doctor says whether there is a keyring",
+        ) from None
+    if json:
+        print_json({"name": name, "place": kept.place.name.lower()})
+    else:
+        print_line(f"{name} is kept in {PLACES[kept.place]}: a configuration may say ${{keyring:{name}}}", "green")
+
+
+@group.command("list")
+def list_secrets(json: options.Json = False) -> None:
+    """Show the names of all secrets, and where each is kept."""
+    from quarterdeck.config.secrets.store import SecretError, SecretStore
+
+    try:
+        kept = SecretStore().kept()
+    except SecretError as error:
+        raise CommandError(ExitCode.USAGE, str(error), "unlock the keyring, or correct that file") from None
+    if json:
+        print_json([{"name": each.name, "place": each.place.name.lower()} for each in kept])
+    elif kept:
+        print_table(("NAME", "KEPT IN"), [[Cell(each.name), Cell(PLACES[each.place], "dim")] for each in kept])
+    else:
+        print_line("there are no secrets: store one with quarterdeck secret set NAME", stderr=True)
+
+
+@group.command("remove")
+def remove_secret(name: Name, json: options.Json = False) -> None:
+    """Forget a secret."""
+    from quarterdeck.config.secrets.store import MissingSecretError, SecretError, SecretStore
+
+    try:
+        gone = SecretStore().remove(name)
+    except MissingSecretError as error:
+        raise CommandError(ExitCode.NOT_FOUND, str(error), "quarterdeck secret list shows them") from None
+    except SecretError as error:
+        raise CommandError(ExitCode.USAGE, str(error), "unlock the keyring, or correct that file") from None
+    if json:
+        print_json({"name": name, "place": gone.place.name.lower()})
+    else:
+        print_line(f"{name} is removed from {PLACES[gone.place]}", "green")
+
+
+def _read_value(name: str) -> str:
+    """What is typed, or the whole of stdin without its last newline."""
+    from quarterdeck.config.secrets.store import MAX_SECRET_BYTES
+
+    if sys.stdin.isatty():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", getpass.GetPassWarning)
+                return getpass.getpass(f"{name}: ")
+        except (EOFError, getpass.GetPassWarning):
+            raise CommandError(
+                ExitCode.USAGE, "nothing was typed, or the terminal cannot hide the input", "pipe the value in instead"
+            ) from None
+    data = sys.stdin.buffer.read(MAX_SECRET_BYTES + 3)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise CommandError(
+            ExitCode.USAGE,
+            "the value is not UTF-8 text: nothing was changed",
+            "encode it first, with base64 for example",
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,316 @@
+"""Get an answer: from the `serve` of the same configuration when one runs, else from servers started for it.
+
+A configuration is the files that are named; when none is, those that are found, or with native tools their workspace
+alone.  A command that wants native tools asks only a `serve` that offers just those; one that wants none asks any.
+"""
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.ledger.access import code_of, remedy_of
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.shared.native import NativeOptions
+from quarterdeck.cli.shared.output import print_line, printable
+from quarterdeck.config.load.candidates import candidates, candidates_digest
+from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
+from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving
+from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
+from quarterdeck.control.client import ask as ask_serving
+from quarterdeck.control.protocol import Answer, Call, Refused, Request
+from quarterdeck_protocol.names import QUALIFIER
+from quarterdeck_protocol.plain_words import plain_words
+
+if TYPE_CHECKING:
+    from quarterdeck.app import Quarterdeck
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.ledger.store.lease import LeaseHeldError
+    from quarterdeck.trust.judge.configured_servers import Locks
+
+_log = logging.getLogger("quarterdeck.config")
+
+
+NO_CONFIGURATION: Final = (
+    "write one of the files that `quarterdeck config path` lists, import one (`quarterdeck config import`), or name "
+    "one with --config FILE"
+)
+"""What a command says that finds nothing to run."""
+
+OR_NATIVE: Final = "; or add --profile, for native tools alone"
+"""What it says besides when it takes that option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Whom a command asks.
+
+    Attributes:
+        config: the files that were named; none for those that are found.
+        own: never a running `serve`.
+        allow_unsandboxed: of servers that we have to start ourselves; see `Settings`.
+        native: the native tools that are wanted; None for those of a `serve`, if any.
+        knows_profile: whether the command takes `--profile`.
+    """
+
+    config: tuple[Path, ...]
+    own: bool = False
+    log_level: LogLevel = LogLevel.WARNING
+    log_format: LogFormat = LogFormat.CONSOLE
+    allow_unsandboxed: bool = False
+    native: NativeOptions | None = None
+    knows_profile: bool = False
+
+    @property
+    def digest(self) -> str:
+        """The name of the configuration; see `Settings.digest`."""
+        if self.config:
+            return configuration_digest(self.config)
+        if self.native is not None:
+            return configuration_digest((self.native.workspace,))
+        return candidates_digest(each.path for each in candidates(Path.cwd(), os.environ))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing says what is meant: nothing is named, and no file is found."""
+        if self.config or self.native is not None:
+            return False
+        return not any(each.path.exists() for each in candidates(Path.cwd(), os.environ))
+
+
+def source(
+    config: list[Path] | None,
+    native: NativeOptions | None = None,
+    *,
+    own: bool = False,
+    log_level: LogLevel = LogLevel.WARNING,
+    log_format: LogFormat = LogFormat.CONSOLE,
+    allow_unsandboxed: bool = False,
+    knows_profile: bool = False,
+) -> Source:
+    """Whom the options mean."""
+    return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native, knows_profile)
+
+
+def ask(whom: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:
+    """The answer, refusals excepted.
+
+    Args:
+        whom: see `Source`.
+        request: what is asked.
+        only: of servers that we have to start ourselves, the one that is needed.
+        anywhere: where no `serve` has this configuration, ask the one that runs, whatever its configuration is.
+
+    Raises:
+        CommandError: the configuration is wrong, or the request cannot be served.
+    """
+    answer = ask_running(whom, request, anywhere=anywhere)
+    return answer if answer is not None else checked(_ask_own(whom, request, only))
+
+
+def ask_running(whom: Source, request: Request, *, anywhere: bool = False) -> Answer | None:
+    """What the `serve` that is meant answers; None when there is none, or `--own` says that none is wanted.
+
+    Raises:
+        CommandError: it refuses, or does not answer; or several run, and nothing says which is meant.
+    """
+    if whom.own:
+        return None
+    answer = _ask_serving(whom, request)
+    if answer is None and not whom.config and whom.native is None and (anywhere or whom.is_open):
+        other = only_serving()
+        if other is not None:
+            answer = _answer_of(other, request)
+    return checked(answer) if answer is not None else None
+
+
+def only_serving() -> Path | None:
+    """The directory of the one `serve` that runs, of whatever configuration; None without any.
+
+    Raises:
+        CommandError: there are several.
+    """
+    found = find_all_serving()
+    if len(found) > 1:
+        told = "; ".join(
+            f"process {each.pid}: {', '.join(each.config_paths) or 'native tools'}" for each in found.values()
+        )
+        raise CommandError(ExitCode.USAGE, f"several decks run: {told}", "name one by its file: -c FILE")
+    for directory, serving in found.items():
+        files = ", ".join(serving.config_paths) or "native tools alone"
+        print_line(f"the deck of process {serving.pid}: {printable(files)}", "dim", stderr=True)
+        return directory
+    return None
+
+
+def checked(answer: Answer) -> Answer:
+    """The answer, unless it is a refusal.
+
+    Raises:
+        CommandError: it is one.
+    """
+    if isinstance(answer, Refused):
+        code = ExitCode.NOT_FOUND if answer.code.startswith("no_such_") else ExitCode.NO_ANSWER
+        remedy = "quarterdeck ps lists its servers" if code is ExitCode.NOT_FOUND else "see its log, or use --own"
+        raise CommandError(code, answer.message, remedy)
+    return answer
+
+
+def _ask_serving(whom: Source, request: Request) -> Answer | None:
+    """What the running `serve` answers; None when there is none."""
+    native = whom.native
+    directory = find_serving(whom.digest, native=native.fingerprint if native is not None else None)
+    return _answer_of(directory, request) if directory is not None else None
+
+
+def _answer_of(directory: Path, request: Request) -> Answer | None:
+    try:
+        return ask_serving(directory, request)
+    except NobodyThereError:
+        return None
+    except TooLargeError as error:
+        raise CommandError(
+            ExitCode.USAGE, str(error), "give it less at a time, or let the tool read it from a file"
+        ) from None
+    except NoAnswerError as error:
+        raise CommandError(
+            ExitCode.NO_ANSWER, str(error), "see its log, or start the servers for this command alone: --own"
+        ) from None
+
+
+def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
+    from quarterdeck.cli.shared.running import run  # asyncio: a fifth of what asking a serve costs
+
+    settings = load(whom)
+    if only is not None:
+        check_server(settings, only)
+        settings = settings.only(only)
+    elif whom.native is not None and isinstance(request, Call) and QUALIFIER not in request.name:
+        settings = replace(settings, servers=(), broken=())  # a native tool needs none of them
+    if settings.native is not None:
+        settings = replace(settings, native=replace(settings.native, gate=False))
+
+    # The answer says what is held.
+    logging.getLogger("quarterdeck.trust.held").setLevel(logging.ERROR)
+
+    async def answer_once() -> Answer:
+        from quarterdeck.control.answers import answer
+
+        async with open_deck(settings) as deck:
+            # Each connect has a deadline of its own, and nobody else is kept waiting here.
+            await deck.finished()
+            return await answer(deck, request)
+
+    return run(answer_once)
+
+
+def check_server(settings: "Settings", server: str) -> None:
+    """See that the configuration names this server.
+
+    Raises:
+        CommandError: it does not.
+    """
+    if server not in settings.ids:
+        known = f"the servers are {', '.join(settings.ids)}" if settings.ids else "the configuration has no servers"
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"there is no server {server!r}: {known}",
+            "quarterdeck config show lists them; -c FILE names another configuration",
+        )
+
+
+@asynccontextmanager
+async def open_deck(
+    settings: "Settings", *, serves: bool = False, lock: "Locks | None" = None
+) -> "AsyncIterator[Quarterdeck]":
+    """`open_quarterdeck`, with what cannot be used, or is used by another process, as the user's error.
+
+    Raises:
+        CommandError: so it is.
+    """
+    from quarterdeck.app import open_quarterdeck
+    from quarterdeck.ledger.errors import LedgerError
+    from quarterdeck.ledger.store.lease import LeaseHeldError
+
+    async with AsyncExitStack() as stack:
+        try:
+            deck = await stack.enter_async_context(open_quarterdeck(settings, serves=serves, lock=lock))
+        except LeaseHeldError as error:
+            raise _held_by_another(settings, error) from error
+        except LedgerError as error:
+            raise CommandError(code_of(error), error.problem, remedy_of(error)) from error
+        except (UnsafePathError, OSError) as error:
+            raise CommandError(
+                ExitCode.USAGE,
+                plain_words(error),
+                "make it a folder of your own that can be written, or name another: --state-dir DIR",
+            ) from error
+        yield deck
+
+
+def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandError:
+    """Whom to join, or how to run beside them."""
+    state, holder = state_dir(), error.holder
+    beside = f"{state.parent / state.name}-{settings.digest}"
+    if holder is None:
+        return CommandError(ExitCode.USAGE, str(error), f"or run beside it: quarterdeck --state-dir {beside} …")
+    who = f"process {holder.pid} (since {holder.started_at})"
+    if holder.digest != settings.digest:
+        files = ", ".join(holder.config_paths) or "native tools alone"
+        return CommandError(
+            ExitCode.USAGE,
+            f"{who} serves another configuration from the state directory {state}: {files}",
+            f"give this one a state directory of its own: quarterdeck serve --state-dir {beside} …",
+        )
+    join = (
+        f"join it: point your client at {holder.url}"
+        if holder.url
+        else "stop it, and start one that many clients can use: quarterdeck serve --http"
+    )
+    return CommandError(
+        ExitCode.USAGE,
+        f"{who} serves this configuration already"
+        + (f", at {holder.url}" if holder.url else ", to the client that started it"),
+        f"{join}; or run beside it: quarterdeck serve --state-dir {beside} …",
+    )
+
+
+def load(whom: Source, *, may_be_empty: bool = False) -> "Settings":
+    """The configuration, and logging that keeps its secrets; what was set aside in it is logged.
+
+    Raises:
+        CommandError: nothing of a named file can be used; or nothing is named or found.
+    """
+    from quarterdeck.config.load.loaded import ConfigFileError
+
+    try:
+        settings = read_settings(whom)
+    except ConfigFileError as error:
+        raise CommandError(ExitCode.USAGE, str(error), "correct that file, or name another with -c FILE") from None
+    if not (may_be_empty or settings.config_paths or settings.native):
+        remedy = NO_CONFIGURATION + (OR_NATIVE if whom.knows_profile else "")
+        raise CommandError(ExitCode.USAGE, "no configuration is given, and none is found", remedy)
+    set_up_logging(whom.log_level, whom.log_format, settings.secrets)
+    for warning in settings.warnings:
+        _log.warning("%s", warning)
+    return settings
+
+
+def read_settings(whom: Source) -> "Settings":
+    """The configuration as its files are now.
+
+    Raises:
+        ConfigFileError: nothing of a named file can be used.
+    """
+    from quarterdeck.config.settings import Settings
+
+    native = whom.native.to_wish() if whom.native is not None else None
+    if whom.config or native is not None:
+        settings = Settings.load(whom.config, native=native)
+    else:
+        settings = Settings.discover(Path.cwd())
+    return replace(settings, allow_unsandboxed=whom.allow_unsandboxed)

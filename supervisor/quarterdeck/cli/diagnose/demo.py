@@ -1,0 +1,79 @@
+"""`quarterdeck demo`: the main job on real processes, told as it happens."""
+
+import textwrap
+from typing import TYPE_CHECKING, Final, assert_never
+
+import click
+
+from quarterdeck.cli.run.servers import describe_dossier
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import Cell, paragraph_width, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.running import run
+
+if TYPE_CHECKING:
+    from quarterdeck.demo.stage import Told
+
+INDENT: Final = "    "
+
+INTRODUCTION: Final = (
+    "Quarterdeck runs MCP servers that you do not trust, each behind its own worker process, and\n"
+    "publishes their tools as one MCP server.  Here are three: one behaves, one hangs, one crashes."
+)
+
+
+def demo(json: options.Json = False) -> None:
+    """Mount a server that behaves, one that hangs and one that crashes; kill one; see what becomes of the others."""
+    if not json:
+        print_line(INTRODUCTION)
+    from quarterdeck.demo.stage import StageError
+    from quarterdeck.demo.story import tell_story
+
+    try:
+        is_kept = run(lambda: tell_story(print_json if json else _Teller().tell))
+    except StageError as error:
+        raise CommandError(ExitCode.NO_ANSWER, str(error), "quarterdeck doctor says what this machine lacks") from None
+    if not is_kept:
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+
+
+class _Teller:
+    """Tells the events to a person."""
+
+    def __init__(self) -> None:
+        self._scenes = 0
+
+    def tell(self, event: "Told") -> None:
+        from quarterdeck.demo.stage import Death, End, Fact, Promise, Quote, Scene, Table
+
+        match event:
+            case Scene(title):
+                self._scenes += 1
+                print_line()
+                print_line(f"{self._scenes:2}  {title}", "bold")
+            case Fact(text):
+                print_line(INDENT + printable(text))
+            case Quote(text):
+                _quote(printable(text).splitlines())
+            case Death(server, dossier):
+                print_line(f"{INDENT}the dossier of {printable(server)}'s death:")
+                _quote(describe_dossier(dossier))
+            case Table(headers, rows):
+                print_table(headers, [[Cell(printable(text)) for text in row] for row in rows], indent=INDENT)
+            case Promise(text, True):
+                print_line(f"{INDENT}✓ {text}", "green")
+            case Promise(text, _):
+                print_line(f"{INDENT}✗ {text}", "bold red")
+            case End(kept, broken, took_s):
+                print_line()
+                verdict = f"{kept} of {kept + broken} promises were kept, in {took_s:.1f} s."
+                print_line(verdict, "bold green" if not broken else "bold red")
+            case _:
+                assert_never(event)
+
+
+def _quote(lines: list[str]) -> None:
+    width = paragraph_width() - len(INDENT) - 2
+    for line in lines:
+        for part in textwrap.wrap(line, width, break_long_words=False):
+            print_line(f"{INDENT}│ {part}", "dim")

@@ -1,0 +1,151 @@
+"""`quarterdeck doctor`: what this machine can enforce, found by trying, and what to do about each gap."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table, printable
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.worker_session import Rehearsal
+    from quarterdeck_sandbox.doctor.report import Diagnosis, Line, SelfTest
+    from quarterdeck_sandbox.policy.machine import Machine
+
+STYLES: Final = {"ok": "green", "weaker": "yellow", "missing": "bold red"}
+
+VERDICTS: Final = {
+    0: "Everything is enforced in full.",
+    1: "Servers run confined; what is weaker is listed above.",
+    2: "Servers do not run confined on this machine.",
+}
+"""What is said of a machine, by its exit code."""
+
+OUTLOOKS: Final = {"starts": "green", "starts weaker": "yellow", "refused": "bold red"}
+
+COUNTED: Final = {"starts": "would start", "starts weaker": "would start weaker", "refused": "would be refused"}
+"""What is said of how many servers, by their outlook."""
+
+
+def doctor(config: options.Config = None, json: options.Json = False) -> None:
+    """Find out what this machine can enforce, by attacking the sandbox that servers get, and what yours would get.
+
+    Exit codes: 0 everything in full, 1 something is weaker or a server refused, 2 servers cannot be run confined.
+    """
+    from quarterdeck_sandbox.doctor.report import diagnose
+
+    machine, test = examine()
+    diagnosis = diagnose(machine, test)
+    servers = foresee(config, machine)
+    code = max(diagnosis.exit_code, int(any(server.outlook != "starts" for server in servers)))
+    if json:
+        told = [dataclasses.asdict(server) for server in servers]
+        document = dataclasses.asdict(diagnosis)
+        print_json({"exit_code": code, **document, "servers": told, "machine": _facts(machine)})
+    else:
+        print_diagnosis(diagnosis)
+        print_servers(servers)
+        print_line(verdict(diagnosis.exit_code, servers), ("green", "yellow", "bold red")[code])
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def examine() -> "tuple[Machine, SelfTest]":
+    """The facts of this machine, and what its sandboxes hold; about half a second."""
+    import anyio
+
+    from quarterdeck.fleet.worker_session import private_place
+    from quarterdeck_sandbox.doctor.probe import known_machine
+    from quarterdeck_sandbox.doctor.self_test import self_test
+
+    machine = known_machine()
+    return machine, anyio.run(lambda: self_test(machine, place=private_place()))
+
+
+def foresee(config: "list[Path] | None", machine: "Machine") -> "list[Rehearsal]":
+    """What would become of each server that is configured, in their order; rows that cannot be used come last."""
+    from quarterdeck.cli.configure.config import files_of
+    from quarterdeck.config.load.gather import gather
+    from quarterdeck.config.places.private_homes import trusted_files
+    from quarterdeck.fleet.worker_session import Outlook, Rehearsal, rehearse
+    from quarterdeck_protocol.configs import StdioServerConfig
+
+    found = gather(files_of(config))
+    trusted = trusted_files(config or (), found.servers)
+    rows = [
+        rehearse(server, machine, trusted)
+        if isinstance(server, StdioServerConfig)
+        else Rehearsal(server.id, Outlook.STARTS, ("it is remote: it has no process here",))
+        for server in found.servers
+    ]
+    return [*rows, *(Rehearsal(row.id, Outlook.REFUSED, (row.message,)) for row in found.broken)]
+
+
+def print_servers(servers: "list[Rehearsal]") -> None:
+    """A table of what would become of them, and below it the reasons, each once."""
+    if not servers:
+        print_line("No server is configured.")
+        return
+    rows = [[Cell(printable(each.server)), Cell(each.outlook, OUTLOOKS[each.outlook])] for each in servers]
+    print_table(("CONFIGURED SERVER", "OUTLOOK"), rows)
+    print_line()
+    reasons: dict[str, list[str]] = {}
+    for each in servers:
+        for line in each.why:
+            reasons.setdefault(line, []).append(each.server)
+    for line, named in reasons.items():
+        print_line(f"{printable(', '.join(named))}: {printable(line)}")
+    print_line()
+
+
+def verdict(machine_code: int, servers: "Sequence[Rehearsal]") -> str:
+    """The last line: what holds here, and what that means for the configured servers."""
+    counted = Counter(each.outlook.value for each in servers)
+    told = ", ".join(f"{counted[outlook]} {words}" for outlook, words in COUNTED.items() if counted[outlook])
+    return VERDICTS[machine_code] + (f" Of the configured servers {told}." if told else "")
+
+
+def print_diagnosis(diagnosis: "Diagnosis") -> None:
+    """Three tables, and the remedies."""
+    for title, lines in (
+        ("MECHANISM", diagnosis.mechanisms),
+        ('STANDARD POLICY, BY "' + diagnosis.tier.upper() + '"', diagnosis.properties),
+        ("SELF-TEST", diagnosis.attacks),
+    ):
+        print_table((title, "STATE", "WHAT"), [_row(line) for line in lines])
+        print_line()
+    for remedy, gaps in _by_remedy((*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks)).items():
+        subjects = ", ".join(line.subject for line in gaps)
+        print_line(f"{printable(subjects)}: {printable(gaps[0].what)}", STYLES[gaps[0].state])
+        for text in remedy.splitlines():
+            print_line(f"  {printable(text)}")
+    from quarterdeck.tools.native_extra import INSTALL, sentences
+
+    if lacking := sentences():
+        for sentence in lacking:
+            print_line(printable(sentence), "yellow")
+        print_line(f"  Install what they lack: {INSTALL}")
+    print_line()
+
+
+def _row(line: "Line") -> list[Cell]:
+    return [Cell(printable(line.subject)), Cell(line.state, STYLES[line.state]), Cell(printable(line.what))]
+
+
+def _by_remedy(lines: "Sequence[Line]") -> "dict[str, list[Line]]":
+    """Those that say what to do, each remedy once."""
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.remedy:
+            found.setdefault(line.remedy, []).append(line)
+    return found
+
+
+def _facts(machine: "Machine") -> dict[str, object]:
+    facts = dataclasses.asdict(machine)
+    facts["cgroups"]["legacy"] = sorted(machine.cgroups.legacy)
+    return facts

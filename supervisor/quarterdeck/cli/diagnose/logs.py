@@ -1,0 +1,158 @@
+"""`quarterdeck logs`: what a server wrote on its standard error.
+
+The file is read where it lies; no `serve` need run, and nothing is started.  Its lines begin with the time at which
+each was written, but for those of older files.
+"""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, NamedTuple
+
+from quarterdeck.cli.deck_source import Source, check_server, load, only_serving, source
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import print_json, print_line, printable
+from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.config.places.paths import server_paths
+from quarterdeck.config.places.runtime_directory import find_serving
+from quarterdeck_sandbox.run.stderr import split_time
+
+POLL_S: Final = 0.2
+"""How often a followed file is looked at: a person does not notice, a laptop neither."""
+
+CHUNK_BYTES: Final = 64 * 1024
+
+MAX_LINE_BYTES: Final = 1024 * 1024
+"""A longer line is shown in pieces."""
+
+
+class LogLine(NamedTuple):
+    """What a server wrote, and when: ISO 8601 in UTC, empty where it is not known."""
+
+    at: str
+    text: bytes
+
+
+def logs(
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    config: options.Config = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
+    lines: Annotated[int, Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
+    json: options.Json = False,
+) -> None:
+    """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""
+    path = _log_path(source(config), server)
+    if not path.exists() and not follow:
+        print_line(f"{printable(server)} has written nothing yet", stderr=True)
+        return
+    for line in read_lines(path, lines, follow=follow):
+        text = line.text.decode("utf-8", "replace")
+        if json:
+            print_json({"server": server, "at": line.at or None, "line": text})
+        elif sys.stdout.isatty():
+            print_line(f"{_local(line.at)}{printable(text)}")
+        else:
+            sys.stdout.write(f"{_local(line.at)}{text}\n")
+            sys.stdout.flush()
+
+
+def _local(at: str) -> str:
+    """A time as the clock on the wall showed it, and the gap after it; nothing for none."""
+    try:
+        return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M:%S}  " if at else ""
+    except (ValueError, OverflowError):
+        return f"{at}  "  # an older file, in which a server wrote something alike
+
+
+def _log_path(whom: Source, server: str) -> Path:
+    """Where the log is, once it is sure that there is such a server."""
+    from quarterdeck.control.client import NoAnswerError, NobodyThereError, ask
+    from quarterdeck.control.protocol import LogFile, LogPath, Refused
+
+    digest = whom.digest
+    directory = find_serving(digest)
+    if directory is None and not whom.config and server not in load(whom, may_be_empty=True).ids:
+        directory = only_serving()
+    if directory is not None:
+        try:
+            answer = ask(directory, LogPath(server))
+        except (NobodyThereError, NoAnswerError):
+            answer = None
+        # It may have another state directory than we have.
+        if isinstance(answer, LogFile):
+            return Path(answer.path)
+        if isinstance(answer, Refused):
+            raise CommandError(ExitCode.NOT_FOUND, answer.message, "quarterdeck ps lists its servers")
+    check_server(load(whom), server)
+    return server_paths(digest, server).log
+
+
+def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[LogLine]:
+    """The last `count` lines of a log, its older half included, then those that come, if wanted: then without end.
+
+    A file that is replaced while it is followed is read to its end first.
+    """
+    file = _open(path)
+    try:
+        with _open(path.with_name(path.name + ".1")) as older:
+            past = deque(chain(_lines(older), _lines(file)), maxlen=count)
+        yield from past
+        while follow:
+            yield from _lines(file)
+            if _is_replaced(path, file):
+                yield from _lines(file)
+                file.close()
+                file = _open(path)
+            else:
+                time.sleep(POLL_S)
+    finally:
+        file.close()
+
+
+def _lines(file: BinaryIO) -> Iterator[LogLine]:
+    """The whole lines from here to the end; an unfinished one is left for the next time."""
+    is_begin, at = _is_at_begin(file), ""
+    while line := file.readline(MAX_LINE_BYTES):
+        is_whole = line.endswith(b"\n")
+        if not is_whole and len(line) < MAX_LINE_BYTES:
+            file.seek(-len(line), os.SEEK_CUR)
+            return
+        at, text = split_time(line) if is_begin else (at, line)
+        yield LogLine(at, text.rstrip(b"\r\n"))
+        is_begin = is_whole
+
+
+def _is_at_begin(file: BinaryIO) -> bool:
+    """Whether what comes next is the begin of a line, not a further piece of one."""
+    if not file.tell():
+        return True
+    file.seek(-1, os.SEEK_CUR)
+    return file.read(1) == b"\n"
+
+
+def _open(path: Path) -> BinaryIO:
+    """The file, or an empty one where there is none."""
+    try:
+        return path.open("rb", buffering=CHUNK_BYTES)
+    except FileNotFoundError:
+        return open(os.devnull, "rb")
+    except OSError as error:
+        raise CommandError(
+            ExitCode.USAGE, f"{path}: {error.strerror or error}", "make it a file of your own that can be read"
+        ) from error
+
+
+def _is_replaced(path: Path, file: BinaryIO) -> bool:
+    """Whether there is another file at `path` than `file`."""
+    try:
+        now = path.stat()
+    except OSError:
+        return False
+    mine = os.fstat(file.fileno())
+    return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)

@@ -1,0 +1,1 @@
+"""`quarterdeck ledger`."""

@@ -1,0 +1,261 @@
+"""`quarterdeck ledger`: what happened, the deck as it was, and whether the record is whole.
+
+The ledger is read where it lies, beside a `serve` that runs; nothing is started.
+"""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Final
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import counted, print_json, print_line, printable
+from quarterdeck.cli.shared.parameters import Argument, Group, Option
+from quarterdeck.cli.trust.views import print_changes, view_change
+
+from .access import directory, reading
+from .maintenance import compact, export, import_, verify
+from .views import (
+    parse_moment,
+    parse_time,
+    print_calls,
+    print_deck,
+    print_lines,
+    print_steps,
+    view_event,
+    view_standing,
+    view_step,
+)
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
+    from quarterdeck.ledger.store.read import LedgerReader
+    from quarterdeck.trust.diff.changes import ServerDiff
+    from quarterdeck.trust.judge.overview import Matter, ServerMatters
+
+LINES: Final = 50
+"""Of a list, unless told otherwise."""
+
+group: Final = Group("Look at the record of what servers offered and who approved it.")
+
+
+class Kind(StrEnum):
+    """Events by what they tell, as the ledger tags them."""
+
+    ENROLL = "enroll"
+    RETIRE = "retire"
+    SEEN = "seen"
+    GONE = "gone"
+    APPROVE = "approve"
+    BLOCK = "block"
+    SCAN = "scan"
+    BEGAN = "began"
+    ENDED = "ended"
+    CHECKPOINT = "checkpoint"
+
+
+OfServer = Annotated[str | None, Option("--server", metavar="ID", help="Only of this server.", show_default=False)]
+
+OfTool = Annotated[
+    str | None,
+    Option("--tool", metavar="NAME", help="Only of this tool, by its server's name for it.", show_default=False),
+]
+
+Since = Annotated[
+    str | None,
+    Option("--since", metavar="TIME", help="Not before: 2026-01-31T15:00Z, '2h ago'.", show_default=False),
+]
+
+Lines = Annotated[int, Option("--lines", "-n", min=1, metavar="N", help="At most so many.")]
+
+
+@group.command("log")
+def log(
+    server: OfServer = None,
+    tool: OfTool = None,
+    since: Since = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Not after.", show_default=False)] = None,
+    kind: Annotated[
+        list[Kind] | None,
+        Option("--kind", metavar="KIND", help="Only such events; may be repeated.", show_default=False),
+    ] = None,
+    lines: Lines = LINES,
+    reverse: Annotated[bool, Option("--reverse", help="The oldest first.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what happened, the newest first, by moments; with --json a document an event."""
+    from quarterdeck.ledger.events.history import lines_of
+
+    now = datetime.now(UTC)
+    start, end = (parse_time(text, now) if text is not None else None for text in (since, until))
+    with reading() as reader:
+        events = reader.events(
+            server=server,
+            tool=tool,
+            kinds=[str(each) for each in kind] if kind else None,
+            since=start,
+            until=end,
+            limit=lines if json else None,
+            newest_first=not reverse,
+        )
+        if json:
+            for each in events:
+                print_json(view_event(each))
+            return
+        found = list(islice(lines_of(events), lines))
+        archived = reader.start.count
+    if found:
+        print_lines(found)
+    else:
+        print_line("there is no such event", stderr=True)
+    if archived:
+        print_line(f"the events up to {archived} are archived in {directory() / 'archive'}", "dim", stderr=True)
+
+
+@group.command("show")
+def show(
+    at: Annotated[
+        str | None,
+        Option("--at", metavar="SEQ|TIME", help="As it was after this event, or at this time.", show_default=False),
+    ] = None,
+    everything: Annotated[bool, Option("--all", help="Also what was not offered any more.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show the deck as it was: every server and tool, whether it was approved, held or blocked, and since when."""
+    from quarterdeck.trust.judge.overview import survey
+
+    with reading() as reader:
+        book = _book(reader, at)
+        servers = survey(book)
+
+        def since(server: "ServerMatters", matter: "Matter") -> str:
+            is_held = matter in server.waiting
+            return _first_seen(reader, server, matter, book.last_seq) if is_held else matter.at
+
+        if json:
+            print_json(
+                {"seq": book.last_seq, "at": book.last_at, "servers": [view_standing(each, since) for each in servers]}
+            )
+            return
+        print_deck(servers, since, everything=everything)
+    held = sum(len(server.waiting) for server in servers)
+    when = f"after event {book.last_seq}, {book.last_at}" if book.last_seq else "before the first event"
+    print_line(f"{when}: {counted(len(servers), 'server')}, {held} held", "dim", stderr=True)
+
+
+@group.command("diff")
+def diff(
+    old: Annotated[str, Argument(metavar="A", help="An event's number, or a time.", show_default=False)],
+    new: Annotated[str, Argument(metavar="B", help="A later one.")] = "now",
+    json: options.Json = False,
+) -> None:
+    """Show what was approved, enrolled, changed and retired between two moments, and what of the texts changed."""
+    from quarterdeck.ledger.events.history import difference, labels_of
+
+    with reading() as reader:
+        before, after = _book(reader, old), _book(reader, new)
+        if before.last_seq > after.last_seq:
+            raise CommandError(ExitCode.USAGE, f"{new!r} is before {old!r}", "name the earlier moment first")
+        steps = difference(before, after)
+        places = tuple(dict.fromkeys(step.place for step in steps))
+        texts = {place: _texts(reader, before, after, place) for place in places}
+    if json:
+        servers = [
+            {
+                "scope": place.scope,
+                "server": place.server,
+                "steps": [view_step(step) for step in steps if step.place == place],
+                "changes": [view_change(change) for change in texts[place].changes],
+                "left_out": texts[place].left_out,
+            }
+            for place in places
+        ]
+        print_json({"from": before.last_seq, "to": after.last_seq, "servers": servers})
+        return
+    labels = labels_of((*before.entries, *after.entries))
+    for place in places:
+        print_line(printable(labels[place]), "bold")
+        print_steps(step for step in steps if step.place == place)
+        print_changes(texts[place])
+    if not places:
+        print_line(f"nothing differs between events {before.last_seq} and {after.last_seq}", stderr=True)
+
+
+group.command("verify")(verify)
+group.command("export")(export)
+group.command("import")(import_)
+group.command("compact")(compact)
+
+
+@group.command("calls")
+def calls(
+    server: OfServer = None,
+    tool: OfTool = None,
+    since: Since = None,
+    lines: Lines = LINES,
+    json: options.Json = False,
+) -> None:
+    """Show what was called, the newest first, how it ended and what it took; calls are kept for a while, unchained."""
+    from quarterdeck.ledger.events.fold import ServerKey
+    from quarterdeck.ledger.events.history import labels_of
+
+    start = parse_time(since, datetime.now(UTC)) if since is not None else None
+    with reading() as reader:
+        found = list(reader.calls(server=server, tool=tool, since=start, limit=lines))
+    if json:
+        for each in found:
+            print_json(each)
+    elif found:
+        print_calls(found, labels_of(ServerKey(each.scope, each.server) for each in found))
+    else:
+        print_line("there is no such call", stderr=True)
+
+
+def _book(reader: "LedgerReader", moment: str | None) -> "Book":
+    """What the ledger amounted to at a moment; without one, now."""
+    when = parse_moment(moment, datetime.now(UTC)) if moment is not None else None
+    if when is None or moment == "now":
+        return reader.book
+    if isinstance(when, int) and when > (last := reader.head.count):
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"there is no event {when}: the last one is {last}",
+            "quarterdeck ledger log shows the numbers of events",
+        )
+    return reader.book_at(when)
+
+
+def _first_seen(reader: "LedgerReader", server: "ServerMatters", matter: "Matter", last_seq: int) -> str:
+    """When what is offered was first offered in this form; empty when that is archived."""
+    from quarterdeck.ledger.events.events import Seen
+
+    events = reader.events(
+        scope=server.scope,
+        server=server.server,
+        tool=matter.key.name or None,
+        kinds=["seen"],
+        newest_first=True,
+    )
+    for each in events:
+        event = each.event
+        is_it = isinstance(event, Seen) and (event.subject, event.name, event.hash) == (*matter.key, matter.seen)
+        if is_it and each.seq <= last_seq:
+            return each.at
+    return ""
+
+
+def _texts(reader: "LedgerReader", before: "Book", after: "Book", place: "ServerKey") -> "ServerDiff":
+    """What changed of what one server offers; documents that are the same are not read."""
+    from quarterdeck.trust.diff.changes import diff_server
+
+    old, new = ({key: item.seen for key, item in book.entry(*place).items.items()} for book in (before, after))
+    keys = [key for key in {**old, **new} if old.get(key, "") != new.get(key, "")]
+    return diff_server(_values(reader, old, keys), _values(reader, new, keys))
+
+
+def _values(reader: "LedgerReader", hashes: "dict[ItemKey, str]", keys: "list[ItemKey]") -> "dict[ItemKey, object]":
+    from quarterdeck.trust.judge.items import value_of
+
+    wanted = {key: hashes[key] for key in keys if hashes.get(key)}
+    return {key: value_of(reader.document(digest, archived=True) or b"null") for key, digest in wanted.items()}

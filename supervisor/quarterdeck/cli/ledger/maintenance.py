@@ -1,0 +1,238 @@
+"""`quarterdeck ledger verify`, `export`, `import` and `compact`: keep the record whole, and keep it elsewhere."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import counted, print_json, print_line, printable
+from quarterdeck.cli.shared.parameters import Argument, Option
+
+from .access import directory, leased, reading
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.events.chain import Head, Verification
+
+
+def verify(
+    against: Annotated[
+        str | None,
+        Option(
+            "--against",
+            metavar="FILE|COUNT:HASH",
+            help="Also see that the ledger once ended like this: a deck.lock, or what verify printed.",
+            show_default=False,
+        ),
+    ] = None,
+    accept: Annotated[
+        bool, Option("--accept", help="Take what is there for the whole ledger from now on, if it is unbroken.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """See that every event is as it was written, and none is missing at the end; print how many, and the last hash.
+
+    It is no proof against somebody who can rewrite ledger and head: keep what is printed elsewhere, and give it to
+    --against.
+    """
+    witness = _witness(against) if against is not None else None
+    if accept:
+        from quarterdeck.ledger.store.store import accept_head
+
+        with leased() as place:
+            accept_head(place)
+    from quarterdeck.ledger.events.events import hash_of
+
+    with reading() as reader:
+        found = reader.verify(hash_of)
+        problem = found.reason
+        if witness is not None and found.is_intact:
+            from quarterdeck.ledger.store.head_check import contradiction
+
+            problem = contradiction(reader, witness)
+    is_whole = found.is_intact and not problem
+    if json:
+        print_json(_view_verification(found, problem, is_whole=is_whole))
+    else:
+        _print_verification(found, problem, is_whole=is_whole)
+    if not is_whole:
+        raise click.exceptions.Exit(ExitCode.BROKEN)
+
+
+def export(
+    file: Annotated[
+        Path | None, Argument(metavar="FILE", help="A new file; without it, or as -, stdout.", show_default=False)
+    ] = None,
+) -> None:
+    """Write the ledger as JSON lines, documents and hashes included: a backup, or something to look at elsewhere."""
+    from quarterdeck.ledger.store.archive import write_file
+    from quarterdeck.ledger.store.compaction import export_ledger
+
+    with reading() as reader:
+        try:
+            if file is None or str(file) == "-":
+                export_ledger(reader, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+                return
+            if file.exists() or file.is_symlink():
+                raise CommandError(ExitCode.USAGE, f"{file} is there already", "name a new file")
+            write_file(file, reader.export())
+        except OSError as error:
+            where = file if file is not None else "stdout"
+            raise CommandError(
+                ExitCode.USAGE,
+                f"{where} cannot be written: {error.strerror or error}",
+                "name another FILE, in a folder that you may write",
+            ) from None
+        print_line(f"{file}: {counted(reader.head.count, 'event')}, head {_spelled(reader.head)}", stderr=True)
+
+
+def import_(
+    file: Annotated[Path, Argument(metavar="FILE", help="What export wrote.", show_default=False)],
+    json: options.Json = False,
+) -> None:
+    """Fill an empty ledger with an export, once all of it is known to be as it was written."""
+    from quarterdeck.ledger.store.compaction import import_ledger
+
+    with leased() as place:
+        try:
+            head = import_ledger(file, place)
+        except OSError as error:
+            raise CommandError(
+                ExitCode.USAGE,
+                f"{file} cannot be read: {error.strerror or error}",
+                "name a FILE that ledger export wrote, and that you may read",
+            ) from None
+    if json:
+        print_json({"count": head.count, "hash": head.hash})
+    else:
+        print_line(f"{counted(head.count, 'event')}, head {_spelled(head)}")
+
+
+def compact(
+    redact: Annotated[
+        bool,
+        Option("--redact", help="Take secrets out of all that was ever recorded; all hashes become others."),
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Move all events into an archive file beside the ledger, and go on from what they amount to."""
+    if redact:
+        _redact(json=json)
+        return
+    from quarterdeck.ledger.store.compaction import compact as compact_store
+    from quarterdeck.ledger.store.store import LedgerStore
+
+    with leased() as place, LedgerStore.open(place, writable=True) as store:
+        done = compact_store(store)
+    if json:
+        archived = {"archive": str(done.archive), "events": done.events} if done is not None else None
+        print_json({"compacted": archived})
+    elif done is None:
+        print_line("there is nothing to archive", stderr=True)
+    else:
+        print_line(
+            f"{counted(done.events, 'event')} archived in {done.archive}; keep it: older moments are looked up there"
+        )
+
+
+def _redact(*, json: bool) -> None:
+    """Take secrets out of the ledger and its archives, and see that it is whole afterwards."""
+    from functools import partial
+
+    from quarterdeck.config.places.paths import state_dir
+    from quarterdeck.ledger.events.events import hash_of
+    from quarterdeck.ledger.open import secrets_key
+    from quarterdeck.ledger.store.redaction import redact
+    from quarterdeck.ledger.store.store import LedgerStore
+    from quarterdeck.trust.judge.launches import redacted_launch
+    from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins
+
+    def message(text: str) -> str:
+        return hide_text(only_origins(text), lambda _: REDACTED)
+
+    with leased() as place, LedgerStore.open(place, writable=True) as store:
+        done = redact(store, partial(redacted_launch, key=secrets_key(state_dir())), message)
+        found = store.verify(hash_of)
+    if json:
+        redacted = {
+            "launches": done.launches,
+            "messages": done.messages,
+            "before": _spelled(done.before),
+            "head": _spelled(done.head),
+            "removed": [str(path) for path in done.removed],
+            "missing_archives": done.missing,
+        }
+        print_json({"redacted": redacted, "intact": found.is_intact})
+    elif done.launches or done.messages:
+        forms = counted(done.launches, "form")
+        print_line(
+            f"secrets were taken out of {forms} of how servers are started, and {counted(done.messages, 'message')}"
+        )
+        print_line(
+            f"all hashes are others now: the head was {_spelled(done.before)}, and one that was written down before"
+        )
+        print_line("does not fit any more: write deck.lock anew with quarterdeck lock")
+    else:
+        print_line("no secrets were found; its events are archived")
+    if done.missing and not json:
+        print_line(f"the archives of the events up to {done.missing} are not there, and were not looked at", "yellow")
+    if not found.is_intact:
+        raise CommandError(
+            ExitCode.BROKEN,
+            f"the ledger is {found.verdict.value}: {found.reason}",
+            "see quarterdeck ledger verify, then restore the directory from a backup",
+        )
+    if not json:
+        print_line(f"intact: {counted(found.tip.count, 'event')}, head {_spelled(found.tip)}", "green")
+
+
+def _witness(text: str) -> "Head":
+    """The head that `--against` names."""
+    from quarterdeck.ledger.events.chain import Head
+    from quarterdeck.trust.lock.files import LockFileError, load_lock
+
+    try:
+        return Head.parse(text.replace(":", " ", 1))
+    except ValueError:
+        pass
+    try:
+        return load_lock(Path(text)).head
+    except LockFileError as error:
+        raise CommandError(ExitCode.USAGE, str(error), "name a deck.lock, or COUNT:HASH as verify prints it") from None
+
+
+def _spelled(head: "Head") -> str:
+    """As `--against` takes it."""
+    return f"{head.count}:{head.hash}"
+
+
+def _print_verification(found: "Verification", problem: str, *, is_whole: bool) -> None:
+    tip = found.tip
+    if is_whole:
+        print_line(f"intact: {counted(tip.count, 'event')}, head {_spelled(tip)}", "green")
+    else:
+        at = f" at event {found.broken_seq}" if found.broken_seq is not None else ""
+        verdict = found.verdict.value if not found.is_intact else "contradicted"
+        print_line(f"{verdict}{at}: {printable(problem)}", "bold red")
+        print_line(f"as it was written up to event {tip.count}: head {_spelled(tip)}")
+        print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
+        if found.verdict in {"truncated", "unanchored"}:
+            print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")
+    if found.missing_archives:
+        print_line(f"the archives of the events up to {found.missing_archives} are not there, and were not looked at")
+
+
+def _view_verification(found: "Verification", problem: str, *, is_whole: bool) -> dict[str, object]:
+    return {
+        "intact": is_whole,
+        "verdict": found.verdict.value,
+        "count": found.tip.count,
+        "hash": found.tip.hash,
+        "broken_seq": found.broken_seq,
+        "reason": problem,
+        "archived": found.archived,
+        "missing_archives": found.missing_archives,
+    }

@@ -1,0 +1,234 @@
+"""How the ledger looks: for people as tables and lines, for programs as plain values.
+
+A moment as people name it: a time, a time ago, or the number of an event.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import Cell, flat, print_table
+from quarterdeck.cli.trust.views import STATE_STYLES, describe_key
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.events.events import Stored
+    from quarterdeck.ledger.events.fold import ServerKey
+    from quarterdeck.ledger.events.history import Line, Step
+    from quarterdeck.ledger.store.calls import CallRow
+    from quarterdeck.trust.judge.overview import Matter, ServerMatters
+
+
+MAX_SEQ_DIGITS: Final = 15
+
+_AGO: Final = re.compile(r"([0-9]{1,9})\s*([a-z]+)\s+ago")
+
+_UNITS: Final = {
+    "s": "seconds",
+    "sec": "seconds",
+    "second": "seconds",
+    "m": "minutes",
+    "min": "minutes",
+    "minute": "minutes",
+    "h": "hours",
+    "hour": "hours",
+    "d": "days",
+    "day": "days",
+    "w": "weeks",
+    "week": "weeks",
+}
+
+EXAMPLES: Final = "write 2026-01-31, 2026-01-31T15:00Z, '2h ago', '3 days ago' or now; without a zone it is UTC"
+
+
+def parse_time(text: str, now: datetime) -> str:
+    """The time that `text` names, as the ledger writes it.
+
+    Without a zone it is UTC, as every time that we print is; a day is its first moment.
+
+    Raises:
+        CommandError: it names none.
+    """
+    word = text.strip().lower()
+    try:
+        if word == "now":
+            return _audit(now)
+        if word in ("today", "yesterday"):
+            day = now if word == "today" else now - timedelta(days=1)
+            return _audit(day.replace(hour=0, minute=0, second=0, microsecond=0))
+        if (ago := _AGO.fullmatch(word)) is not None:
+            unit = _UNITS[ago[2] if ago[2] in _UNITS else ago[2].removesuffix("s")]
+            return _audit(now - timedelta(**{unit: int(ago[1])}))
+        if word.isdecimal():
+            raise ValueError(text)  # a year, a day, an event? nothing is guessed
+        return _audit(datetime.fromisoformat(word.upper()))
+    except (ValueError, KeyError, OverflowError):
+        raise CommandError(ExitCode.USAGE, f"{text!r} is not a time that can be read", EXAMPLES) from None
+
+
+def parse_moment(text: str, now: datetime) -> int | str:
+    """The number of an event, or a time; see `parse_time`.
+
+    Raises:
+        CommandError: it names neither.
+    """
+    word = text.strip()
+    if word.isascii() and word.isdigit() and len(word) <= MAX_SEQ_DIGITS:
+        return int(word)
+    try:
+        return parse_time(text, now)
+    except CommandError:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{text!r} is neither an event's number nor a time",
+            f"name an event by its number, or {EXAMPLES}",
+        ) from None
+
+
+def _audit(moment: datetime) -> str:
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+HAPPENED_STYLES: Final = {
+    "approved": "green",
+    "unblocked": "green",
+    "blocked": "red",
+    "rewritten": "yellow",
+    "replaced": "yellow",
+    "listed": "yellow",
+    "dropped": "dim",
+    "retired": "dim",
+}
+
+Since = Callable[["ServerMatters", "Matter"], str]
+"""Since when something stands as it does; empty when that cannot be told."""
+
+
+def print_lines(lines: "Sequence[Line]") -> None:
+    """What happened, with the numbers of the events that each line tells."""
+    from quarterdeck.ledger.events.history import labels_of
+
+    labels = labels_of(each.place for each in lines)
+    rows = [
+        [
+            Cell(str(each.first) if each.first == each.last else f"{each.first}-{each.last}"),
+            Cell(each.at, "dim"),
+            Cell(flat(labels[each.place]) or "-"),
+            Cell(each.words.who or "-"),
+            Cell(flat(each.words.what)),
+        ]
+        for each in lines
+    ]
+    print_table(("SEQ", "AT", "SERVER", "BY", "WHAT"), rows)
+
+
+def view_event(stored: "Stored") -> dict[str, object]:
+    """An event for programs."""
+    from quarterdeck.ledger.events.events import encode_event
+
+    return {"seq": stored.seq, "at": stored.at, "event": msgspec.Raw(encode_event(stored.event))}
+
+
+def print_deck(servers: "Sequence[ServerMatters]", since: Since, *, everything: bool) -> None:
+    """Every server's launch, instructions and tools, and how each stands."""
+    from quarterdeck.ledger.events.fold import ServerKey
+    from quarterdeck.ledger.events.history import labels_of, short
+    from quarterdeck.trust.judge.overview import State
+
+    labels = labels_of(ServerKey(each.scope, each.server) for each in servers)
+    rows = [
+        [
+            Cell(flat(labels[ServerKey(server.scope, server.server)])),
+            Cell(describe_key(matter.key), "cyan"),
+            Cell(matter.state.value, STATE_STYLES[matter.state]),
+            Cell(short(matter.seen or matter.approved)),
+            Cell(matter.by.value if matter.by is not None else "-"),
+            Cell(since(server, matter) or "-", "dim"),
+        ]
+        for server in servers
+        for matter in server.matters
+        if everything or matter.state is not State.GONE
+    ]
+    if rows:
+        print_table(("SERVER", "WHAT", "STATE", "HASH", "BY", "SINCE"), rows)
+
+
+def view_standing(server: "ServerMatters", since: Since) -> dict[str, object]:
+    """How a server stood, for programs."""
+    return {
+        "scope": server.scope,
+        "server": server.server,
+        "package": server.package,
+        "items": [
+            {
+                "subject": matter.key.subject.value,
+                "name": matter.key.name,
+                "state": matter.state.value,
+                "seen": matter.seen,
+                "approved": matter.approved,
+                "by": matter.by.value if matter.by is not None else None,
+                "since": since(server, matter),
+            }
+            for matter in server.matters
+        ],
+    }
+
+
+def print_steps(steps: "Iterable[Step]") -> None:
+    """What happened to one server between two moments; what came of one form of a thing stands on one line."""
+    from quarterdeck.ledger.events.history import short
+
+    forms: dict[tuple[str, str, str], list[Step]] = {}
+    for step in steps:
+        forms.setdefault((describe_key(step.key), step.before, step.after), []).append(step)
+    rows = []
+    for (name, before, after), of_form in forms.items():
+        by = next((step.by for step in of_form if step.by is not None), None)
+        happened = dict.fromkeys(step.what.value for step in of_form)
+        rows.append(
+            [
+                Cell(name, "cyan"),
+                Cell(", ".join(happened), HAPPENED_STYLES.get(of_form[-1].what, "")),
+                Cell(short(before)),
+                Cell(short(after)),
+                Cell(by.value if by is not None else "-"),
+                Cell(next((step.at for step in of_form if step.at), "-"), "dim"),
+            ]
+        )
+    print_table(("WHAT", "HAPPENED", "BEFORE", "AFTER", "BY", "AT"), rows, indent="  ")
+
+
+def view_step(step: "Step") -> dict[str, object]:
+    """A difference for programs."""
+    return {
+        "subject": step.key.subject.value,
+        "name": step.key.name,
+        "happened": step.what.value,
+        "before": step.before,
+        "after": step.after,
+        "by": step.by.value if step.by is not None else None,
+        "at": step.at,
+    }
+
+
+def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -> None:
+    """A line a call."""
+    from quarterdeck.cli.shared.output import duration, size
+    from quarterdeck.ledger.events.fold import ServerKey
+
+    rows = [
+        [
+            Cell(call.at, "dim"),
+            Cell(flat(labels[ServerKey(call.scope, call.server)])),
+            Cell(flat(call.tool), "cyan"),
+            Cell(duration(call.duration_ms / 1000)),
+            Cell(size(call.bytes)),
+            Cell(f"{flat(call.outcome)}, {flat(call.code)}" if call.code else flat(call.outcome)),
+        ]
+        for call in calls
+    ]
+    print_table(("AT", "SERVER", "TOOL", "TIME", "SIZE", "OUTCOME"), rows)

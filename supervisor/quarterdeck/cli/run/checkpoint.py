@@ -1,0 +1,197 @@
+"""`quarterdeck checkpoint`: what `write` and `edit` changed, call by call, and how to undo it.
+
+The files are read where they lie; no `serve` need run, and nothing is started.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import click
+
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.parameters import Argument, Group, Option
+from quarterdeck.cli.shared.running import run
+from quarterdeck_protocol.plain_words import plain_words
+
+if TYPE_CHECKING:
+    from quarterdeck.tools.checkpoint.index import CheckpointNode
+    from quarterdeck.tools.checkpoint.restore import RestoredPath
+    from quarterdeck.tools.checkpoint.store import FileCheckpointStore
+
+MAX_PATHS_SHOWN: Final = 3
+"""Of one node in the table; --json has them all."""
+
+MAX_NAMED: Final = 5
+"""Sessions to choose from, the newest."""
+
+STYLES: Final = {"restored": "green", "deleted": "yellow", "unchanged": "dim", "failed": "red"}
+
+group: Final = Group("Undo what the native tools write and edit changed.")
+
+Workspace = Annotated[
+    Path | None,
+    Option(
+        "--workspace",
+        metavar="DIR",
+        help="Where the tools worked; the current directory unless told otherwise.",
+        show_default=False,
+    ),
+]
+
+OfSession = Annotated[
+    str | None,
+    Option("--session", metavar="ID", help="Only of this session, as list shows it."),
+]
+
+
+class _Session(NamedTuple):
+    name: str
+    store: "FileCheckpointStore"
+    nodes: "list[CheckpointNode]"
+
+
+@group.command("list")
+def list_nodes(workspace: Workspace = None, session: OfSession = None, json: options.Json = False) -> None:
+    """Show the changes of write and edit that can be undone, oldest first, of every session or of one."""
+    found = run(lambda: _sessions(_place(workspace), session))
+    if json:
+        print_json(
+            [
+                {"session": each.name, "node": node.name, "at": node.at, "paths": [_utf8(path) for path in node.paths]}
+                for each in found
+                for node in each.nodes
+            ]
+        )
+        return
+    if not found:
+        print_line("there is nothing to undo", stderr=True)
+        return
+    rows = [
+        [Cell(each.name), Cell(node.name), Cell(node.at, "dim"), Cell(_some(node.paths))]
+        for each in found
+        for node in each.nodes
+    ]
+    print_table(("SESSION", "NODE", "AT", "FILES"), rows)
+
+
+@group.command("restore")
+def restore(
+    node: Annotated[str, Argument(metavar="NODE", help="The oldest change to undo.", show_default=False)],
+    workspace: Workspace = None,
+    session: OfSession = None,
+    allow_dir: Annotated[
+        list[Path] | None,
+        Option("--allow-dir", metavar="DIR", help="Also undo in this directory; may be repeated."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Bring every file back to what it was before NODE, undoing all later changes of its session too.
+
+    What is there now is kept as a change of its own, named …-restore, so that this can be undone as well.  A NODE that
+    several sessions have needs --session.
+    """
+    place = _place(workspace)
+    name, done = run(lambda: _restore(node, place, session, allow_dir or []))
+    if json:
+        print_json(
+            {
+                "session": name,
+                "node": node,
+                "files": [{"path": _utf8(each.path), "outcome": each.outcome, "note": each.note} for each in done],
+            }
+        )
+    else:
+        print_line(f"session {printable(name)}", "dim", stderr=True)
+        for each in done:
+            note = f": {printable(each.note)}" if each.note else ""
+            print_line(f"{each.outcome} {_shown(each.path)}{note}", STYLES[each.outcome])
+        print_line("what was there before is a change of its own: quarterdeck checkpoint list", "dim", stderr=True)
+    if any(each.outcome == "failed" for each in done):
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+
+
+async def _restore(
+    node: str, workspace: Path, session: str | None, allow_dirs: list[Path]
+) -> "tuple[str, list[RestoredPath]]":
+    from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
+    from quarterdeck.config.places.private_homes import never_written
+    from quarterdeck.tools.checkpoint.index import UnknownNodeError
+    from quarterdeck.tools.files.fs import LocalFs
+    from quarterdeck.tools.files.roots import Roots
+
+    found = await _sessions(workspace, session)
+    if not found:
+        raise CommandError(
+            ExitCode.NOT_FOUND, f"there is nothing to undo in {workspace}", "name the workspace with --workspace DIR"
+        )
+    owners = [each for each in found if any(has.name == node for has in each.nodes)]
+    if not owners:
+        raise CommandError(ExitCode.NOT_FOUND, f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
+    if len(owners) > 1:
+        names = ", ".join(each.name for each in owners[-MAX_NAMED:])
+        raise CommandError(ExitCode.USAGE, f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
+    roots = Roots(workspace, allow_dirs, closed=(state_dir(), runtime_dir()), protected=never_written)
+    fs = LocalFs(roots, str(workspace))
+    try:
+        return owners[0].name, await owners[0].store.restore(node, fs)
+    except (UnknownNodeError, OSError, UnsafePathError) as error:
+        raise CommandError(
+            ExitCode.USAGE,
+            plain_words(error),
+            "quarterdeck checkpoint list shows what can be undone; make the file or folder writable",
+        ) from error
+
+
+async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
+    """The sessions of a workspace that have nodes, or the one that was asked for, oldest first."""
+    from quarterdeck.config.places.paths import UnsafePathError, workspace_paths
+    from quarterdeck.tools.checkpoint.store import FileCheckpointStore
+
+    paths = workspace_paths(workspace)
+    try:
+        names = sorted(name for name in os.listdir(paths.sessions) if not name.startswith("."))
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        raise CommandError(ExitCode.USAGE, plain_words(error), f"make {paths.sessions} readable") from error
+    if session is not None and session not in names:
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"{workspace} has no session {session!r}",
+            "quarterdeck checkpoint list shows those that can be undone",
+        )
+    found = []
+    try:
+        for name in names if session is None else [session]:
+            store = FileCheckpointStore(paths.session(name).checkpoints)
+            if nodes := await store.nodes():
+                found.append(_Session(name, store, nodes))
+    except (OSError, UnsafePathError) as error:
+        raise CommandError(
+            ExitCode.USAGE, plain_words(error), f"make {paths.sessions} a folder of your own that can be read"
+        ) from error
+    return found
+
+
+def _place(workspace: Path | None) -> Path:
+    place = (workspace or Path()).expanduser().absolute()
+    if not place.is_dir():
+        raise CommandError(ExitCode.USAGE, f"{place} is not a directory", "name the workspace with --workspace")
+    return place
+
+
+def _some(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - MAX_PATHS_SHOWN} more" if len(paths) > MAX_PATHS_SHOWN else ""
+    return ", ".join(map(_shown, paths[:MAX_PATHS_SHOWN])) + more
+
+
+def _shown(path: str) -> str:
+    return printable(path).replace("\n", "\\n")
+
+
+def _utf8(path: str) -> str:
+    """A path that is not Unicode, as JSON can hold it."""
+    return path.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,286 @@
+"""`quarterdeck sandbox`: any command under a policy, to try one before it is trusted."""
+
+import json as json_module
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import click
+
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import print_line, printable
+from quarterdeck.cli.shared.parameters import Argument, Group, Option
+from quarterdeck.cli.shared.running import run as run_work
+from quarterdeck_protocol.plain_words import plain_words
+
+from .sandbox_options import in_options
+
+if TYPE_CHECKING:
+    from io import FileIO
+
+    from quarterdeck_protocol.faults import Dossier
+    from quarterdeck_protocol.policy import SandboxPolicy
+    from quarterdeck_sandbox.policy.receipt import Receipt
+
+group: Final = Group("Try a sandbox policy on any command.")
+
+
+@group.command("run", verbatim=True)
+def run(
+    command: Annotated[
+        list[str], Argument(metavar="-- COMMAND…", help="What to run, with its arguments.", show_default=False)
+    ],
+    preset: Annotated[
+        str | None, Option(metavar="NAME", help="strict, standard or trusted.", show_default="standard")
+    ] = None,
+    policy: Annotated[
+        Path | None, Option(metavar="FILE", help="A policy as JSON: what a server's `sandbox` holds.")
+    ] = None,
+    read: Annotated[list[str] | None, Option(metavar="PATH", help="Show this path, read-only.")] = None,
+    write: Annotated[list[str] | None, Option(metavar="PATH", help="Let it change this path.")] = None,
+    hide: Annotated[list[str] | None, Option(metavar="PATH", help="Hide this path within those.")] = None,
+    grant: Annotated[list[str] | None, Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
+    network: Annotated[
+        list[str] | None, Option(metavar="MODE", help="none, loopback, internet, full; or HOST:PORT, repeated.")
+    ] = None,
+    limit: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
+    env: Annotated[list[str] | None, Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
+    tier: Annotated[str | None, Option(metavar="TIER", help="Use at most this tier: landlock or limits.")] = None,
+    allow_unsandboxed: Annotated[
+        bool, Option("--allow-unsandboxed", help="Run it with limits alone where nothing better works.")
+    ] = False,
+    json: Annotated[
+        Path | None, Option("--json", metavar="FILE", help="Write receipt and dossier there, not on stderr.")
+    ] = None,
+) -> None:
+    """Run a command under a policy; its streams are yours, its exit status is ours.
+
+    Receipt and dossier go to stderr.  125: the sandbox could not be had; 126: the command may not be executed;
+    127: there is no such command; 128 plus N: signal N ended it.
+    """
+    from quarterdeck_sandbox.program.launch import LaunchError
+
+    wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
+    if unset := [name for name in env or () if "=" not in name and name not in os.environ]:
+        raise CommandError(
+            ExitCode.USAGE, f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE"
+        )
+    # Before anything runs: a file that cannot be written is found out now, and no program can put a link in its place.
+    report = _open(json) if json is not None else None
+    code: int = _REFUSALS["sandbox_refused"]
+    try:
+        code = run_work(
+            lambda: _run(wanted, command, env or [], tier, report, allow_unsandboxed=allow_unsandboxed),
+        )
+    except LaunchError as error:
+        print_line(f"quarterdeck: {_one_line(in_options(str(error)))}", "red", stderr=True)
+        code = _REFUSALS.get(error.code, code)
+    raise click.exceptions.Exit(code if code >= 0 else 128 - code)
+
+
+_REFUSALS: Final = {"sandbox_refused": 125, "not_executable": 126, "command_not_found": 127}
+"""As `env`, `timeout` and container engines exit."""
+
+
+async def _run(
+    wanted: "SandboxPolicy",
+    command: list[str],
+    env: list[str],
+    tier: str | None,
+    report: "FileIO | None",
+    *,
+    allow_unsandboxed: bool,
+) -> int:
+    from quarterdeck.config.load.variables import server_environment
+    from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
+    from quarterdeck.config.places.private_homes import trusted_files, with_announced
+    from quarterdeck.trust.judge.exposure import record_exposure
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.policy import Tier
+    from quarterdeck_sandbox.doctor.probe import known_machine
+    from quarterdeck_sandbox.hostile_files import temporary_folder
+    from quarterdeck_sandbox.program.launch import plan_launch
+    from quarterdeck_sandbox.run.confine import Asker, confine
+    from quarterdeck_sandbox.run.foreground import run_foreground
+    from quarterdeck_sandbox.view.mounts import Places
+
+    machine, user_home = known_machine(), _user_home()
+    if tier is not None:
+        if tier not in tuple(Tier):
+            raise CommandError(ExitCode.USAGE, f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
+        machine = machine.capped(Tier(tier))
+    with temporary_folder("quarterdeck-run-") as base:
+        os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
+        home, tmp = Path(base, "home"), Path(base, "tmp")
+        for folder in (home, tmp):
+            folder.mkdir(mode=0o700)
+        given = dict(item.partition("=")[::2] for item in env if "=" in item)
+        config = StdioServerConfig(
+            id="run",
+            command=command[0],
+            args=tuple(command[1:]),
+            env=given,
+            inherit_env=tuple(item for item in env if "=" not in item),
+            sandbox=wanted,
+        )
+        environ = server_environment(config, os.environ, home, tmp)
+        cwd = _working_directory(wanted, home)
+        protected = with_announced(trusted_files())
+        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), protected)
+        asker = Asker(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
+        if wanted.confines_files and wanted.write:
+            # A configuration in there is not the user's word alone from now on.
+            try:
+                record_exposure(state_dir(), wanted.write)
+            except (OSError, UnsafePathError) as error:
+                raise CommandError(
+                    ExitCode.USAGE,
+                    f"the paths that it may write cannot be recorded: {plain_words(error)}",
+                    "make the state directory writable, or name another: --state-dir DIR",
+                ) from error
+        confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, asker)
+        receipts: list[Receipt] = []
+
+        def on_start(process: Any) -> None:
+            receipts.append(process.receipt)
+            if report is None:
+                _print_receipt(process.receipt)
+
+        code, dossier = await run_foreground(confinement, (str(tmp),), on_start)
+        if report is not None:
+            _write(report, receipts[0], dossier)
+        else:
+            _print_dossier(dossier)
+        return code
+
+
+def _policy(
+    file: Path | None,
+    preset: str | None,
+    read: list[str] | None,
+    write: list[str] | None,
+    hide: list[str] | None,
+    grant: list[str] | None,
+    network: list[str] | None,
+    limit: list[str] | None,
+) -> "SandboxPolicy":
+    from pydantic import ValidationError
+
+    from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+
+    fields: dict[str, Any] = {}
+    if file is not None:
+        try:
+            fields = json_module.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise CommandError(ExitCode.USAGE, f"{file}: {plain_words(error)}", _POLICY_HELP) from error
+        if not isinstance(fields, dict):
+            raise CommandError(ExitCode.USAGE, f"{file}: a policy is a JSON object", _POLICY_HELP)
+        for key in _PATHS:
+            if isinstance(paths := fields.get(key), list):
+                fields[key] = [_locate(path, file.parent) if isinstance(path, str) else path for path in paths]
+    if preset is not None:
+        fields["preset"] = preset
+    for key, given in zip(_PATHS, (read, write, hide), strict=True):
+        if given:
+            fields[key] = [*fields.get(key, ()), *(_locate(path, Path()) for path in given)]
+    if grant:
+        fields["grants"] = [*fields.get("grants", ()), *grant]
+    if network:
+        fields["network"] = network[0] if len(network) == 1 and network[0] in tuple(NetworkMode) else network
+    for item in limit or ():
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise CommandError(
+                ExitCode.USAGE, f"--limit {item}: is not KEY=VALUE", "for example --limit memory_bytes=1G"
+            )
+        if name in _OF_STREAMS:
+            raise CommandError(
+                ExitCode.USAGE, f"--limit {item}: a command's streams are yours; it limits servers only", "leave it out"
+            )
+        fields.setdefault("limits", {})[name] = None if value in ("", "none", "null") else value
+    try:
+        return SandboxPolicy.model_validate(fields)
+    except ValidationError as error:
+        raise CommandError(ExitCode.USAGE, f"the policy is wrong: {plain_words(error)}", _POLICY_HELP) from error
+
+
+_POLICY_HELP: Final = "see quarterdeck sandbox run --help; quarterdeck config schema has a policy's keys"
+
+_PATHS: Final = ("read", "write", "hidden")
+
+_OF_STREAMS: Final = ("output_bytes", "line_bytes", "partial_line_s")
+
+
+def _locate(path: str, base: Path) -> str:
+    """`~` is the home, a relative path starts at `base`."""
+    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))
+
+
+def _user_home() -> Path:
+    return Path(os.path.expanduser("~"))
+
+
+def _working_directory(wanted: "SandboxPolicy", home: Path) -> str:
+    """Where we are, if it is shown; else its private home."""
+    here = os.getcwd()
+    shown = (*wanted.read, *wanted.write)
+    if not wanted.confines_files or any(os.path.commonpath((here, path)) == path for path in shown):
+        return here
+    return str(home)
+
+
+def _print_receipt(receipt: "Receipt") -> None:
+    user = {None: "", 0: ", as root without capabilities"}.get(receipt.uid, f", as uid {receipt.uid}")
+    print_line(f"quarterdeck: sandbox {receipt.tier}{user}, network {receipt.network}", "dim", stderr=True)
+    for line in receipt.shown:
+        print_line(f"  shows {_one_line(line)}", "dim", stderr=True)
+    for gap in receipt.gaps:
+        print_line(f"  weaker: {_one_line(in_options(gap))}", "yellow", stderr=True)
+
+
+def _print_dossier(dossier: "Dossier") -> None:
+    from quarterdeck.cli.shared.output import duration, peak_memory
+
+    ended = f"exit status {dossier.exit_status}" if dossier.signal is None else f"signal {dossier.signal}"
+    words = [ended if dossier.limit is None else f"limit {dossier.limit} hit"]
+    if dossier.peak_rss_bytes is not None:
+        words.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
+    if dossier.cpu_s is not None:
+        words.append(f"{dossier.cpu_s:.2f} s of CPU")
+    words.append(duration(dossier.uptime_s or 0.0))
+    print_line(f"quarterdeck: {', '.join(words)}", "dim", stderr=True)
+    for hint in dossier.hints:
+        print_line(f"  {_one_line(in_options(hint))}", "yellow", stderr=True)
+
+
+def _one_line(text: str) -> str:
+    """Paths can have any name: none may write to the terminal itself, or a line that seems to be ours."""
+    return printable(text).replace("\n", "\\n")
+
+
+def _open(path: Path) -> "FileIO":
+    try:
+        report = path.open("wb", buffering=0)
+    except OSError as error:
+        raise CommandError(
+            ExitCode.USAGE, f"--json {path}: {error.strerror}", "name a file that you may write"
+        ) from error
+    if report.seekable():
+        _write(report, None, None)
+    return report
+
+
+def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None") -> None:
+    import msgspec
+
+    try:
+        if stat.S_ISREG(os.fstat(report.fileno()).st_mode):
+            report.seek(0)
+            report.truncate()
+        report.write(msgspec.json.encode({"receipt": receipt, "dossier": dossier}) + b"\n")
+    except OSError as error:
+        raise CommandError(
+            ExitCode.USAGE, f"--json {report.name}: {error.strerror}", "name a file on a disk that has room"
+        ) from error

@@ -1,0 +1,348 @@
+"""`quarterdeck serve`: the servers of a configuration, and native tools, as one MCP server.
+
+Over stdio, stdout belongs to the protocol from the first byte on, and the end of stdin is the end of it all.
+"""
+
+import asyncio
+import importlib
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from quarterdeck.cli.deck_source import Source, load, open_deck, source
+from quarterdeck.cli.shared import native as names
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.shared.native import native_options
+from quarterdeck.cli.shared.output import print_json
+from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.cli.shared.running import run
+from quarterdeck.cli.shared.signals import closed_streams
+from quarterdeck.cli.trust.lock import locked as read_lock
+from quarterdeck_sandbox.run.open_files import raise_limit
+
+from .token import read_token, token_path
+
+if TYPE_CHECKING:
+    import socket
+
+    from quarterdeck.app import Quarterdeck
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.host.http.address import HttpOptions
+    from quarterdeck.host.session.provider import ProviderHostImpl
+    from quarterdeck.host.stdio.greeter import Head
+    from quarterdeck.trust.lock.lockfile import DeckLock
+    from quarterdeck_protocol.faults import ProtocolFault
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:8808"
+"""Where `--http` listens unless told otherwise; fixed, for clients are configured with it."""
+
+MAX_PORT: Final = 65_535
+
+_log = logging.getLogger("quarterdeck.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWish:
+    """How the HTTP face was asked for.
+
+    Attributes:
+        listener: where it will listen; None where that is another's, as will be told.
+        announce: whether to print the URL on stdout.
+    """
+
+    options: "HttpOptions"
+    listener: "socket.socket | None"
+    announce: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that one `serve` is to do."""
+
+    whom: Source
+    settings: "Settings"
+    http: HttpWish | None
+    lock: "DeckLock | None"
+    portable_schemas: bool
+
+
+def serve(
+    config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    tools: options.Tools = None,
+    http: Annotated[
+        bool,
+        Option("--http", help=f"Serve streamable HTTP, at HOST:PORT or {DEFAULT_ADDRESS}, in place of stdio."),
+    ] = False,
+    address: Annotated[
+        str | None, Argument(metavar="HOST:PORT", help="With --http: where; port 0 lets the system choose.")
+    ] = None,
+    no_token: Annotated[
+        bool,
+        Option(
+            "--no-token",
+            help="With --http: require no bearer token; on loopback only, where nothing sandboxed can reach it.",
+        ),
+    ] = False,
+    allow_remote: Annotated[
+        bool, Option("--allow-remote", help="With --http: HOST may be reachable from other machines.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        Option("--allow-host", metavar="NAME", help="With --http: also accept this Host header; may be repeated."),
+    ] = None,
+    portable_schemas: Annotated[
+        bool, Option("--portable-schemas", help="Publish simplified input schemas instead of the servers' own.")
+    ] = False,
+    settle: Annotated[
+        float | None,
+        Option("--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for servers, 4 by default."),
+    ] = None,
+    name_budget: names.Budget = None,
+    client_prefix: names.Prefix = None,
+    locked: Annotated[
+        bool,
+        Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else."),
+    ] = False,
+    lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
+        "deck.lock"
+    ),
+    allow_unsandboxed: options.Unsandboxed = False,
+    json: Annotated[bool, Option("--json", help="With --http: print the URL as JSON on stdout.")] = False,
+    log_level: options.Level = LogLevel.INFO,
+    log_format: options.Format = LogFormat.AUTO,
+) -> None:
+    """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
+
+    The end of stdin, SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of
+    its files by itself.
+    """
+    native = native_options(profile, workspace, allow_dir, tools)
+    whom = source(
+        config,
+        native,
+        log_level=log_level,
+        log_format=log_format,
+        allow_unsandboxed=allow_unsandboxed,
+        knows_profile=True,
+    )
+    if not http and (address or no_token or allow_remote or allow_host or json):
+        raise CommandError(
+            ExitCode.USAGE,
+            "HOST:PORT, --no-token, --allow-remote, --allow-host and --json need --http",
+            "add --http, or leave them out",
+        )
+    if not http and (closed := closed_streams() & {0, 1}):
+        names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
+        raise CommandError(
+            ExitCode.USAGE,
+            f"no client can be served: these streams were closed at the start: {names_closed}",
+            "an MCP client starts it with pipes; for a server that keeps running use serve --http",
+        )
+    budget = names.name_budget(name_budget, client_prefix)
+    deck_lock = read_lock(lock_file) if locked else None
+    settings = replace(load(whom), names=budget)
+    if settle is not None:
+        settings = replace(settings, settle_s=settle)
+    if locked:
+        locks = (str(lock_file.absolute()), str(lock_file.absolute().with_name("lock.ignore")))
+        settings = replace(settings, trusted=(*settings.trusted, *locks))
+    wish = None
+    if http:
+        bind, port = parse_address(address or DEFAULT_ADDRESS)
+        check_names(allow_host or ())
+        token = None if no_token else read_token(token_path())
+        if token is not None:
+            set_up_logging(log_level, log_format, (*settings.secrets, token))
+        if token is None:
+            settings = replace(settings, open_port=port)
+            check_networks(settings, port)
+        wish = _open_http(bind, port, token, allow_host or (), allow_remote=allow_remote, announce=json)
+    elif sys.stdin.isatty():
+        _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
+    raise_limit()
+    plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
+    with wish.listener if wish is not None and wish.listener is not None else nullcontext():
+        run(lambda: _serve(plan), outlives_terminal=True)
+
+
+def _open_http(
+    bind: str, port: int, token: str | None, hosts: Iterable[str], *, allow_remote: bool, announce: bool
+) -> HttpWish:
+    """Listen before anything is started: clients that come early wait, and a wrong address is told at once.
+
+    Raises:
+        CommandError: nothing can listen there.
+    """
+    from quarterdeck.cli.ledger.access import directory
+    from quarterdeck.host.http.address import HttpOptions, is_taken, listen
+    from quarterdeck.ledger.store.lease import read_holder
+    from quarterdeck_protocol.faults import ProtocolFault
+
+    options = HttpOptions(bind=bind, port=port, token=token, allow_remote=allow_remote, hosts=tuple(hosts))
+    try:
+        return HttpWish(options, listen(options), announce)
+    except ProtocolFault as fault:
+        if is_taken(fault) and read_holder(directory()) is not None:
+            return HttpWish(options, None, announce)  # by the serve that holds the ledger, which says how to join it
+        raise _unserved(fault) from None
+
+
+def _unserved(fault: "ProtocolFault") -> CommandError:
+    code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
+    return CommandError(code, fault.message, fault.remedy or "see its log for what came before")
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check what `--allow-host` was given.
+
+    Raises:
+        CommandError: one is no name that a request could have.
+    """
+    from quarterdeck.host.http.admission import parse_name
+
+    for name in names:
+        try:
+            parse_name(name)
+        except ValueError as error:
+            raise CommandError(
+                ExitCode.USAGE, f"--allow-host {name!r} {error}", "for example --allow-host deck.example"
+            ) from None
+
+
+def check_networks(settings: "Settings", port: int) -> None:
+    """Check that nothing that will be started could call this deck, which asks for no token.
+
+    What a change of the files brings later is judged at its start, by `Settings.open_port`.
+
+    Raises:
+        CommandError: something could.
+    """
+    from quarterdeck_protocol.configs import StdioServerConfig
+    from quarterdeck_protocol.policy import SandboxPolicy
+    from quarterdeck_sandbox.doctor.probe import known_machine
+    from quarterdeck_sandbox.policy.choice import choose, reaches
+    from quarterdeck_sandbox.program.launch import LaunchError
+
+    policies = {config.id: config.sandbox for config in settings.servers if isinstance(config, StdioServerConfig)}
+    if settings.native is not None:
+        policies["commands of native tools"] = settings.native.settings.sandbox or SandboxPolicy()
+    found = []
+    for name, policy in policies.items():
+        try:
+            choice = choose(policy, known_machine(), allow_unsandboxed=settings.allow_unsandboxed)
+        except LaunchError:
+            continue  # it will not be started
+        if reaches(choice.network, port):
+            found.append(name)
+    if found:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"--no-token would let {', '.join(found)} call every tool: their network can reach this machine's loopback",
+            'leave --no-token out, or give each the network "internet" (`quarterdeck doctor` says what that needs) or '
+            '"none" in its "sandbox"',
+        )
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host and the port of `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`.
+
+    Raises:
+        CommandError: it is none of them.
+    """
+    default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
+    if text.startswith("["):
+        host, closed, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") or default_port
+        is_formed = bool(closed) and (not rest or rest.startswith(":"))
+    elif text.isdigit():
+        host, port, is_formed = default_host, text, True
+    else:
+        host, _, port = text.partition(":")
+        host, port, is_formed = host or default_host, port or default_port, ":" not in port
+    if not is_formed or not host or not (port.isascii() and port.isdigit()) or int(port) > MAX_PORT:
+        raise CommandError(
+            ExitCode.USAGE, f"{text!r} is not HOST:PORT", f"for example {DEFAULT_ADDRESS}, or [::1]:8808"
+        )
+    return host, int(port)
+
+
+async def _serve(plan: Plan) -> None:
+    from quarterdeck.config.places.paths import UnsafePathError
+    from quarterdeck.control.server import open_control
+    from quarterdeck.host.stdio.greeter import admit_early, finish_early
+    from quarterdeck_protocol.faults import ProtocolFault
+    from quarterdeck_sandbox.run.allocator import give_back_large_blocks
+
+    from .event_log import changes_logged
+    from .live_reload import following
+
+    give_back_large_blocks()
+    try:
+        async with (
+            open_deck(plan.settings, serves=True, lock=plan.lock) as deck,
+            open_control(deck),
+            following(deck, plan.whom),
+        ):
+            if plan.http is None:
+                admit_early(deck.instructions())
+            _log.info("serving (servers: %d, pid %d)", len(deck.status()), os.getpid())
+            if (native := plan.settings.native) is not None:
+                from quarterdeck.tools.deck.provision import SHOWN
+
+                _log.info("native tools of the profile %s in %s", SHOWN[native.profile], native.workspace)
+            with changes_logged(deck):
+                # Beside the zygote, which imports the same: the first list of tools needs both.
+                face = "stdio" if plan.http is None else "http"
+                await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
+                head = await asyncio.to_thread(finish_early)
+                host = deck.create_host(portable_schemas=plan.portable_schemas, greeted_at=head.greeted_at)
+                serving = _serve_stdio(host, head) if plan.http is None else _serve_http(deck, host, plan.http)
+                if plan.lock is None:
+                    await serving
+                else:
+                    from .locked_serve import serve_locked
+
+                    await serve_locked(deck, plan.lock, serving)
+    except UnsafePathError as error:
+        remedy = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
+        raise CommandError(ExitCode.USAGE, str(error), remedy) from error
+    except ProtocolFault as fault:
+        raise _unserved(fault) from None
+
+
+async def _serve_stdio(host: "ProviderHostImpl", head: "Head") -> None:
+    from quarterdeck.host.stdio.serve import serve_stdio
+
+    await serve_stdio(host, head=head)
+    _log.info("the client has left")
+
+
+async def _serve_http(deck: "Quarterdeck", host: "ProviderHostImpl", wish: HttpWish) -> None:
+    from quarterdeck.config.places.paths import state_dir_words
+    from quarterdeck.host.http.admission import PATH
+    from quarterdeck.host.http.serve import serve_http
+
+    def tell(address: str, port: int) -> None:
+        url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
+        if wish.announce:
+            print_json({"url": url})
+        deck.announce_url(url)
+        _log.info("listening on %s; Ctrl-C or SIGTERM ends it", url)
+        if wish.options.token is None:
+            _log.warning("no token is required: every process of this machine, of any user, can call every tool")
+        else:
+            show = shlex.join(["quarterdeck", "token", "show", *state_dir_words()])
+            _log.info("clients must send the bearer token in %s: `%s` prints it", token_path(), show)
+
+    await serve_http(host, wish.options, started=tell, listener=wish.listener)

@@ -1,0 +1,231 @@
+"""`quarterdeck ps` and `quarterdeck restart`: how the servers are, and starting one anew."""
+
+import re
+import shlex
+import signal
+from dataclasses import replace
+from typing import Annotated, Final
+
+import click
+
+from quarterdeck.cli.deck_source import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.shared.output import (
+    Cell,
+    duration,
+    peak_memory,
+    print_json,
+    print_line,
+    print_table,
+    printable,
+    size,
+)
+from quarterdeck.cli.shared.parameters import Argument
+from quarterdeck.control.protocol import (
+    DossierView,
+    FaultView,
+    Ps,
+    Restart,
+    Restarted,
+    SandboxView,
+    ServerList,
+    ServerView,
+)
+
+REACHES: Final = "can reach your local network"
+"""What receipts say of a network that nothing confines; see the sandbox's `policy.promises`, not imported for this."""
+
+HEADERS: Final = ("SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX")
+
+CLOSE_THE_NETWORK: Final = "install bubblewrap and slirp4netns to close this; `quarterdeck doctor` says more"
+"""What to do about a network that nothing confines."""
+
+STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
+
+TAIL_LINES: Final = 5
+"""What is shown of a dead server's last words; `logs` shows the rest."""
+
+_NOISE: Final = re.compile(r"npm (?:notice|warn|info)\b|\s*$|Installed \d+ packages? in |Node\.js v\d", re.IGNORECASE)
+"""What npm and uv say beside the point, and node after every error."""
+
+_CAUSE: Final = re.compile(
+    r"(?:Uncaught |fatal: )?(?:[A-Za-z_][\w.]{0,99})?(?:Error|Exception)\b[^\n]{0,200}:|"
+    r"(?:error|fatal|panic|npm err!|npm error)\b ?[:!]?",
+    re.IGNORECASE,
+)
+"""How programs begin the line that says why they end."""
+
+
+def ps(
+    config: options.Config = None,
+    own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.ERROR,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """Show every server of the deck that runs: phase, tools, process, memory, uptime, restarts, and what is wrong.
+
+    Without a deck it starts nothing, unless --own says so, and tells what is configured.
+    """
+    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    answer = ask(whom, Ps()) if own else ask_running(whom, Ps(), anywhere=True)
+    if answer is None:
+        _tell_what_is_configured(whom, json=json)
+        return
+    assert isinstance(answer, ServerList)
+    if json:
+        print_json({"running": not own, "servers": answer.servers})
+    else:
+        print_servers(answer.servers)
+
+
+def _tell_what_is_configured(whom: Source, *, json: bool) -> None:
+    """Nobody serves: which servers would be started, and which cannot be."""
+    settings = load(replace(whom, log_level=LogLevel.ERROR), may_be_empty=True)
+    if json:
+        broken = {row.id: row.message for row in settings.broken}
+        print_json({"running": False, "servers": [], "configured": settings.ids, "broken": broken})
+        return
+    if not settings.ids:
+        print_line("No deck is running, and no server is configured.")
+        print_line(f"  fix: {NO_CONFIGURATION}; then quarterdeck serve")
+        return
+    files = "".join(f" -c {shlex.quote(str(path))}" for path in whom.config)
+    names = printable(", ".join(settings.ids))
+    print_line(f"No deck is running; configured: {len(settings.ids)} ({names}).")
+    print_line(f"Start one with `quarterdeck serve{files}`.")
+    for row in settings.broken:
+        print_line(f"{printable(row.id)} cannot be started: {printable(row.message)}", "yellow")
+
+
+def restart(
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
+    config: options.Config = None,
+    own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """Restart one server, whatever its phase; its past crashes are forgotten."""
+    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    request = Restart(server)
+    answer = ask(whom, request, only=server) if own else ask_running(whom, request, anywhere=True)
+    if answer is None:
+        check_server(load(whom), server)
+        raise CommandError(
+            ExitCode.NOT_READY,
+            "no deck is running, so that there is nothing to restart",
+            "start one: quarterdeck serve",
+        )
+    assert isinstance(answer, Restarted)
+    if json:
+        print_json({"server": answer.server})
+    else:
+        print_servers([answer.server])
+    if answer.server.phase != "ready":
+        raise click.exceptions.Exit(ExitCode.NOT_READY)
+
+
+def print_servers(servers: tuple[ServerView, ...] | list[ServerView]) -> None:
+    """The table of servers, then the faults with their remedies."""
+    print_table(HEADERS, [server_row(server) for server in servers])
+    if open_ones := [printable(server.id) for server in servers if server.sandbox and is_reachable(server.sandbox)]:
+        print_line()
+        print_line(f"partial: {', '.join(open_ones)} {REACHES} ({CLOSE_THE_NETWORK})", "yellow")
+    for server in servers:
+        if server.fault is not None:
+            print_line()
+            print_fault(server.fault, of=server.id)
+
+
+def server_row(server: ServerView) -> list[Cell]:
+    """One line of the table."""
+    return [
+        Cell(printable(server.id)),
+        Cell(server.phase, STYLES.get(server.phase, "")),
+        Cell(describe_tools(server), "yellow" if server.held else ""),
+        Cell(_or_dash(server.pid)),
+        Cell(size(server.memory_bytes) if server.memory_bytes is not None else "-"),
+        Cell(duration(server.uptime_s) if server.uptime_s is not None else "-"),
+        Cell(str(server.restarts)),
+        Cell(_or_dash(server.era)),
+        Cell(describe_sandbox(server.sandbox), "yellow" if server.sandbox and server.sandbox.gaps else ""),
+    ]
+
+
+def describe_tools(server: ServerView) -> str:
+    """How many tools it offers, how many wait for a person, how many a person has blocked."""
+    parts = [str(server.tools)]
+    parts += [f"{server.held} held"] if server.held else []
+    parts += [f"{server.blocked} blocked"] if server.blocked else []
+    return ", ".join(parts)
+
+
+def describe_sandbox(sandbox: SandboxView | None) -> str:
+    """The tier, and in a word whether it gives less than wanted."""
+    if sandbox is None:
+        return "-"
+    return f"{sandbox.tier}, partial" if sandbox.gaps or is_reachable(sandbox) else sandbox.tier
+
+
+def is_reachable(sandbox: SandboxView) -> bool:
+    """Whether it can reach what no server should: your network, the machine's metadata service, its loopback."""
+    return any(REACHES in text for text in (sandbox.network, *sandbox.gaps))
+
+
+def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
+    """What happened, what to do, and how the process died when one did."""
+    owner = f"{printable(of)}: " if of is not None and not fault.message.startswith(f"{of} ") else ""
+    print_line(f"error[{fault.code or fault.kind}]: {owner}{printable(fault.message)}", "red", stderr=stderr)
+    if fault.delivery == "unknown" and of is None:
+        print_line("  whether the call had an effect is not known", stderr=stderr)
+    if fault.remedy is not None:
+        print_line(f"  fix: {printable(fault.remedy)}", stderr=stderr)
+    if fault.dossier is not None:
+        for line in describe_dossier(fault.dossier):
+            print_line(f"  {line}", "dim", stderr=stderr)
+
+
+def describe_dossier(dossier: DossierView) -> list[str]:
+    """A death in a few lines: how it ended, what it had used, its last words."""
+    facts = []
+    if dossier.exit_status is not None:
+        facts.append(f"exit status {dossier.exit_status}")
+    if dossier.signal is not None:
+        facts.append(f"killed by {signal_name(dossier.signal)}")
+    if dossier.limit is not None:
+        facts.append(f"limit hit: {printable(dossier.limit)}")
+    if dossier.uptime_s is not None:
+        facts.append(f"up {duration(dossier.uptime_s)}")
+    if dossier.peak_rss_bytes is not None:
+        facts.append(peak_memory(dossier.peak_rss_bytes, is_sampled=dossier.peak_is_sampled))
+    if dossier.cpu_s is not None:
+        facts.append(f"{dossier.cpu_s:.2f} s of CPU")
+    words = last_words(printable(dossier.stderr_tail))
+    return [", ".join(facts), *map(printable, dossier.hints), *(f"stderr: {line}" for line in words)]
+
+
+def last_words(text: str) -> list[str]:
+    """A few lines of what a process said last, the likely cause first; what package runners add is left out."""
+    lines = [line for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
+    shown = lines[-TAIL_LINES:]
+    cause = next((line for line in reversed(lines) if _CAUSE.match(line)), None)
+    if cause is None or shown[:1] == [cause]:
+        return shown
+    return [cause, *[line for line in shown if line is not cause][-TAIL_LINES + 1 :]]
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`, or the number where there is no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)

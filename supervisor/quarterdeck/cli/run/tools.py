@@ -1,0 +1,182 @@
+"""`quarterdeck tools` and `quarterdeck call`: what can be called, and calling it."""
+
+import sys
+from typing import Annotated, Final, NoReturn
+
+import click
+import msgspec
+
+from quarterdeck.cli.deck_source import ask, source
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.shared.native import native_options
+from quarterdeck.cli.shared.output import Cell, one_line, print_json, print_line, print_table, printable, size
+from quarterdeck.cli.shared.parameters import Argument
+from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
+from quarterdeck_protocol.names import server_of_qualified
+from quarterdeck_protocol.plain_words import plain_words
+
+from .servers import print_fault
+
+NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
+"""Kinds of faults that say that the server is not there."""
+
+
+def tools(
+    config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    chosen: options.Tools = None,
+    own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """List the tools that can be called: native ones, and those of every server that is ready.
+
+    When there are servers and all of them failed it ends with 4.
+    """
+    native = native_options(profile, workspace, allow_dir, chosen)
+    whom = source(
+        config,
+        native,
+        own=own,
+        log_level=log_level,
+        log_format=log_format,
+        allow_unsandboxed=allow_unsandboxed,
+        knows_profile=True,
+    )
+    answer = ask(whom, Tools())
+    assert isinstance(answer, ToolList)
+    if json:
+        print_json({"tools": answer.tools, "absent": answer.absent, "held": answer.held})
+    else:
+        _print_tools(answer)
+    if answer.absent and not answer.tools and not answer.held:
+        raise click.exceptions.Exit(ExitCode.NOT_READY)
+
+
+def _print_tools(answer: ToolList) -> None:
+    has_aliases = any(tool.alias for tool in answer.tools)
+    rows = [
+        [
+            Cell(printable(tool.name), "cyan"),
+            *([Cell(printable(tool.alias), "dim")] if has_aliases else []),
+            Cell(one_line(tool.description)),
+        ]
+        for tool in answer.tools
+    ]
+    if rows:
+        print_table(["TOOL", *(["CLIENTS SEE"] if has_aliases else []), "DESCRIPTION"], rows)
+    for line in answer.held:
+        print_line(printable(line), "yellow", stderr=True)
+    for server in answer.absent:
+        print_line(printable(_absence(server)), "yellow", stderr=True)
+        if server.fault is not None and server.fault.remedy is not None:
+            print_line(f"  fix: {printable(server.fault.remedy)}", stderr=True)
+
+
+def call(
+    name: Annotated[
+        str, Argument(metavar="NAME", help="The tool: server__tool, or a native one's.", show_default=False)
+    ],
+    arguments: Annotated[str, Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
+    config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    chosen: options.Tools = None,
+    own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """Call one tool and print what it answers; with --json the server's own result, whole."""
+    native = native_options(profile, workspace, allow_dir, chosen)
+    whom = source(
+        config,
+        native,
+        own=own,
+        log_level=log_level,
+        log_format=log_format,
+        allow_unsandboxed=allow_unsandboxed,
+        knows_profile=True,
+    )
+    request = Call(name, msgspec.Raw(_read_arguments(arguments)))
+    answer = ask(whom, request, only=server_of_qualified(name))
+    if isinstance(answer, Fault):
+        _fail(answer.fault, json=json)
+    assert isinstance(answer, Result)
+    if json:
+        print_json(answer.body)
+    else:
+        _print_result(bytes(answer.body))
+    if answer.is_error:
+        if not json:
+            print_line(f"{printable(name)} answered with an error", "red", stderr=True)
+        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+
+
+def _absence(server: ServerView) -> str:
+    """Why a server offers nothing."""
+    why = server.fault.message if server.fault is not None else ""
+    if why.startswith(f"{server.id} "):
+        return why
+    return f"{server.id} is {server.phase} and offers nothing" + (f": {why}" if why else "")
+
+
+def _read_arguments(text: str) -> bytes:
+    given = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+    try:
+        given.decode()
+        msgspec.json.decode(given, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError(
+            ExitCode.USAGE,
+            f"the arguments are not a JSON object: {plain_words(error)}",
+            """quote them for the shell, for example: '{"text": "hello"}'""",
+        ) from None
+    return given.strip()
+
+
+def _fail(fault: FaultView, *, json: bool) -> NoReturn:
+    if json:
+        print_json({"fault": fault})
+    else:
+        print_fault(fault, stderr=True)
+    raise click.exceptions.Exit(ExitCode.NOT_READY if fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
+
+
+def _print_result(body: bytes) -> None:
+    """The content block by block; without any, the structured content."""
+    result = msgspec.json.decode(body, type=dict[str, object])
+    content = result.get("content")
+    for block in content if isinstance(content, list) else []:
+        print_line(describe_block(block))
+    if not content and "structuredContent" in result:
+        print_line(_pretty(result["structuredContent"]))
+
+
+def describe_block(block: object) -> str:
+    """One content block for people: texts as they are, the rest by what it is."""
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return printable(text)
+        case {"type": "image" | "audio" as kind, "mimeType": str(mime), "data": str(data)}:
+            return f"[{kind} {printable(mime)}, {size(len(data) * 3 // 4)}: --json shows it]"
+        case {"type": "resource_link", "uri": str(uri)}:
+            return f"[link to {printable(uri)}]"
+        case {"type": "resource", "resource": {"text": str(text)}}:
+            return printable(text)
+        case {"type": "resource", "resource": {"uri": str(uri)}}:
+            return f"[resource {printable(uri)}: --json shows it]"
+        case _:
+            return _pretty(block)
+
+
+def _pretty(value: object) -> str:
+    return printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -1,0 +1,168 @@
+"""What SIGINT, SIGTERM and SIGHUP do to a command, from its first instruction to its last.
+
+    while it is imported, and after its end    the process ends at once: there is nothing to tidy up
+    while it runs                              `InterruptedBySignal` unwinds it
+    in its event loop                          `running.run` cancels its work
+
+SIGHUP ends a command too, unless `nohup` or its like had it ignored; `serve` outlives its terminal.
+
+Imports next to nothing: it is done before everything else.
+
+Standard streams that a command can rely on: open, and when they break it is said once, with an exit code.
+
+A closed one is opened on nothing, so that no file or socket of ours takes its number.  What cannot be written to stderr
+is dropped.  What cannot be written to stdout ends the command with `OutputError`: its device is full, its reader left.
+
+Imports next to nothing: it is done before everything else.
+"""
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn, TextIO
+
+
+class OutputError(Exception):
+    """Stdout cannot be written any more; `number` says why."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(os.strerror(number))
+        self.number = number
+
+
+class _Stdout(io.FileIO):
+    """Tells of the first failure, and takes no more from then on: nobody else shall tell it again, as the
+    interpreter's end would.
+    """
+
+    failure: OutputError | None = None
+
+    def write(self, data: object, /) -> int:
+        if self.failure is None:
+            try:
+                return super().write(data) or 0  # type: ignore[arg-type]
+            except OSError as error:
+                self.failure = OutputError(error.errno or 0)
+                raise self.failure from None
+        return memoryview(data).nbytes  # type: ignore[arg-type]
+
+
+class _Stderr(io.FileIO):
+    """Drops what cannot be written: there is nowhere to complain."""
+
+    def write(self, data: object, /) -> int:
+        try:
+            return super().write(data) or 0  # type: ignore[arg-type]
+        except OSError:
+            return memoryview(data).nbytes  # type: ignore[arg-type]
+
+
+def secure_streams() -> None:
+    """Replace the interpreter's standard streams."""
+    global _closed
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    _closed = frozenset(number for number, stream in enumerate(streams) if stream is None)
+    for number in sorted(_closed):
+        fd = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+        if fd != number:
+            os.dup2(fd, number)
+            os.close(fd)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it lives as long as we do
+    sys.stdout = _text(_Stdout(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Stderr(2, "w", closefd=False), sys.stderr)
+
+
+def closed_streams() -> frozenset[int]:
+    """The standard descriptors that were closed when we were started."""
+    return _closed
+
+
+def output_failure() -> OutputError | None:
+    """Why what was said on stdout is not all there, once `secure_streams` was called; None when it is."""
+    try:
+        sys.stdout.flush()
+    except OutputError as error:
+        return error
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return raw.failure if isinstance(raw, _Stdout) else None
+
+
+_closed: frozenset[int] = frozenset()
+
+
+def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
+    encoding = before.encoding if before is not None else "utf-8"
+    is_terminal = raw.isatty()
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding,
+        # A server's text may hold what the locale cannot say.
+        errors="backslashreplace",
+        line_buffering=is_terminal or raw.fileno() == 2,
+    )
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+_options_with_values = ("--state-dir",)
+
+
+class InterruptedBySignal(BaseException):
+    """The work was cut short, and has cleaned up.  No `except Exception` of a library takes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+def is_serve(arguments: Sequence[str]) -> bool:
+    """Whether a command line, without the program's name, is `serve`."""
+    skip = False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in _options_with_values:
+            skip = True
+        elif not argument.startswith("-"):
+            return argument == "serve"
+    return False
+
+
+def exit_code(number: int, *, serves: bool) -> int:
+    """What the shell is told of an end by a signal: SIGTERM is how a `serve` is meant to end."""
+    return 0 if serves and number == signal.SIGTERM else 128 + number
+
+
+def end_at_once(*, serves: bool, code: int | None = None) -> None:
+    """From here on a signal ends the process, with `code` or with what is said of that signal."""
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        os._exit(exit_code(number, serves=serves) if code is None else code)
+
+    _handle(end, serves=serves)
+
+
+def unwind(*, serves: bool) -> None:
+    """From here on a signal raises `InterruptedBySignal`."""
+
+    def raise_it(number: int, _: FrameType | None) -> NoReturn:
+        raise InterruptedBySignal(number)
+
+    _handle(raise_it, serves=serves)
+
+
+def hears_hangup() -> bool:
+    """Whether SIGHUP may end us; who started us by `nohup` said no."""
+    return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+
+
+def _handle(handler: "signal._HANDLER", *, serves: bool) -> None:
+    for number in ENDING:
+        signal.signal(number, handler)
+    if hears_hangup():
+        # Not SIG_IGN, which what we start would inherit.
+        signal.signal(signal.SIGHUP, (lambda *_: None) if serves else handler)

@@ -1,0 +1,1 @@
+"""`quarterdeck trust` and `lock`."""

@@ -1,0 +1,212 @@
+"""What the commands of `trust` stand on: the ledger as it is now, the present configuration, and a way to decide.
+
+The ledger is read where it lies, beside whoever writes it; a decision goes through the `serve` that does, else it is
+written by us.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.deck_source import Source, load
+from quarterdeck.cli.ledger.access import directory, ledger_errors
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.output import meant
+
+if TYPE_CHECKING:
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.ledger.events.events import Stored
+    from quarterdeck.ledger.events.fold import Book
+    from quarterdeck.ledger.store.store import LedgerStore
+    from quarterdeck.trust.judge.configured_servers import NativeRow, Row
+    from quarterdeck.trust.judge.overview import Matter, ServerMatters
+    from quarterdeck.trust.judge.review import Decision
+    from quarterdeck_protocol.configs import TrustMode
+
+_LOOK_AGAIN: Final = "look at what is held now, with quarterdeck trust diff, and decide again"
+
+WRITE_WAIT_S: Final = 10.0
+"""How long a decision waits for a command that writes the ledger: commands end by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The ledger and the configuration at one moment.
+
+    Attributes:
+        servers: what can be decided, configured servers first.
+        settings: the configuration; None when there is none.
+        files: the files that were named, which each further command must name too.
+    """
+
+    servers: "tuple[ServerMatters, ...]"
+    settings: "Settings | None"
+    _store: "LedgerStore | None"
+    files: tuple[str, ...] = ()
+
+    def command(self, verb: str, server: str = "", *words: str) -> str:
+        """The command of `trust` that goes on from here, as it can be typed."""
+        from quarterdeck.trust.judge.configured_servers import trust_command
+
+        return trust_command(verb, server, *words, files=self.files)
+
+    @property
+    def book(self) -> "Book":
+        """What is recorded."""
+        from quarterdeck.ledger.events.fold import Book
+
+        return self._store.book if self._store is not None else Book()
+
+    def read(self, hash_: str) -> bytes | None:
+        """A recorded document; None too for one that somebody has edited."""
+        from quarterdeck.ledger.events.events import hash_of
+
+        body = self._store.document(hash_, archived=True) if self._store is not None else None
+        return body if body is not None and hash_of(body) == hash_ else None
+
+    def is_suspicious(self, server: "ServerMatters", matter: "Matter") -> bool:
+        """Whether the scan finds something in what is offered, by today's rules and beside today's neighbours."""
+        from quarterdeck.trust.judge.items import around, known_names, value_of
+        from quarterdeck.trust.scan import scan_definition
+
+        siblings = around(known_names(self.book), server.scope, server.server)
+        document = value_of(matter.body or self.read(matter.seen) or b"null")
+        return bool(matter.findings or scan_definition(matter.key.subject, matter.key.name, document, siblings))
+
+    def sightings(self) -> "Iterator[Stored]":
+        """Every record of something that was offered, the oldest first."""
+        return self._store.events(kinds=("seen",), archived=True) if self._store is not None else iter(())
+
+    def server(self, name: str) -> "ServerMatters":
+        """The one server of this id.
+
+        Raises:
+            CommandError: there is none, or several configuration files have one.
+        """
+        found = [each for each in self.servers if each.server == name]
+        configured = [each for each in found if each.is_configured]
+        if len(configured or found) == 1:
+            return (configured or found)[0]
+        if found:
+            files = ", ".join(each.scope for each in found)
+            named = [shlex.join(["-c", each.scope]) for each in found if each.scope.startswith("/")]
+            raise CommandError(
+                ExitCode.USAGE,
+                f"several files configure a server {name!r}: {files}",
+                f"name one: {' or '.join(named) or '-c FILE'}",
+            )
+        known = list(dict.fromkeys(each.server for each in self.servers))
+        hint = meant(name, known, "servers") if known else ": no server is configured here, or was ever started"
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            f"there is no server {name!r}{hint}",
+            "quarterdeck trust list --all shows them; -c FILE names their configuration",
+        )
+
+    def trust_of(self, server: "ServerMatters") -> "TrustMode | None":
+        """How far the configuration trusts a server; None when it does not name it."""
+        if self.settings is None or not server.is_configured:
+            return None
+        return next((config.trust for config in self.settings.servers if config.id == server.server), None)
+
+
+@contextmanager
+def open_desk(whom: Source) -> Iterator[Desk]:
+    """The desk of this configuration; without one, of all that the ledger knows.
+
+    Raises:
+        CommandError: the configuration or the ledger cannot be used.
+    """
+    from quarterdeck.ledger.errors import MissingLedgerError
+    from quarterdeck.ledger.store.store import LedgerStore
+    from quarterdeck.trust.judge.configured_servers import configured, scope_of
+    from quarterdeck.trust.judge.overview import survey
+
+    settings = load(whom, may_be_empty=True)
+    store: LedgerStore | None = None
+    with ledger_errors(), suppress(MissingLedgerError):
+        store = LedgerStore.open(directory(), writable=False)
+    try:
+        files = tuple(os.path.abspath(path) for path in whom.config)
+        desk = Desk((), settings, store, files)
+        # Without a configuration nothing is looked at, and no key made.
+        found = configured(settings) if settings.config_paths else None
+        rows: tuple[Row | NativeRow, ...] = ()
+        if found is not None:
+            rows = (*found.rows, *_said_of_native(desk.book, found.native))
+        servers = survey(desk.book, rows, desk.read)
+        if whom.config:
+            scopes = {scope_of(path) for path in settings.config_paths}
+            servers = tuple(each for each in servers if each.scope in scopes)
+        yield Desk(servers, settings, store, files)
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _said_of_native(book: "Book", row: "NativeRow") -> "tuple[NativeRow, ...]":
+    """What the files say of native tools, where they say anything, or once did."""
+    from quarterdeck.config.native_tools import NO_SETTINGS
+
+    is_known = bool(book.entry(row.scope, row.id).items)
+    return (row,) if is_known or row.settings != NO_SETTINGS else ()
+
+
+def send(decisions: "Sequence[Decision]") -> None:
+    """Have these decisions recorded, all or none.
+
+    Raises:
+        CommandError: they are not.
+    """
+    from quarterdeck.control.client import NoAnswerError, NobodyThereError
+    from quarterdeck.ledger.open import SERVE
+    from quarterdeck.ledger.store.lease import read_holder
+
+    holder = read_holder(directory())
+    if holder is not None and holder.command == SERVE:
+        try:
+            _send_to(Path(holder.runtime_directory), decisions)
+            return
+        except NobodyThereError:
+            pass  # it has just ended
+        except NoAnswerError as error:
+            raise CommandError(
+                ExitCode.NO_ANSWER, str(error), "see the log of that serve, or stop it, and run the command again"
+            ) from None
+    _write(decisions)
+
+
+def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
+    from quarterdeck.control.client import ask
+    from quarterdeck.control.protocol import Decide, DecisionView, Refused
+
+    views = tuple(
+        DecisionView(each.scope, each.server, each.key.subject, each.key.name, each.hash, each.body.decode())
+        for each in decisions
+    )
+    answer = ask(directory, Decide(views))
+    if isinstance(answer, Refused):
+        raise CommandError(ExitCode.NO_ANSWER, answer.message, _LOOK_AGAIN)
+
+
+def _write(decisions: "Sequence[Decision]") -> None:
+    from quarterdeck.ledger.store.lease import Holder, take_lease
+    from quarterdeck.ledger.store.store import LedgerStore
+    from quarterdeck.ledger.times import audit_time
+    from quarterdeck.trust.judge.review import StaleDecisionError, decide
+
+    us = Holder(pid=os.getpid(), digest="", command="trust", started_at=audit_time())
+    try:
+        with (
+            ledger_errors(),
+            take_lease(directory(), us, wait_s=WRITE_WAIT_S),
+            LedgerStore.open(directory(), writable=True) as store,
+        ):
+            record = decide(store.book, decisions)
+            store.append(record.events, record.documents, durable=True)
+    except StaleDecisionError as error:
+        raise CommandError(ExitCode.NO_ANSWER, str(error), _LOOK_AGAIN) from None

@@ -1,0 +1,212 @@
+"""`quarterdeck lock`: write what is approved to `deck.lock`, or see that servers still offer just that."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import click
+
+from quarterdeck.cli.deck_source import Source, ask, load, source
+from quarterdeck.cli.ledger.access import reading
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.shared.output import Cell, counted, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.parameters import Option
+from quarterdeck.control.protocol import ListingList, Listings
+
+from .views import describe_key
+
+if TYPE_CHECKING:
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.ledger.store.read import LedgerReader
+    from quarterdeck.trust.lock.ignores import Ignores
+    from quarterdeck.trust.lock.lockfile import DeckLock, Draft, Drift
+
+STYLES: Final = {"changed": "yellow", "added": "green", "missing": "red", "absent": "red"}
+
+
+def lock(
+    file: Annotated[Path, Option("--file", metavar="FILE", help="The lock.")] = Path("deck.lock"),
+    ignore: Annotated[
+        Path | None,
+        Option(
+            "--ignore",
+            metavar="FILE",
+            help="What may differ between machines; lock.ignore beside the lock unless told otherwise.",
+            show_default=False,
+        ),
+    ] = None,
+    check: Annotated[bool, Option("--check", help="Write nothing: compare it with what the servers list now.")] = False,
+    config: options.Config = None,
+    own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    json: options.Json = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> None:
+    """Write the approved form of every tool to deck.lock, for version control; with --check fail where servers differ.
+
+    `serve --locked` offers nothing else.  How servers are launched is not in it: paths differ between machines.
+    """
+    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
+    if check:
+        _check(whom, file, ignore, json=json)
+    else:
+        _write(whom, file, ignore, json=json)
+
+
+def locked(file: Path, ignore: Path | None = None) -> "DeckLock":
+    """The lock that a command is to follow.
+
+    Raises:
+        CommandError: it cannot be used.
+    """
+    from quarterdeck.trust.lock.files import load_lock
+
+    with _file_errors():
+        return load_lock(file, ignore)
+
+
+def _write(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
+    from quarterdeck.trust.lock.files import MissingLockError, load_ignores, load_lock, save_lock
+    from quarterdeck.trust.lock.lockfile import difference
+
+    with _file_errors():
+        ignores = load_ignores(file, ignore)
+        try:
+            old = load_lock(file, ignore)
+        except MissingLockError:
+            old = None
+    settings = load(whom)
+    with reading() as reader:
+        draft = _draft(settings, reader, ignores, old)
+    is_same = old is not None and old.says_the_same(draft.lock)
+    if not is_same:
+        with _file_errors():
+            save_lock(file, draft.lock)
+    changes = difference(old if old is not None else replace(draft.lock, servers={}), draft.lock)
+    if json:
+        left_out = {"partial": draft.partial, "kept": draft.kept, "unknown": draft.unknown}
+        print_json({"file": str(file), "written": not is_same, "changes": _views(changes), **left_out})
+        return
+    _print_drifts(changes)
+    for server in draft.partial:
+        _warn(
+            server,
+            "some of it is held or blocked; the lock keeps what was approved before: quarterdeck trust list",
+        )
+    for server in draft.kept:
+        _warn(server, "it was never ready here, and stays in the lock as it was")
+    for server in draft.unknown:
+        _warn(server, "it was never ready here, and is not in the lock: start it once, as quarterdeck tools does")
+    tools = sum(len(server.tools) for server in draft.lock.servers.values())
+    amount = f"{counted(len(draft.lock.servers), 'server')}, {counted(tools, 'tool')}"
+    print_line(f"{file}: {amount}{', as before' if is_same else ''}{_left_out(ignores)}", stderr=True)
+
+
+def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old: "DeckLock | None") -> "Draft":
+    from quarterdeck.trust.judge.configured_servers import row_of
+    from quarterdeck.trust.judge.overview import survey
+    from quarterdeck.trust.lock.lockfile import DeckLock, MissingDocumentError, draft_lock
+
+    # The head first: what is approved meanwhile is in the lock, and beyond the head that it names.
+    empty = DeckLock(reader.head, {}, ignores)
+    rows = [row_of(config, settings.origins.get(config.id)) for config in settings.servers]
+    places = {(row.scope, row.id) for row in rows}
+    servers = [each for each in survey(reader.book, rows) if (each.scope, each.server) in places]
+    try:
+        return draft_lock(servers, settings.ids, lambda hash_: reader.document(hash_, archived=True), empty, old)
+    except MissingDocumentError as error:
+        raise CommandError(ExitCode.BROKEN, str(error), "see quarterdeck ledger verify") from None
+
+
+def _check(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
+    from quarterdeck.trust.lock.lockfile import What, drift, listed_documents
+
+    lock = locked(file, ignore)
+    answer = ask(whom, Listings())
+    assert isinstance(answer, ListingList)
+    found = drift(
+        lock,
+        {
+            listing.server: listed_documents(listing.instructions, map(bytes, listing.definitions))
+            for listing in answer.listings
+            if listing.is_ready
+        },
+    )
+    # One that is neither ready nor in the lock is nobody's loss.
+    unready = {listing.server for listing in answer.listings if not listing.is_ready}
+    missed = [each.server for each in found if each.what is What.ABSENT and each.server in unready]
+    drifts = [each for each in found if each.server not in missed]
+    if json:
+        print_json({"file": str(file), "drift": _views(drifts), "not_ready": missed})
+    else:
+        _print_drifts(drifts)
+        for server in missed:
+            _warn(server, "it is not ready, and was not compared: quarterdeck ps says why")
+    if drifts:
+        if not json:
+            remedy = "see quarterdeck trust diff; if it is right, approve what is held, then run quarterdeck lock"
+            print_line(f"{file} differs from what is offered: {remedy}", "red", stderr=True)
+        raise click.exceptions.Exit(ExitCode.DRIFTED)
+    if missed:
+        raise click.exceptions.Exit(ExitCode.NOT_READY)
+    if not json:
+        amount = counted(len(lock.servers), "server")
+        print_line(f"{amount}, as in {file}{_left_out(lock.ignores)}", "green", stderr=True)
+
+
+def _left_out(ignores: "Ignores") -> str:
+    """How much a lock does not look at: somebody else may have written that."""
+    if not ignores.lines:
+        return ""
+    verb = "leaves" if len(ignores.lines) == 1 else "leave"
+    return f" (without what {counted(len(ignores.lines), 'line')} of lock.ignore {verb} out)"
+
+
+@contextmanager
+def _file_errors() -> Iterator[None]:
+    from quarterdeck.trust.lock.files import LockFileError, MissingLockError
+
+    try:
+        yield
+    except LockFileError as error:
+        code = ExitCode.NOT_FOUND if isinstance(error, MissingLockError) else ExitCode.USAGE
+        remedy = (
+            "write it with quarterdeck lock, or name the file where it is"
+            if code is ExitCode.NOT_FOUND
+            else "correct the file, or write it anew: quarterdeck lock"
+        )
+        raise CommandError(code, str(error), remedy) from None
+
+
+def _warn(server: str, text: str) -> None:
+    print_line(f"{printable(server)}: {text}", "yellow", stderr=True)
+
+
+def _print_drifts(drifts: "Iterable[Drift]") -> None:
+    rows = [
+        [
+            Cell(printable(each.server)),
+            Cell(describe_key(each.key) if each.key is not None else "(the server)", "cyan"),
+            Cell(each.what.value, STYLES[each.what]),
+        ]
+        for each in drifts
+    ]
+    if rows:
+        print_table(("SERVER", "WHAT", "DRIFT"), rows)
+
+
+def _views(drifts: "Iterable[Drift]") -> list[dict[str, object]]:
+    return [
+        {
+            "server": each.server,
+            "subject": each.key.subject.value if each.key is not None else "server",
+            "name": each.key.name if each.key is not None else "",
+            "drift": each.what.value,
+        }
+        for each in drifts
+    ]

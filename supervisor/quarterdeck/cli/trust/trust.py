@@ -1,0 +1,376 @@
+"""`quarterdeck trust`: what waits for a person's approval, what changed, and deciding it.
+
+`quarterdeck trust scan`: the present rules over everything that was ever offered.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import click
+
+from quarterdeck.cli.deck_source import source
+from quarterdeck.cli.shared import options
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.log_setup import LogLevel
+from quarterdeck.cli.shared.output import Cell, flat, meant, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.parameters import Argument, Group, Option
+
+from .access import Desk, open_desk, send
+from .views import describe_key, print_difference, print_servers, view_difference, view_server
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.events.fold import ItemKey
+    from quarterdeck.trust.judge.overview import Matter, ServerMatters
+    from quarterdeck.trust.judge.review import Decision
+
+
+HEADERS: Final = ("SERVER", "WHAT", "RULE", "PLACE", "NOW", "EXCERPT")
+
+
+def scan_history(desk: Desk, *, json: bool) -> None:
+    """Scan every document that was ever seen, once, and print what is found and whether it is still offered."""
+    from quarterdeck.trust.scan.history_scan import scan_all
+
+    found = scan_all(desk.sightings(), desk.book, desk.read)
+    if json:
+        print_json(
+            {
+                "findings": [
+                    {
+                        "scope": each.scope,
+                        "server": each.server,
+                        "subject": each.key.subject.value,
+                        "name": each.key.name,
+                        "hash": each.hash,
+                        "at": each.at,
+                        "rule": each.finding.rule,
+                        "place": each.finding.place,
+                        "excerpt": each.finding.excerpt,
+                        "is_offered": each.is_offered,
+                    }
+                    for each in found
+                ]
+            }
+        )
+        return
+    rows = [
+        [
+            Cell(printable(each.server)),
+            Cell(printable(each.key.name) or each.key.subject.value, "cyan"),
+            Cell(each.finding.rule, "red"),
+            Cell(printable(each.finding.place) or "the whole"),
+            Cell("offered" if each.is_offered else f"seen {each.at}", "" if each.is_offered else "dim"),
+            Cell(printable(each.finding.excerpt)),
+        ]
+        for each in found
+    ]
+    if rows:
+        print_table(HEADERS, rows)
+    else:
+        print_line("the rules find nothing in what was ever offered", stderr=True)
+
+
+group: Final = Group("Decide what servers may offer: what is held, what changed, approve, block.")
+
+Server = Annotated[str | None, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)]
+
+ToolNames = Annotated[
+    list[str] | None,
+    Argument(metavar="TOOL…", help="Its tools, by the server's own names.", show_default=False),
+]
+
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
+
+
+Whole = Annotated[bool, Option("--whole", help="Show everything, however long.")]
+
+
+@group.command("list")
+def list_matters(
+    config: options.Config = None,
+    everything: Annotated[bool, Option("--all", help="Also show what is approved, and what is gone.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show what is held or blocked, and what the scan found; with --all everything that was ever decided."""
+    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+        if json:
+            print_json({"servers": [view_server(each) for each in desk.servers]})
+        else:
+            print_servers(desk.servers, everything=everything, trust=desk.trust_of, diff=desk.command("diff"))
+
+
+@group.command("diff")
+def diff(
+    server: Server = None, config: options.Config = None, whole: Whole = False, json: options.Json = False
+) -> None:
+    """Show what would change by approving what is held of every server; of one that is named, what is blocked too."""
+    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+        if server is not None:
+            found = desk.server(server)
+            chosen = [(found, found.approvable)]
+        else:
+            chosen = [(each, each.waiting) for each in desk.servers if each.waiting]
+        if json:
+            print_json({"servers": [view_difference(each, desk.read, matters) for each, matters in chosen]})
+            return
+        if not _print_all(desk, chosen, whole=whole):
+            print_line("the output is cut: add --whole to see everything", "yellow", stderr=True)
+    held = [matter for _, matters in chosen for matter in matters]
+    if held:
+        name = server if server is not None else "SERVER"
+        part = f", {name} TOOL… only these tools" if any(matter.key.name for matter in held) else ""
+        print_line(f"{desk.command('approve', name, '--all')} approves it{part}", "dim", stderr=True)
+    elif server is None:
+        print_line("nothing is held", stderr=True)
+
+
+@group.command("approve")
+def approve(
+    server: Server = None,
+    tools: ToolNames = None,
+    everything: Annotated[
+        bool, Option("--all", help="All that is held of the server: how it is started, instructions, tools.")
+    ] = False,
+    instructions: Annotated[bool, Option("--instructions", help="What the server tells models about itself.")] = False,
+    project: Annotated[
+        bool,
+        Option("--project", help="How the servers of this directory's own files are started, each shown first."),
+    ] = False,
+    config: options.Config = None,
+    whole: Whole = False,
+    yes: Yes = False,
+    json: options.Json = False,
+) -> None:
+    """Approve what is held, in the form that is shown: some tools of a server, all of it, or a project's servers."""
+    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+        wish = _Wish(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
+        chosen, spared = _chosen(desk, server, wish)
+        if not (json or _print_all(desk, chosen, whole=whole)):
+            raise CommandError(
+                ExitCode.USAGE, "nothing is approved: some of it could not be shown", "add --whole, and read it all"
+            )
+        if chosen and not yes and (project or sys.stdin.isatty()):
+            _confirm("start these servers as shown?" if project else "approve this?")
+        decisions = [_approval(each, matter) for each, matters in chosen for matter in matters]
+        if decisions:
+            send(decisions)
+        blocked = _still_blocked(desk, server, wish, chosen)
+        advice = [line for each, matters in chosen for line in _next_step(desk, each, matters)]
+    _tell("approved", decisions, json=json, is_quiet=bool(spared or blocked))
+    for line in (*spared, *blocked):
+        print_line(line, "yellow", stderr=True)
+    for line in advice:
+        print_line(line, "dim", stderr=True)
+
+
+@group.command("block")
+def block(
+    server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
+    tools: ToolNames = None,
+    everything: Annotated[
+        bool, Option("--all", help="The whole server: it is stopped, and not started again.")
+    ] = False,
+    config: options.Config = None,
+    json: options.Json = False,
+) -> None:
+    """Let no form of some tools be used, or of a server, until one is approved."""
+    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck.ledger.events.fold import ItemKey
+    from quarterdeck.trust.judge.review import Decision
+
+    if bool(tools) == everything:
+        raise CommandError(
+            ExitCode.USAGE,
+            "name the tools to block, or the whole server: --all",
+            f"quarterdeck trust block {flat(server)} TOOL…, or quarterdeck trust block {flat(server)} --all",
+        )
+    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+        found = desk.server(server)
+        known = {matter.key.name for matter in found.matters}
+        keys = [ItemKey(Subject.TOOL, tool) for tool in tools or ()] or [ItemKey(Subject.LAUNCH)]
+        for key in keys:
+            if key.name and key.name not in known:
+                raise _no_tool(found, key.name)
+        decisions = [Decision(found.scope, found.server, key) for key in keys]
+        send(decisions)
+    _tell("blocked", decisions, json=json)
+
+
+@group.command("scan")
+def scan(config: options.Config = None, json: options.Json = False) -> None:
+    """Run the present rules over everything that was ever offered, and say which servers carried what they find."""
+    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+        scan_history(desk, json=json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What was named on the command line, beside the server."""
+
+    tools: tuple[str, ...]
+    everything: bool
+    instructions: bool
+    project: bool
+
+
+def _chosen(
+    desk: Desk, server: str | None, wish: _Wish
+) -> "tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]":
+    """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
+    is_part = bool(wish.tools or wish.instructions)
+    if server is None and wish.project and not (is_part or wish.everything):
+        return _project_launches(desk), []
+    if server is None or wish.project or (wish.everything and wish.tools) or not (wish.everything or is_part):
+        raise _unclear()
+    found = desk.server(server)
+    told = [each for each in found.approvable if each.key.subject == "instructions" and wish.instructions]
+    if wish.everything:
+        spared = [each for each in found.waiting if each not in told and _is_spared(desk, found, each)]
+        chosen = tuple(each for each in (*found.waiting, *_undecided_launch(found)) if each not in spared)
+        return ([(found, chosen)] if chosen else []), [_leave_out(desk, server, each.key) for each in spared]
+    matters = {matter.key.name: matter for matter in found.matters if matter.key.name}
+    for tool in wish.tools:
+        if tool not in matters or not matters[tool].seen:
+            raise _no_tool(found, tool)
+    chosen = (*told, *(matters[tool] for tool in dict.fromkeys(wish.tools)))
+    return ([(found, chosen)] if chosen else []), []
+
+
+def _unclear() -> CommandError:
+    return CommandError(
+        ExitCode.USAGE,
+        "nothing to approve was given",
+        "name SERVER TOOL…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
+    )
+
+
+def _leave_out(desk: Desk, server: str, key: "ItemKey") -> str:
+    how = flat(desk.command("approve", server, key.name or f"--{key.subject.value}"))
+    return f"left out: {_in_words(server, key)}, in which the scan found something: look at it, then {how}"
+
+
+def _is_spared(desk: Desk, server: "ServerMatters", matter: "Matter") -> bool:
+    """Under `strict`, what the scan found something in is approved by its name alone."""
+    from quarterdeck_protocol.configs import TrustMode
+
+    return desk.trust_of(server) is TrustMode.STRICT and desk.is_suspicious(server, matter)
+
+
+def _undecided_launch(server: "ServerMatters") -> "Iterable[Matter]":
+    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck.trust.judge.overview import State
+
+    undecided = server.of(State.BLOCKED, State.UNSTARTED)
+    return (each for each in undecided if each.key.subject is Subject.LAUNCH and each.seen)
+
+
+def _project_launches(desk: Desk) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
+    from quarterdeck.config.load.origin import Standing
+    from quarterdeck.ledger.events.events import Subject
+
+    origins = desk.settings.origins if desk.settings is not None else {}
+    chosen = []
+    for each in desk.servers:
+        origin = origins.get(each.server)
+        if each.is_configured and origin is not None and origin.standing is Standing.PROJECT:
+            launches = tuple(matter for matter in each.waiting if matter.key.subject is Subject.LAUNCH)
+            chosen += [(each, launches)] if launches else []
+    return chosen
+
+
+def _approval(server: "ServerMatters", matter: "Matter") -> "Decision":
+    from quarterdeck.trust.judge.review import Decision
+
+    return Decision(server.scope, server.server, matter.key, matter.seen, matter.body)
+
+
+def _next_step(desk: Desk, server: "ServerMatters", matters: "Iterable[Matter]") -> list[str]:
+    """What else holds the tools of a server, or becomes of them when it may be started now and was not asked yet."""
+    from quarterdeck.ledger.events.events import Subject
+    from quarterdeck_protocol.configs import TrustMode
+
+    subjects = {matter.key.subject for matter in matters}
+    held = {matter.key.subject for matter in server.waiting} - subjects
+    if Subject.INSTRUCTIONS in held and Subject.TOOL in subjects:
+        again = desk.command("approve", server.server, "--instructions")
+        return [f"{server.server}: its instructions are held, and all its tools with them, until {again}"]
+    has_tools = any(matter.key.subject is Subject.TOOL and matter.seen for matter in server.matters)
+    if has_tools or Subject.LAUNCH not in subjects:
+        return []
+    fates = {
+        TrustMode.STRICT: "held when it first lists them: run quarterdeck tools, then quarterdeck trust diff",
+        TrustMode.BASELINE: "approved when it first lists them: quarterdeck tools shows them",
+        TrustMode.OPEN: "offered as it lists them: quarterdeck tools shows them",
+    }
+    trust = desk.trust_of(server)
+    return [f"{server.server}: its tools are {fates[trust]}"] if trust is not None else []
+
+
+def _no_tool(server: "ServerMatters", tool: str) -> CommandError:
+    known = [matter.key.name for matter in server.matters if matter.key.name and matter.seen]
+    return CommandError(
+        ExitCode.NOT_FOUND,
+        f"{server.server} offers no tool {tool!r}{meant(tool, known, 'tools')}",
+        "quarterdeck trust list --all shows them",
+    )
+
+
+def _in_words(server: str, key: "ItemKey") -> str:
+    return f"{flat(server)} {describe_key(key)}"
+
+
+def _print_all(desk: Desk, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]", *, whole: bool) -> bool:
+    """Print what would change by approving these; whether nothing of it was cut."""
+    is_whole = True
+    for server, matters in chosen:
+        is_whole &= print_difference(server, desk.read, matters, whole=whole)
+    return is_whole
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise CommandError(
+            ExitCode.USAGE,
+            "this needs a yes, and there is no terminal to ask on",
+            "look at what is shown, then add --yes",
+        )
+    if not click.confirm(question):
+        raise click.exceptions.Exit(ExitCode.OK)
+
+
+def _still_blocked(
+    desk: Desk, server: str | None, wish: _Wish, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]"
+) -> list[str]:
+    """What `--all` does not approve since somebody blocked it, and how that is taken back."""
+    from quarterdeck.trust.judge.overview import State
+
+    if server is None or not wish.everything:
+        return []
+    found = desk.server(server)
+    taken = {matter.key for _, matters in chosen for matter in matters}
+    blocked = [matter for matter in found.of(State.BLOCKED) if matter.key not in taken]
+    return [
+        f"{_in_words(server, matter.key)} is blocked, and stays so: "
+        + (f"unblock it with {flat(desk.command('approve', server, matter.key.name))}" if matter.seen else "it is gone")
+        for matter in blocked
+        if matter.key.name
+    ]
+
+
+def _tell(done: str, decisions: "Sequence[Decision]", *, json: bool, is_quiet: bool = False) -> None:
+    if json:
+        print_json(
+            {
+                done: [
+                    {"server": each.server, "subject": each.key.subject.value, "name": each.key.name}
+                    for each in decisions
+                ]
+            }
+        )
+        return
+    for each in decisions:
+        print_line(f"{done}: {_in_words(each.server, each.key)}", "green")
+    if not decisions and not is_quiet:
+        print_line("nothing is held", stderr=True)

@@ -1,0 +1,260 @@
+"""How what is trusted looks: for people as tables and lines, for programs as plain values.
+
+How changes of what servers offer look: for people as lines with both texts, for programs as plain values.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from quarterdeck.cli.shared.output import Cell, counted, flat, print_line, print_table, printable
+
+if TYPE_CHECKING:
+    from quarterdeck.ledger.events.fold import ItemKey
+    from quarterdeck.trust.diff.changes import Change, ServerDiff
+    from quarterdeck.trust.judge.overview import Matter, ServerMatters
+    from quarterdeck_protocol.configs import TrustMode
+
+
+_FIRST: Final = ("command", "url")
+
+SEVERITY_STYLES: Final[Mapping[str, str]] = {"breaking": "bold red", "additive": "yellow", "text": "cyan"}
+
+
+def print_changes(diff: "ServerDiff") -> None:
+    """A sentence a change, its severity before it, both texts below it."""
+    for change in diff.changes:
+        print_line(f"  {change.severity.value:8s}  {change.sentence}", SEVERITY_STYLES[change.severity])
+        for sign, value, style in (("-", change.before, "red"), ("+", change.after, "green")):
+            for line in _lines(change, value) if value is not None else ():
+                print_line(f"            {sign} {line}", style)
+    if diff.left_out:
+        print_line(f"  … and {counted(diff.left_out, 'more change')}")
+
+
+def _lines(change: "Change", value: str) -> list[str]:
+    """A text line by line; how a server is started key by key, what it runs first, all but ASCII escaped."""
+    if change.kind == "launch":
+        try:
+            launch = json.loads(value)
+        except ValueError:
+            launch = value
+        if isinstance(launch, dict):
+            keys = sorted(launch, key=lambda key: (key not in _FIRST, key))
+            return [f"{printable(key)}: {json.dumps(launch[key])}" for key in keys]
+        return [json.dumps(launch)]
+    return printable(value).split("\n")
+
+
+def view_change(change: "Change") -> dict[str, object]:
+    """A change for programs."""
+    return {
+        "subject": str(change.kind),
+        "name": change.name,
+        "what": change.what.value,
+        "severity": change.severity.value,
+        "place": change.place,
+        "before": change.before,
+        "after": change.after,
+        "sentence": change.sentence,
+    }
+
+
+HEADERS: Final = ("SERVER", "WHAT", "STATE", "BY", "SINCE", "FOUND")
+
+STATE_STYLES: Final = {
+    "approved": "green",
+    "new": "yellow",
+    "changed": "yellow",
+    "blocked": "red",
+    "not started yet": "dim",
+    "gone": "dim",
+}
+
+MAX_ROWS: Final = 20
+"""Of one server, unless all are asked for: a screen shows several servers; what was found comes first."""
+
+_QUIET: Final = frozenset({"approved", "not started yet", "gone"})
+
+Read = Callable[[str], bytes | None]
+
+
+def print_servers(
+    servers: "Sequence[ServerMatters]",
+    *,
+    everything: bool,
+    trust: "Callable[[ServerMatters], TrustMode | None]",
+    diff: str = "quarterdeck trust diff",
+) -> None:
+    """The table, then a line that counts.
+
+    Args:
+        servers: what can be decided.
+        everything: what is approved, too.
+        trust: how far the configuration trusts a server.
+        diff: the command that shows what is held.
+    """
+    rows: list[list[Cell]] = []
+    for server in servers:
+        wanted = [each for each in server.matters if everything or _is_notable(each)]
+        shown = wanted if everything or len(wanted) <= MAX_ROWS else sorted(wanted, key=_urgency)[: MAX_ROWS - 1]
+        rows += [_row(server, matter) for matter in shown]
+        if len(shown) < len(wanted):
+            rows.append(_rest(server, Counter(each.state.value for each in wanted if each not in shown)))
+    if rows:
+        print_table(HEADERS, rows)
+        print_line()
+    if not servers:
+        print_line("no server is configured here, or was ever started")
+        return
+    states = Counter(matter.state.value for server in servers for matter in server.matters)
+    held = sum(len(server.waiting) for server in servers)
+    parts = [f"{states['approved']:,} approved", f"{held:,} held"]
+    parts += [f"{states['blocked']:,} blocked"] if states["blocked"] else []
+    if unstarted := states["not started yet"]:
+        modes = {str(mode) for each in servers if _is_unstarted(each) and (mode := trust(each)) is not None}
+        parts.append(f"{unstarted:,} not started yet (approved on first start: trust={', '.join(sorted(modes))})")
+    advice = f": {diff} shows what would change" if held else ""
+    print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
+
+
+def _is_unstarted(server: "ServerMatters") -> bool:
+    return any(matter.state.value == "not started yet" for matter in server.matters)
+
+
+def view_server(server: "ServerMatters") -> dict[str, object]:
+    """A server for programs."""
+    return {
+        "scope": server.scope,
+        "server": server.server,
+        "package": server.package,
+        "items": [view_matter(matter) for matter in server.matters],
+    }
+
+
+def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]", *, whole: bool = False) -> bool:
+    """What would change by approving these matters of a server; each is named, changed or not.
+
+    Returns:
+        whether nothing of it was cut.
+    """
+    from quarterdeck.trust.judge.overview import difference
+
+    chosen = _in_order(matters)
+    print_line(f"{flat(server.server)} ({_origin(server)})", "bold")
+    _print_renames(server, read, {matter.key for matter in chosen})
+    is_whole = True
+    for matter in chosen:
+        found = difference([matter], read, whole=whole)
+        is_whole &= found.is_whole
+        print_changes(found)
+        if not found.changes:
+            print_line(f"  {describe_key(matter.key)}: {_sameness(matter)}")
+        for rule, place in matter.findings:
+            print_line(f"  scan      {describe_key(matter.key)}: {rule} at {flat(place) or 'the whole'}", "red")
+    if not chosen:
+        print_line("  nothing is held")
+    return is_whole
+
+
+def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]") -> dict[str, object]:
+    """A difference for programs."""
+    from quarterdeck.trust.judge.overview import difference, renames
+
+    chosen = _in_order(matters)
+    found = [difference([matter], read, whole=True) for matter in chosen]
+    return {
+        "scope": server.scope,
+        "server": server.server,
+        "package": server.package,
+        "items": [view_matter(matter) for matter in chosen],
+        "renames": [
+            {"old": rename.old, "new": rename.new, "likeness": round(rename.likeness, 2)}
+            for rename in renames(server, read)
+        ],
+        "changes": [view_change(change) for each in found for change in each.changes],
+        "left_out": sum(each.left_out for each in found),
+    }
+
+
+def view_matter(matter: "Matter") -> dict[str, object]:
+    """One thing of a server for programs."""
+    return {
+        "subject": matter.key.subject.value,
+        "name": matter.key.name,
+        "state": matter.state.value,
+        "seen": matter.seen,
+        "approved": matter.approved,
+        "by": matter.by.value if matter.by is not None else None,
+        "at": matter.at,
+        "findings": [{"rule": rule, "place": place} for rule, place in matter.findings],
+    }
+
+
+def describe_key(key: "ItemKey") -> str:
+    """A tool by its name, what else can be approved in brackets."""
+    return flat(key.name) if key.name else f"({key.subject.value})"
+
+
+def _print_renames(server: "ServerMatters", read: Read, chosen: "set[ItemKey]") -> None:
+    from quarterdeck.trust.judge.overview import renames
+
+    names = {key.name for key in chosen}
+    for rename in renames(server, read):
+        if rename.new in names:
+            print_line(
+                f"  is {flat(rename.new)} another name of {flat(rename.old)}, which is gone? "
+                f"they are {rename.likeness:.0%} alike",
+                "yellow",
+            )
+
+
+def _in_order(matters: "Iterable[Matter]") -> "list[Matter]":
+    """How it is started, then its instructions, then its tools by name."""
+    order = {"launch": 0, "instructions": 1}
+    return sorted(matters, key=lambda matter: (order.get(matter.key.subject, 2), matter.key.name))
+
+
+def _sameness(matter: "Matter") -> str:
+    is_same = matter.seen == matter.approved
+    said = "nothing changed since it was approved" if is_same else "only its formatting changed"
+    return f"{said}; it is blocked, and approving it unblocks it" if matter.state.value == "blocked" else said
+
+
+def _is_notable(matter: "Matter") -> bool:
+    return matter.state.value not in _QUIET or (bool(matter.findings) and matter.state.value != "gone")
+
+
+def _urgency(matter: "Matter") -> int:
+    """What a screen has room for first: what is no tool, then what was found, then what changed, then the rest."""
+    if matter.key.subject.value != "tool":
+        return 0
+    if matter.findings:
+        return 1
+    return 2 if matter.state.value == "changed" else 3
+
+
+def _origin(server: "ServerMatters") -> str:
+    return flat(server.scope) + (f", {flat(server.package)}" if server.package else "")
+
+
+def _row(server: "ServerMatters", matter: "Matter") -> list[Cell]:
+    return [
+        Cell(flat(server.server)),
+        Cell(describe_key(matter.key), "cyan"),
+        Cell(matter.state.value, STATE_STYLES[matter.state]),
+        Cell(matter.by.value if matter.by is not None else "-"),
+        Cell(matter.at or "-", "dim"),
+        Cell(", ".join(sorted({rule for rule, _ in matter.findings})) or "-", "red" if matter.findings else ""),
+    ]
+
+
+def _rest(server: "ServerMatters", states: "Counter[str]") -> list[Cell]:
+    told = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    return [
+        Cell(flat(server.server)),
+        Cell(f"… {states.total():,} more", "cyan"),
+        *[Cell("-")] * 3,
+        Cell(f"{told}: --all shows them", "dim"),
+    ]

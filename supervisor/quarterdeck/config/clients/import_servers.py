@@ -1,0 +1,373 @@
+"""Servers out of other clients' files, and our file with them in it: worked out whole before anything is written.
+
+A row of another client's file, as a row of ours: keys renamed, references that we know otherwise, our own left out.
+
+Pure.  Whether the row can be started is judged by whoever loads our file, not here.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Final
+
+from quarterdeck.config.load.document import DocumentError, JsonObject
+from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.names import to_server_id
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_protocol.policy import SandboxPolicy
+
+from .hidden_values import literal_secrets
+from .jsonc import parse, set_member
+from .locations import PROJECTS, Spot
+from .table import Client
+from .user_file import UserFileError, read_user_file
+
+PROGRAM: Final = "quarterdeck"
+
+MODULE: Final = "quarterdeck.cli"
+
+_ANY: Final = frozenset({"type", "transport", "disabled", "enabled"})
+
+_LOCAL: Final = _ANY | set(StdioServerConfig.model_fields) - {"id"} | {"envFile"}
+"""Keys that mean something here for a server that is started."""
+
+_REMOTE: Final = _ANY | set(SseServerConfig.model_fields) | set(StreamableHttpServerConfig.model_fields) - {"id"}
+"""The same for one that is dialled."""
+
+_RENAMED: Final = {"serverUrl": "url", "environment": "env", "transportType": "type"}
+
+_TOOL_LISTS: Final = {
+    "enabledTools": "allow",
+    "includeTools": "allow",
+    "disabledTools": "deny",
+    "excludeTools": "deny",
+}
+
+_WORDLESS: Final = frozenset({"description", "httpUrl", "name"})
+"""Keys that go without a word: they are taken otherwise, or change nothing."""
+
+_INPUT: Final = re.compile(r"\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
+
+_REFERENCE: Final = re.compile(r"\$\{([^}]*)\}")
+
+_RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
+
+
+class NotOursToTakeError(ValueError):
+    """The row is not imported; the message says why, and shows no value of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A row for our file, and what a person should know about it.
+
+    Attributes:
+        inputs: names that the client asks a person for; here they are stored secrets.
+    """
+
+    row: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, is_across: bool = False) -> Adopted:
+    """The row as it would be written for us.
+
+    Args:
+        row: as it was parsed.
+        folder: of the project that it belongs to; None for the user's own.
+        expands: its client resolves `${…}`.
+        is_across: its client is a Windows program, and we are not.
+
+    Raises:
+        NotOursToTakeError: it describes no server, or ourselves.
+    """
+    if not isinstance(row, Mapping):
+        raise NotOursToTakeError("it is not an object")
+    if is_own(row):
+        raise NotOursToTakeError("it is quarterdeck itself")
+    if "httpUrl" in row and "url" not in row:
+        row = {**row, "url": row["httpUrl"], "type": "http"}
+    renamed = {_RENAMED.get(key, key): value for key, value in row.items()}
+    if not ({"command", "url"} & set(renamed)):
+        raise NotOursToTakeError("it has neither a command nor a URL")
+    known = _LOCAL if "command" in renamed else _REMOTE
+    kept = {key: value for key, value in renamed.items() if key in known and value is not None}
+    _take_tool_lists(row, kept)
+    is_theirs = "sandbox" in kept and not _is_policy(kept["sandbox"])
+    if is_theirs:
+        del kept["sandbox"]
+    left = [str(key) for key, value in renamed.items() if key not in {*known, *_TOOL_LISTS, *_WORDLESS} and value]
+    taken = _Taking(folder, expands=expands)
+    adopted = {key: taken.take(value) for key, value in kept.items()}
+    if folder is not None:
+        _locate(adopted, folder)
+    notes = [f"left out, as it is not supported here: {', '.join(left)}"] if left else []
+    if is_theirs:
+        notes.append("its sandbox is left out, since another program wrote it: set 'sandbox' here")
+    notes += [f"{reference} is not known here: replace it" for reference in taken.unknown]
+    if taken.names_workspace:
+        notes.append("${workspaceFolder} is the folder of our file here: replace it")
+    if is_across:
+        notes.append("it was started on Windows: check that its command can be started here")
+    return Adopted(adopted, tuple(notes), tuple(taken.inputs))
+
+
+def is_own(row: Mapping[str, object]) -> bool:
+    """Whether the row starts `quarterdeck serve`, directly, as a module, or through WSL."""
+    command, args = row.get("command"), row.get("args")
+    words = [command, *(args if isinstance(args, list) else [])]
+    texts = [word for word in words if isinstance(word, str)]
+    return "serve" in texts and any(_is_program(text) or text == MODULE for text in texts[: texts.index("serve")])
+
+
+def _is_program(text: str) -> bool:
+    return PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem}
+
+
+def _is_policy(value: object) -> bool:
+    """Whether a row's `sandbox` is one of ours; other programs give the key other meanings."""
+    if not isinstance(value, Mapping) or not set(value) <= set(SandboxPolicy.model_fields):
+        return False
+    if "${" in json.dumps(value, default=str):
+        return True  # what a variable stands for is judged when it is read
+    try:
+        SandboxPolicy.model_validate(dict(value))
+    except ValueError:
+        return False
+    return True
+
+
+def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None:
+    lists = {ours: row[theirs] for theirs, ours in _TOOL_LISTS.items() if isinstance(row.get(theirs), list)}
+    lists = {ours: names for ours, names in lists.items() if names or ours == "deny"}
+    if lists and "tools" not in kept:
+        kept["tools"] = lists
+
+
+class _Taking:
+    """Texts of one row, on their way to our file."""
+
+    def __init__(self, folder: PurePath | None, *, expands: bool) -> None:
+        self._folder = folder
+        self._expands = expands
+        self.inputs: list[str] = []
+        self.unknown: list[str] = []
+        self.names_workspace = False
+
+    def take(self, value: object) -> object:
+        match value:
+            case str():
+                return self._take_text(value)
+            case Mapping():
+                return {key: self.take(member) for key, member in value.items()}
+            case list():
+                return [self.take(member) for member in value]
+            case _:
+                return value
+
+    def _take_text(self, text: str) -> str:
+        if not self._expands:
+            return text.replace("${", "$${")
+        self.inputs += [name for name in _INPUT.findall(text) if name not in self.inputs]
+        text = _INPUT.sub(r"${keyring:\1}", text)
+        if self._folder is not None:
+            text = text.replace("${workspaceFolder}", str(self._folder))
+        self.names_workspace |= "${workspaceFolder}" in text
+        found = (reference[0] for reference in _REFERENCE.finditer(text) if not _RESOLVED.fullmatch(reference[1]))
+        self.unknown += [reference for reference in found if reference not in self.unknown]
+        return text
+
+
+def _locate(row: dict[str, object], folder: PurePath) -> None:
+    """Let relative paths start at the project, as they did for its client."""
+    for key in ("cwd", "envFile"):
+        value = row.get(key)
+        if isinstance(value, str) and not value.startswith(("/", "~", "${")):
+            row[key] = str(folder / value)
+
+
+SECTIONS: Final = ("mcpServers", "servers")
+"""Where our file has its rows; the first is made where there is none."""
+
+_ANY_FILE: Final = Client("file", "the file", "mcpServers", (), has_comments=True)
+
+_ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+"""Where rows are in the files of clients that we do not know, tried in this order."""
+
+
+class ImportFileError(Exception):
+    """A file cannot be used; it names the file and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server that can be taken.
+
+    Attributes:
+        name: as its file calls it.
+        id: as ours would.
+        notes: what a person should know.
+        secrets: where values stand that look like secrets: `env.API_KEY`.
+        inputs: names of secrets that have to be stored before it starts.
+    """
+
+    name: str
+    id: str
+    path: Path
+    row: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A server that is not taken, and why."""
+
+    name: str
+    path: Path
+    reason: str
+
+
+@dataclass(slots=True)
+class Taken:
+    """What files have to offer.
+
+    Attributes:
+        read: the files that are there.
+        elsewhere: how many servers those files keep for other projects.
+    """
+
+    found: list[Found] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    read: list[Path] = field(default_factory=list)
+    elsewhere: int = 0
+
+
+def spots_of_file(path: Path) -> list[Spot]:
+    """Where rows may be in a file of any client."""
+    return [Spot(_ANY_FILE, path, keys) for keys in _ANY_KEYS]
+
+
+def take(spots: Sequence[Spot], *, only: Collection[str] = ()) -> Taken:
+    """The servers that `spots` hold, the first of each id.
+
+    Args:
+        spots: in their precedence.
+        only: names or ids of those that are wanted; all of them when it is empty.
+
+    Raises:
+        ImportFileError: a file cannot be read or parsed.
+    """
+    taken = Taken()
+    documents: dict[Path, JsonObject] = {}
+    ids: set[str] = set()
+    for spot in spots:
+        if spot.path not in documents:
+            documents[spot.path] = _read(spot, taken)
+        for name, row in _rows(documents[spot.path], spot):
+            if not only or name in only or _id_of(name) in only:
+                _take_row(spot, name, row, ids, taken)
+    here = {spot.keys[1] for spot in spots if spot.keys[0] == PROJECTS}
+    if here:
+        taken.elsewhere = sum(_count_elsewhere(document, here) for document in documents.values())
+    return taken
+
+
+def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[LeftOut]]:
+    """The text of our file with those servers in it whose ids are free; also which they are, and which are not.
+
+    Raises:
+        DocumentError: the text is no JSON object.
+        EditError: it cannot be changed.
+    """
+    document = parse(text, has_comments=True)
+    section = SECTIONS[0] if SECTIONS[0] in document or not isinstance(document.get(SECTIONS[1]), dict) else SECTIONS[1]
+    used = set(_ids(document))
+    added, left_out = [], []
+    for server in found:
+        if server.id in used:
+            left_out.append(LeftOut(server.name, server.path, f"our file has a server {server.id!r} already"))
+            continue
+        text = set_member(text, (section, server.id), server.row, has_comments=True)
+        used.add(server.id)
+        added.append(server)
+    return text, added, left_out
+
+
+def _read(spot: Spot, taken: Taken) -> JsonObject:
+    try:
+        file = read_user_file(spot.path)
+        document = parse(file.text, has_comments=spot.client.has_comments)
+    except UserFileError as error:
+        raise ImportFileError(str(error)) from error
+    except DocumentError as error:
+        raise ImportFileError(f"{spot.path} cannot be read: {plain_words(error)}") from error
+    if file.status is not None:
+        taken.read.append(spot.path)
+    return document
+
+
+def _rows(document: JsonObject, spot: Spot) -> Iterator[tuple[str, object]]:
+    value: object = document
+    for key in spot.keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if isinstance(value, JsonObject):
+        yield from value.items()
+        yield from value.repeated
+    elif isinstance(value, list):
+        for place, row in enumerate(value):
+            named = row.get("id", row.get("name")) if isinstance(row, Mapping) else None
+            yield (named if isinstance(named, str) else f"{'.'.join(spot.keys)}[{place}]"), row
+
+
+def _take_row(spot: Spot, name: str, row: object, ids: set[str], taken: Taken) -> None:
+    client = spot.client
+    try:
+        server_id = to_server_id(name)
+        adopted = adopt(row, folder=spot.folder, expands=client.expands, is_across=spot.is_across)
+    except (NotOursToTakeError, ValueError) as error:
+        taken.left_out.append(LeftOut(name, spot.path, str(error)))
+        return
+    if server_id in ids:
+        taken.left_out.append(LeftOut(name, spot.path, f"another server {server_id!r} goes before it"))
+        return
+    ids.add(server_id)
+    notes = adopted.notes if server_id == name else (f"it is called {server_id!r} here", *adopted.notes)
+    taken.found.append(
+        Found(name, server_id, spot.path, adopted.row, notes, tuple(literal_secrets(adopted.row)), adopted.inputs)
+    )
+
+
+def _id_of(name: str) -> str | None:
+    try:
+        return to_server_id(name)
+    except ValueError:
+        return None
+
+
+def _ids(document: JsonObject) -> Iterator[str]:
+    """The ids that our file gives away, whether their rows are good or not."""
+    for section in SECTIONS:
+        rows = document.get(section)
+        if isinstance(rows, Mapping):
+            names: list[object] = list(rows)
+        elif isinstance(rows, list):
+            names = [row.get("id", row.get("name")) for row in rows if isinstance(row, Mapping)]
+        else:
+            names = []
+        yield from (found for name in names if isinstance(name, str) and (found := _id_of(name)))
+
+
+def _count_elsewhere(document: JsonObject, here: Collection[str]) -> int:
+    """How many servers belong to projects that are not `here`."""
+    projects = document.get(PROJECTS)
+    rows = (
+        project.get("mcpServers")
+        for folder, project in (projects.items() if isinstance(projects, Mapping) else ())
+        if folder not in here and isinstance(project, Mapping)
+    )
+    return sum(len(row) for row in rows if isinstance(row, Mapping))

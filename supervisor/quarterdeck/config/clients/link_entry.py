@@ -1,0 +1,222 @@
+"""What a client's file would be with our entry, or without it: worked out whole before anything is written.
+
+A change of a file, as people may see it: one hunk of a unified diff, secrets hidden.  Pure.
+
+The entry that makes a client start `quarterdeck serve`: our own command, found once, in absolute paths.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.config.load.document import DocumentError
+
+from .hidden_values import mask
+from .import_servers import MODULE, PROGRAM, is_own
+from .jsonc import EditError, parse, remove_member, set_member
+from .locations import Spot, Surroundings
+from .user_file import UserFile, UserFileError, backups, read_user_file
+
+CONTEXT: Final = 2
+"""Unchanged lines around the change."""
+
+MAX_LINE: Final = 400
+"""Where a line is longer the file was not laid out for people, and is shown as if it were."""
+
+
+def show_change(name: str, old: str, new: str, *, has_comments: bool) -> list[str]:
+    """The lines of a diff between two texts of the file `name`; none when they are the same."""
+    if old == new:
+        return []
+    before, after = (_view(text, has_comments=has_comments) for text in (old, new))
+    first = 0
+    while first < min(len(before), len(after)) and before[first] == after[first]:
+        first += 1
+    rest = 0
+    while rest < min(len(before), len(after)) - first and before[-1 - rest] == after[-1 - rest]:
+        rest += 1
+    start = max(0, first - CONTEXT)
+    shown_before = before[start : min(len(before), len(before) - rest + CONTEXT)]
+    shown_after = after[start : min(len(after), len(after) - rest + CONTEXT)]
+    return [
+        f"--- {name}",
+        f"+++ {name}",
+        f"@@ -{_extent(start, shown_before)} +{_extent(start, shown_after)} @@",
+        *_lines(shown_before, shown_after),
+    ]
+
+
+def _lines(before: list[str], after: list[str]) -> list[str]:
+    lines: list[str] = []
+    for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            lines += [f" {line}" for line in before[a:b]]
+        else:
+            lines += [f"-{line}" for line in before[a:b]]
+            lines += [f"+{line}" for line in after[c:d]]
+    return lines
+
+
+def _extent(start: int, lines: list[str]) -> str:
+    return f"{start + 1 if lines else start},{len(lines)}"
+
+
+def _view(text: str, *, has_comments: bool) -> list[str]:
+    lines = text.splitlines()
+    if any(len(line) > MAX_LINE for line in lines):
+        text = json.dumps(parse(text, has_comments=has_comments), indent=2, ensure_ascii=False)
+    return mask(text).splitlines()
+
+
+KEPT_VARIABLES: Final = ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR")
+"""Say where our files are; a desktop client has not the environment of a terminal, so they go along."""
+
+_CACHES: Final = (".cache/uv/", "/uv/archive-", "/pipx/.cache/")
+"""Where runners put programs that they may remove again."""
+
+
+def own_command(argv0: str | None = None, search_path: str | None = None) -> tuple[str, ...]:
+    """How this program is started, from anywhere: the script that runs, the one beside our interpreter, one of PATH.
+
+    A link to it is kept as it is: an upgrade moves what it points to.
+    """
+    argv0 = sys.argv[0] if argv0 is None else argv0
+    beside = Path(sys.executable).parent / PROGRAM
+    found = shutil.which(PROGRAM, path=search_path)
+    for candidate in (argv0 if Path(argv0).name == PROGRAM else None, beside, found):
+        if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return (os.path.abspath(candidate),)
+    return (sys.executable, "-m", MODULE)
+
+
+def is_passing(command: Sequence[str]) -> bool:
+    """Whether the program lies where a package runner may remove it."""
+    return any(cache in command[0] for cache in _CACHES)
+
+
+def make_entry(
+    spot: Spot, around: Surroundings, command: Sequence[str], arguments: Sequence[str], environ: Mapping[str, str]
+) -> dict[str, object]:
+    """The row for the client's file."""
+    env = {name: os.path.abspath(environ[name]) for name in KEPT_VARIABLES if environ.get(name)}
+    words = [*command, "serve", *arguments]
+    if spot.is_across:
+        # Variables of Windows do not reach us by themselves; --exec keeps the words away from a shell.
+        words = ["env", *(f"{name}={value}" for name, value in env.items()), *words] if env else words
+        words, env = ["wsl.exe", "--distribution", around.distribution, "--exec", *words], {}
+    entry: dict[str, object] = {"type": "stdio"} if spot.client.names_type else {}
+    entry |= {"command": words[0], "args": words[1:]}
+    return entry | {"env": env} if env else entry
+
+
+_MAX_BACKUPS: Final = 8
+"""How many copies are looked at, newest first, for what a file was before we were put in."""
+
+
+class LinkError(Exception):
+    """A client's file cannot be used; it names the file, says why, and is not about what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change of one file.
+
+    Attributes:
+        text: what the file would hold; the same as it holds when there is nothing to do.
+        others: further names under which the file starts us.
+    """
+
+    spot: Spot
+    file: UserFile
+    text: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return self.text != self.file.text
+
+    def diff(self) -> list[str]:
+        """The change, for people."""
+        has_comments = self.spot.client.has_comments
+        return show_change(str(self.spot.path), self.file.text, self.text, has_comments=has_comments)
+
+
+def plan_link(spot: Spot, name: str, entry: Mapping[str, object]) -> Plan:
+    """The file with `entry` under `name`.
+
+    Raises:
+        LinkError: it cannot be read or parsed, or has a server of that name that is not ours.
+    """
+    file, rows = _read(spot)
+    others = tuple(key for key, row in rows.items() if key != name and isinstance(row, Mapping) and is_own(row))
+    if rows.get(name) == entry:
+        return Plan(spot, file, file.text, others)
+    if name in rows and not _is_ours(rows[name]):
+        raise LinkError(f"{spot.path} has another server called {name!r}: choose a name of your own with --name")
+    try:
+        text = set_member(file.text, (*spot.keys, name), entry, has_comments=spot.client.has_comments)
+    except (DocumentError, EditError) as error:
+        raise LinkError(f"{spot.path} is not changed: {error}") from error
+    return Plan(spot, file, text, others)
+
+
+def plan_unlink(spot: Spot, name: str) -> Plan:
+    """The file without our entry; what it was before `link`, to the byte, when nothing else has changed in it since.
+
+    Raises:
+        LinkError: it cannot be read or parsed, or what has that name is not ours.
+    """
+    file, rows = _read(spot)
+    if name not in rows:
+        return Plan(spot, file, file.text)
+    if not _is_ours(rows[name]):
+        raise LinkError(f"{spot.path}: the server called {name!r} is not quarterdeck: it is left there")
+    try:
+        text = remove_member(file.text, (*spot.keys, name), has_comments=spot.client.has_comments)
+    except (DocumentError, EditError) as error:
+        raise LinkError(f"{spot.path} is not changed: {error}") from error
+    before = _text_before_link(spot, file, name, rows[name])
+    return Plan(spot, file, text if before is None else before)
+
+
+def _read(spot: Spot) -> tuple[UserFile, Mapping[str, object]]:
+    """The file, and its rows by name."""
+    try:
+        file = read_user_file(spot.path)
+        value: object = parse(file.text, has_comments=spot.client.has_comments)
+    except UserFileError as error:
+        raise LinkError(str(error)) from error
+    except DocumentError as error:
+        raise LinkError(f"{spot.path} is left as it is, since it cannot be read: {error}") from error
+    for key in spot.keys:
+        value = value.get(key, {}) if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping):
+        raise LinkError(f"{spot.path} is left as it is: its {'.'.join(spot.keys)!r} is not an object")
+    return file, value
+
+
+def _is_ours(row: object) -> bool:
+    return isinstance(row, Mapping) and is_own(row)
+
+
+def _text_before_link(spot: Spot, file: UserFile, name: str, entry: object) -> str | None:
+    """The text of a copy from which linking makes just the present one."""
+    for path in backups(spot.path)[:_MAX_BACKUPS]:
+        with suppress(UserFileError, DocumentError, EditError):
+            copy = read_user_file(path)
+            linked = set_member(copy.text, (*spot.keys, name), entry, has_comments=spot.client.has_comments)
+            if (copy.mark, linked) == (file.mark, file.text) and copy.text != file.text:
+                rows: object = parse(copy.text, has_comments=spot.client.has_comments)
+                for key in (*spot.keys, name):
+                    rows = rows.get(key) if isinstance(rows, Mapping) else None
+                if rows is None:
+                    return copy.text
+    return None

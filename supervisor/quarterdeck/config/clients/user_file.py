@@ -1,0 +1,157 @@
+"""Read a file that belongs to the user and another program, and replace it whole, with a copy beside it.
+
+What is kept: mode, owner, access list, byte order mark; a symbolic link, whose target is replaced.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.common.files.changes import replace_file
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Claude Code keeps its history in the file that names servers; files of tens of megabytes have been seen."""
+
+_MARK: Final = b"\xef\xbb\xbf"
+"""Editors on Windows put it first."""
+
+
+class UserFileError(Exception):
+    """The file cannot be read or written; the text names it, says why, and shows nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserFile:
+    """A file as it was read.
+
+    Attributes:
+        path: as it was named; copies are put beside it.
+        target: where it really is.
+        text: without the byte order mark, line ends as they are; empty when there is no file.
+        mark: the byte order mark, if it has one.
+        status: None when there is no file.
+    """
+
+    path: Path
+    target: Path
+    text: str = ""
+    mark: bytes = b""
+    status: os.stat_result | None = None
+
+
+def read_user_file(path: Path) -> UserFile:
+    """The file at `path`; that there is none is no error.
+
+    Raises:
+        UserFileError: it cannot be read, is not a regular file, too large, or not UTF-8.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        # Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
+        descriptor = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return UserFile(path, target)
+    except OSError as error:
+        raise UserFileError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UserFileError(f"{path} is not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UserFileError(f"{path} cannot be read: {error.strerror or error}") from error
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_BYTES:
+        raise UserFileError(f"{path} is larger than {MAX_BYTES} bytes")
+    try:
+        text = data.removeprefix(_MARK).decode()
+    except UnicodeDecodeError as error:
+        raise UserFileError(f"{path} is not UTF-8 text: save it as such") from error
+    return UserFile(path, target, text, _MARK if data.startswith(_MARK) else b"", status)
+
+
+def write_user_file(file: UserFile, text: str, now: datetime, *, is_private: bool = False) -> Path | None:
+    """Let `file` hold `text`; a copy of what it held is kept beside it, readable by its owner only.
+
+    Args:
+        file: as it was read; must not have changed since.
+        text: of the new file.
+        now: names the copy.
+        is_private: make its mode 0600, and a missing directory's 0700.
+
+    Returns:
+        the copy's path; None when there was no file.
+
+    Raises:
+        UserFileError: it cannot be, and is as it was.
+    """
+    try:
+        _check_unchanged(file)
+        file.target.parent.mkdir(mode=0o700 if is_private else 0o777, parents=True, exist_ok=True)
+        backup = _back_up(file, now)
+        _replace(file.target, file.mark + text.encode(), file.status, is_private=is_private)
+    except OSError as error:
+        raise UserFileError(f"{file.path} cannot be written: {error.strerror or error}") from error
+    return backup
+
+
+def backups(path: Path) -> list[Path]:
+    """The copies that were kept beside `path`, the newest first."""
+    prefix = f"{path.name}.quarterdeck-"
+    try:
+        names = [name for name in os.listdir(path.parent) if name.startswith(prefix) and name.endswith(".bak")]
+    except OSError:
+        return []
+    return [path.with_name(name) for name in sorted(names, reverse=True)]
+
+
+def _check_unchanged(file: UserFile) -> None:
+    try:
+        now = os.stat(file.target)
+    except FileNotFoundError:
+        if file.status is None:
+            return
+        raise UserFileError(f"{file.path} is gone: run this again") from None
+    was = file.status
+    if was is None or (now.st_ino, now.st_size, now.st_mtime_ns) != (was.st_ino, was.st_size, was.st_mtime_ns):
+        raise UserFileError(f"{file.path} was changed by another program just now: run this again")
+    if not os.access(file.target, os.W_OK):
+        raise UserFileError(f"{file.path} is read-only: make it writable, or change it where it comes from")
+
+
+def _back_up(file: UserFile, now: datetime) -> Path | None:
+    if file.status is None:
+        return None
+    backup = file.path.with_name(f"{file.path.name}.quarterdeck-{now:%Y%m%dT%H%M%S.%fZ}.bak")
+    descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as copy:
+        if os.geteuid() == 0:
+            os.fchown(descriptor, file.status.st_uid, file.status.st_gid)
+        copy.write(file.mark + file.text.encode())
+        copy.flush()
+        os.fsync(descriptor)
+    return backup
+
+
+def _replace(target: Path, data: bytes, previous: os.stat_result | None, *, is_private: bool) -> None:
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if is_private:
+            owner = previous or os.fstat(directory)
+            private = os.stat_result((stat.S_IFREG | 0o600, 0, 0, 1, owner.st_uid, owner.st_gid, 0, 0, 0, 0))
+            replace_file(directory, target.name, data, private)
+        elif previous is None:
+            replace_file(directory, target.name, data, None)
+        else:
+            thing = os.open(target.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            try:
+                replace_file(directory, target.name, data, previous, thing)
+            finally:
+                os.close(thing)
+    finally:
+        os.close(directory)

@@ -1,0 +1,1 @@
+"""From configuration files to server configurations, with everything that is wrong with them."""

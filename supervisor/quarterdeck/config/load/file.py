@@ -1,0 +1,212 @@
+"""Load one configuration file.
+
+A row that cannot be used is kept with its reasons beside the others; only a file of which nothing can be used is an
+error.  Where files are found is not decided here; what a file may not say because a project brought it, is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.config.clients.jsonc import to_plain
+from quarterdeck.config.native_tools import NATIVE_KEY, examine_native
+from quarterdeck.config.secrets.store import SecretStore
+from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.names import to_server_id
+
+from .candidates import home_of
+from .document import DocumentError, JsonObject, parse_document
+from .loaded import BrokenRow, ConfigFileError, LoadedConfig
+from .origin import Origin, Standing
+from .problems import Problems, RowError
+from .project import ALLOW_KEY, ProjectBounds, excesses, strictest
+from .row import BuiltRow, examine_row, is_disabled
+from .sections import TRUST_KEY, Row, claimed_id, name_of, read_allowed_env, read_trust, rows_of, strangers
+from .variables import Variables
+
+__all__ = ["MAX_CONFIG_BYTES", "BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"]
+
+UNNAMED: Final = "unnamed"
+"""Stands for the id of a row that has none of its own, while the rest of it is judged."""
+
+MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
+"""Some clients keep their whole state in the file that names servers; those reach a megabyte."""
+
+
+def load_config_file(
+    path: Path,
+    environ: Mapping[str, str],
+    *,
+    workspace: Path | None = None,
+    standing: Standing = Standing.NAMED,
+    bounds: ProjectBounds | None = None,
+    keyring: Callable[[str], str] | None = None,
+) -> LoadedConfig:
+    """What the file at `path` says.
+
+    Args:
+        path: as the user named it; messages repeat it.
+        environ: what its variables are looked up in.
+        workspace: `${workspaceFolder}`; by default the file's directory, or the one above when that is a hidden one
+            (`.vscode`, `.cursor`).
+        standing: whose word it is.
+        bounds: how far it reaches, if it is a project's.
+        keyring: finds `${keyring:NAME}`; by default the store of the state directory.
+
+    Raises:
+        ConfigFileError: the file cannot be read or parsed, or says nothing of ours.
+    """
+    try:
+        base = path.absolute().parent
+        within = bounds.holds if bounds is not None and bounds.root is not None else None
+        is_own_word = standing is not Standing.PROJECT
+        text = read_text(path, MAX_CONFIG_BYTES, is_own_word=is_own_word, within=within)
+        document = parse_document(to_plain(text))
+        if not isinstance(document, JsonObject):
+            raise DocumentError('expected an object, as in {"mcpServers": {…}}')
+        variables = Variables(
+            environ=environ,
+            base=base,
+            workspace=workspace or (base.parent if base.name.startswith(".") else base),
+            home=home_of(environ),
+            bounds=bounds,
+            keyring=keyring or SecretStore().get,
+        )
+        return _Loading(path, document, variables, standing).load()
+    except (OSError, TextFileError, DocumentError) as error:
+        raise ConfigFileError(path, str(error)) from error
+
+
+class _Loading:
+    """One pass over a document, row by row."""
+
+    def __init__(self, path: Path, document: JsonObject, variables: Variables, standing: Standing) -> None:
+        self._path = path
+        self._document = document
+        self._variables = variables
+        self._standing = standing
+        self._places: dict[str, str] = {}
+        self._servers: list[ServerConfig] = []
+        self._broken: list[BrokenRow] = []
+        self._warnings: list[str] = []
+        self._origins: dict[str, Origin] = {}
+        self._claimed: set[str] = set()
+        self._trust: TrustMode | None = None
+        self._top = Problems()
+
+    def load(self) -> LoadedConfig:
+        if others := strangers(self._document):
+            self._warn(others)
+        with self._top.kept():
+            self._trust = read_trust(self._document)
+        allowed_env: frozenset[str] = frozenset()
+        with self._top.kept():
+            allowed_env = read_allowed_env(self._document)
+        for row in rows_of(self._document):
+            self._load_row(row)
+        loaded = LoadedConfig(
+            tuple(self._servers),
+            tuple(self._broken),
+            trust=self._trust,
+            top_problems=tuple(self._top),
+            origins=self._origins,
+            claimed=frozenset(self._claimed),
+        )
+        loaded = self._withhold(loaded) if self._variables.bounds else self._complete(loaded, allowed_env)
+        return replace(
+            loaded,
+            warnings=tuple(self._warnings),
+            secrets=frozenset(self._variables.secrets),
+            files=frozenset(self._variables.files),
+        )
+
+    def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str]) -> LoadedConfig:
+        """With what only a file of the user's may say."""
+        value = self._document.get(NATIVE_KEY)
+        native, problems = examine_native(value, self._variables) if value is not None else (None, ())
+        for problem in self._top:
+            self._warn(f"ignored: {problem}")
+        row = value if isinstance(value, JsonObject) else JsonObject()
+        return replace(loaded, native=native, native_problems=problems, native_row=row, allowed_env=allowed_env)
+
+    def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
+        """Without what only a file of the user's may say."""
+        for key in (NATIVE_KEY, ALLOW_KEY):
+            if self._document.get(key) is not None:
+                self._warn(f"{key}: ignored: a project's file may not say this")
+        if self._document.get(TRUST_KEY) not in (None, TrustMode.STRICT):
+            self._warn(f"{TRUST_KEY}: ignored: a project's file may say only 'strict'")
+        return replace(loaded, trust=None, top_problems=())
+
+    def _load_row(self, row: Row) -> None:
+        # What is put in for the variables of a row is no other row's business.
+        variables = replace(self._variables, secrets=set())
+        if (claimed := claimed_id(row)) is not None:
+            self._claimed.add(claimed)
+        label = row.location
+        problems = Problems()
+        built = None
+        # What is put in for the variables of a row is no other row's business.
+        variables = replace(self._variables, taken={}, secrets=set())
+        with problems.kept():
+            if not isinstance(row.value, JsonObject):
+                raise RowError(row.location, "expected an object")
+            with problems.kept():
+                if is_disabled(row.value, row.location):
+                    return
+            with problems.kept():
+                label = self._claim_id(name_of(row), row)
+            # Judged under any id, so that all that is wrong is found at once.
+            server_id = label if label != row.location else UNNAMED
+            built = self._build(row, row.value, server_id, problems, variables)
+        written = row.value if isinstance(row.value, JsonObject) else JsonObject()
+        self._variables.secrets.update(variables.secrets)
+        read = variables.taken, frozenset(variables.secrets)
+        self._origins[label] = Origin(self._path, row.location, self._standing, written, row.pointer, *read)
+        if built is None or problems:
+            first = problems[0]
+            self._broken.append(BrokenRow(label, f"{self._path}: {first}", first.code, tuple(problems)))
+            return
+        ignored = [key for key in built.ignored if key != "name" or row.name is not None or "id" in written]
+        if ignored:
+            self._warn(f"{row.location}: ignored: {', '.join(map(repr, ignored))}")
+        self._servers.append(built.config)
+
+    def _build(
+        self, row: Row, value: JsonObject, server_id: str, problems: Problems, variables: Variables
+    ) -> BuiltRow | None:
+        defaults = {TRUST_KEY: self._trust} if self._trust is not None else {}
+        built, found = examine_row(value, server_id, row.location, variables, defaults)
+        problems += found
+        bounds = self._variables.bounds
+        if bounds is None:
+            problems += [problem for problem in self._top if problem.location == TRUST_KEY and not value.get(TRUST_KEY)]
+            return built
+        return self._bounded(built, bounds, row, problems) if built is not None else None
+
+    def _bounded(self, built: BuiltRow, bounds: ProjectBounds, row: Row, problems: Problems) -> BuiltRow:
+        """The row as far as a project may say it."""
+        problems += excesses(built.config, bounds, row.location)
+        written = built.config.trust
+        trust = strictest(written, bounds)
+        if isinstance(row.value, JsonObject) and row.value.get(TRUST_KEY) not in (None, trust):
+            self._warn(f"{row.location}.{TRUST_KEY}: ignored: a project's file may say only 'strict'")
+        return replace(built, config=built.config.model_copy(update={TRUST_KEY: trust}))
+
+    def _claim_id(self, name: str, row: Row) -> str:
+        if row.is_repeated:
+            raise RowError(row.location, f"the key {name[:64]!r} appears more than once")
+        server_id = to_server_id(name)
+        if server_id in self._places:
+            raise RowError(
+                row.location, f"its id would be {server_id!r}, as that of {self._places[server_id]}: rename one"
+            )
+        self._places[server_id] = row.location
+        if server_id != name:
+            self._warn(f"{row.location}: {name[:64]!r} is not a legal server id: the server is called {server_id!r}")
+        return server_id
+
+    def _warn(self, message: str) -> None:
+        self._warnings.append(f"{self._path}: {message}")

@@ -1,0 +1,108 @@
+"""What a project's file may not do: it is read where somebody else may have put it.
+
+Its rows never start unapproved, whoever approves sees what they say; here is what no approval is asked for, since it is
+refused: a sandbox looser than the default, the user's variables, secrets and files.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
+from quarterdeck_protocol.policy import Limits, NetworkMode, Preset, SandboxPolicy, Tier
+
+from .problems import Problem, at
+
+ALLOW_KEY: Final = "allow_project_env"
+"""Where a user's file lists variables that projects may expand and pass on, at the top."""
+
+_TIGHT: Final = frozenset({None, NetworkMode.NONE, NetworkMode.LOOPBACK, NetworkMode.INTERNET})
+"""None is the default itself.  A list is not among them: a name may lead into the user's own network."""
+
+_OWN_FILE: Final = "write the row into a file of your own if you want it"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectBounds:
+    """How far a project's file reaches.
+
+    Attributes:
+        root: the project's directory, absolute and without links; None where nothing may count as the project's.
+        allowed_env: the variables that it may use.
+        trust: what its rows get that do not say `strict` themselves.
+    """
+
+    root: str | None
+    allowed_env: frozenset[str] = frozenset()
+    trust: TrustMode = TrustMode.BASELINE
+
+    def holds(self, place: str) -> bool:
+        """Whether `place`, absolute and without links, is in the project."""
+        return self.root is not None and (place == self.root or place.startswith(f"{self.root}/"))
+
+
+def project_root(cwd: Path, own: tuple[Path, ...]) -> str | None:
+    """The project of the working directory `cwd`; None where it holds one of the user's `own` directories.
+
+    Clients start programs in the root or in the home directory: not everything in there is one project's.
+    """
+    root = os.path.realpath(cwd)
+    inside = ProjectBounds(root.rstrip("/"))
+    return None if any(inside.holds(os.path.realpath(place)) for place in own) else root
+
+
+def excesses(config: ServerConfig, bounds: ProjectBounds, location: str) -> tuple[Problem, ...]:
+    """All that the row of a project's file wants beyond the default."""
+    if not isinstance(config, StdioServerConfig):
+        return ()
+    found = [
+        _variable(at(location, "inherit_env", index), name)
+        for index, name in enumerate(config.inherit_env)
+        if name not in bounds.allowed_env
+    ]
+    return (*found, *_loosened(config.sandbox, bounds, at(location, "sandbox")))
+
+
+def strictest(written: object, bounds: ProjectBounds) -> TrustMode:
+    """The trust of a row that says `written`."""
+    return TrustMode.STRICT if written == TrustMode.STRICT else bounds.trust
+
+
+def _loosened(policy: SandboxPolicy, bounds: ProjectBounds, location: str) -> Iterator[Problem]:
+    """Each key that makes the policy looser than the default."""
+    if policy.preset is Preset.TRUSTED:
+        yield Problem(at(location, "preset"), f"a project's file may not say 'trusted': {_OWN_FILE}")
+    elif not isinstance(policy.network, NetworkMode | None) or policy.network not in _TIGHT:
+        yield Problem(at(location, "network"), "a project's file may say only 'none', 'loopback' or 'internet'")
+    for key in ("read", "write"):
+        for index, path in enumerate(getattr(policy, key)):
+            if not bounds.holds(os.path.realpath(path)):
+                yield Problem(at(location, key, index), f"a project's file may grant only what is in it: {_OWN_FILE}")
+    if policy.grants:
+        yield Problem(at(location, "grants"), f"a project's file may not use grants: {_OWN_FILE}")
+    for index, name in enumerate(policy.environment):
+        if name not in bounds.allowed_env:
+            yield _variable(at(location, "environment", index), name)
+    if policy.preset is not Preset.TRUSTED:  # else these follow from it
+        if policy.minimum is Tier.LIMITS:
+            yield Problem(at(location, "minimum"), f"a project's file may not go below {Tier.LANDLOCK.value!r}")
+        yield from _raised(policy.limits, at(location, "limits"))
+
+
+def _raised(limits: Limits, location: str) -> Iterator[Problem]:
+    default: Mapping[str, float | None] = dict(Limits())
+    for key, most in default.items():
+        value = getattr(limits, key)
+        if most is not None and (value is None or value > most):
+            yield Problem(at(location, key), f"a project's file may not raise the default, {most:.15g}")
+
+
+def _variable(location: str, name: str) -> Problem:
+    return Problem(
+        location,
+        f"the variable {name[:64]!r} is not open to a project's file: "
+        f"list it in '{ALLOW_KEY}' of a configuration of your own",
+        "unset_variable",
+    )

@@ -1,0 +1,239 @@
+"""Every value of a configuration and where it comes from: which file and place, a preset, or nowhere.
+
+What is shown is what is written, variables unexpanded; what could be a secret is masked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck.config.native_tools import NATIVE_KEY, NativeSettings
+from quarterdeck.config.secrets.masking import MASK, mask_row
+from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, ToolFilter, TrustMode
+from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Limits, Preset, SandboxPolicy
+
+from .gather import FileFound, Gathered
+from .origin import FROM_CODE, Origin
+from .project import ALLOW_KEY
+from .row import ROW_KEYS
+from .sections import TRUST_KEY, pointer
+from .validation import model_in
+
+DEFAULT: Final = "default"
+"""Where a value comes from that nobody wrote."""
+
+_TRANSPORT_KEYS: Final = ("type", "transport", "kind", "command", "url")
+"""What says which kind of server it is, the plainest first."""
+
+_PRESETS: Final = {
+    preset: {**PRESETS[preset], **{f"limits.{key}": value for key, value in PRESET_LIMITS[preset].items()}}
+    for preset in Preset
+}
+"""What each preset says otherwise than the default."""
+
+
+_ROW_MODELS: Final[Mapping[str, type[FrozenModel]]] = {
+    "restart": RestartPolicy,
+    "tools": ToolFilter,
+    "sandbox": SandboxPolicy,
+}
+"""The parts of a row that have keys of their own, but for those whose values are secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value.
+
+    Attributes:
+        key: what it is, with dots: `sandbox.limits.processes`.
+        value: as it is written, or as it is by default; plain JSON.
+        source: the file; without one, in words.
+        pointer: the place in the file as a JSON pointer; empty without a file.
+    """
+
+    key: str
+    value: object
+    source: str = DEFAULT
+    pointer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTour:
+    """One server.
+
+    Attributes:
+        standing: whose word it is.
+        file: where it is written.
+        pointer: the place in the file as a JSON pointer.
+        problem: why it cannot be started; empty when it can.
+        values: its fields, in the order of the documentation; of one that cannot be started what is written.
+    """
+
+    id: str
+    standing: str
+    file: str
+    pointer: str
+    problem: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tour:
+    """A whole configuration: what holds for all of it, and its servers."""
+
+    settings: tuple[Value, ...]
+    servers: tuple[ServerTour, ...]
+
+
+def tour(files: Iterable[FileFound], gathered: Gathered) -> Tour:
+    """Everything that these files say together, and what they leave to the defaults."""
+    files = tuple(files)
+    trusts = {found.candidate.path: found.loaded.trust for found in files if found.loaded is not None}
+    servers = []
+    for config in gathered.servers:
+        origin = gathered.origins.get(config.id, FROM_CODE)
+        values = _ServerValues(config, origin, trusts.get(origin.path) if origin.path else None)
+        servers.append(_server(config.id, origin, "", values.all()))
+    for row in gathered.broken:
+        origin = gathered.origins.get(row.id, FROM_CODE)
+        servers.append(_server(row.id, origin, row.message, _written(origin)))
+    return Tour(tuple(_settings(files)), tuple(servers))
+
+
+def _server(server: str, origin: Origin, problem: str, values: Iterable[Value]) -> ServerTour:
+    return ServerTour(server, str(origin.standing), str(origin.path or ""), origin.pointer, problem, tuple(values))
+
+
+class _ServerValues:
+    """The values of one server that can be started."""
+
+    def __init__(self, config: ServerConfig, origin: Origin, file_trust: TrustMode | None) -> None:
+        self._config = config
+        self._origin = origin
+        self._row = _shown(origin)
+        self._file_trust = file_trust
+
+    def all(self) -> Iterator[Value]:
+        """Every field of the model, then what the row says beside them."""
+        plain = self._config.model_dump(mode="json")
+        for key in type(self._config).model_fields:
+            member = getattr(self._config, key)
+            if key == "id":
+                continue
+            if key == "kind":
+                yield self._at(key, plain[key], next(name for name in _TRANSPORT_KEYS if name in self._row))
+            elif key == TRUST_KEY:
+                yield self._trust()
+            elif key in {"env", "headers"}:
+                yield from self._named(key, plain[key])
+            elif isinstance(member, FrozenModel):
+                yield from _model(member, self._row.get(key), key, str(self._origin.path), self._origin.pointer)
+            elif key in self._row:
+                yield self._at(key, self._row[key], key)
+            elif key == "legacy_only" and member:
+                yield self._at(key, member, "type" if "type" in self._row else "transport")
+            else:
+                yield Value(key, plain[key])
+        if "envFile" in self._row:
+            yield self._at("envFile", self._row["envFile"], "envFile")
+
+    def _at(self, key: str, value: object, *steps: str) -> Value:
+        return Value(key, value, str(self._origin.path), self._origin.pointer + pointer(*steps))
+
+    def _trust(self) -> Value:
+        trust = self._config.trust
+        if self._row.get(TRUST_KEY) == trust:
+            return self._at(TRUST_KEY, trust, TRUST_KEY)
+        if self._file_trust == trust:
+            return Value(TRUST_KEY, trust, str(self._origin.path), pointer(TRUST_KEY))
+        # Of a project the user's files decide, unless it wants to be stricter.
+        return Value(TRUST_KEY, trust, DEFAULT if trust is TrustMode.BASELINE else f"'{TRUST_KEY}' of a file of yours")
+
+    def _named(self, key: str, names: Mapping[str, object]) -> Iterator[Value]:
+        """Variables or headers, each by itself."""
+        written = self._row.get(key)
+        written = written if isinstance(written, Mapping) else {}
+        if not names:
+            yield Value(key, {})
+        for name in names:
+            if name in written:
+                yield self._at(f"{key}.{name}", written[name], key, name)
+            else:
+                yield self._at(f"{key}.{name}", MASK, "envFile")
+
+
+def _model(model: FrozenModel, written: object, key: str, source: str, place: str) -> Iterator[Value]:
+    """Every field of a part of a server, or of the native tools."""
+    written = written if isinstance(written, Mapping) else {}
+    filled = _PRESETS[model.preset] if isinstance(model, SandboxPolicy) else {}
+    plain = model.model_dump(mode="json")
+    for name in type(model).model_fields:
+        member = getattr(model, name)
+        here = f"{place}{pointer(key.rpartition('.')[2], name)}"
+        if isinstance(member, FrozenModel):
+            inner = _model(member, written.get(name), f"{key}.{name}", source, place + pointer(key.rpartition(".")[2]))
+            yield from (_by_preset(value, f"{key}.", filled, model) for value in inner)
+        elif name in written and (written[name] is not None or isinstance(model, Limits)):
+            yield Value(f"{key}.{name}", written[name], source, here)
+        else:
+            yield _by_preset(Value(f"{key}.{name}", plain[name]), f"{key}.", filled, model)
+
+
+def _by_preset(value: Value, prefix: str, filled: Mapping[str, object], model: FrozenModel) -> Value:
+    if value.source != DEFAULT or value.key.removeprefix(prefix) not in filled:
+        return value
+    return Value(value.key, value.value, f"preset {getattr(model, 'preset', '')!s}")
+
+
+def _written(origin: Origin) -> Iterator[Value]:
+    """What the row of a server that cannot be started says."""
+    for key, value in _shown(origin).items():
+        yield Value(key, value, str(origin.path), origin.pointer + pointer(key))
+
+
+def _shown(origin: Origin) -> dict[str, object]:
+    """The row as it may be shown, without what is null; what stands where it should not might be anything."""
+    row = {key: value for key, value in mask_row(origin.row).items() if value is not None}
+    if isinstance(names := row.get("inherit_env"), list):
+        row["inherit_env"] = [MASK if isinstance(name, str) and "=" in name else name for name in names]
+    return {key: _known(_ROW_MODELS.get(key), value) if key in ROW_KEYS else MASK for key, value in row.items()}
+
+
+def _known(model: type[FrozenModel] | None, value: object) -> object:
+    """A part of a row with what its model does not know masked."""
+    if model is None or not isinstance(value, Mapping):
+        return value
+    fields = model.model_fields
+    return {
+        key: _known(model_in(fields[key].annotation), member) if key in fields else MASK
+        for key, member in value.items()
+    }
+
+
+def _settings(files: Iterable[FileFound]) -> Iterator[Value]:
+    """What stands beside the servers, each with its file; and the defaults of what no file says."""
+    said: set[str] = set()
+    for found in files:
+        for value in _top(found):
+            member = ".".join(value.key.split(".")[:2])
+            if member == value.key or member not in said:
+                yield value
+        said |= {".".join(value.key.split(".")[:2]) for value in _top(found)}
+    defaults: dict[str, object] = {TRUST_KEY: str(TrustMode.BASELINE), ALLOW_KEY: []}
+    defaults |= {f"{NATIVE_KEY}.{member}": None for member in NativeSettings.model_fields}
+    yield from (Value(key, value) for key, value in defaults.items() if key not in said)
+
+
+def _top(found: FileFound) -> Iterator[Value]:
+    loaded, source = found.loaded, str(found.candidate.path)
+    if loaded is None:
+        return
+    if loaded.trust is not None:
+        yield Value(TRUST_KEY, str(loaded.trust), source, pointer(TRUST_KEY))
+    if loaded.allowed_env:
+        yield Value(ALLOW_KEY, sorted(loaded.allowed_env), source, pointer(ALLOW_KEY))
+    for member in NativeSettings.model_fields:
+        part = getattr(loaded.native, member, None)
+        if isinstance(part, FrozenModel):
+            key = f"{NATIVE_KEY}.{member}"
+            yield from _model(part, loaded.native_row.get(member), key, source, pointer(NATIVE_KEY))

@@ -1,0 +1,276 @@
+"""Variables in a configuration: `${NAME}` and its kin, secret files, and env files.
+
+    ${NAME}  ${env:NAME}            a variable of our environment; an unset one is an error
+    ${NAME:-text}                   the same, `text` when it is unset or empty
+    ${file:PATH}                    the content of a file that only we may read, without its last newline
+    ${keyring:NAME}                 a secret that `quarterdeck secret set` keeps
+    ${workspaceFolder} ${userHome}  places
+    $${                             a plain `${`
+
+Values are put in as they are and never expanded again; no message shows one.
+
+Which of our own variables a worker is told, so that it finds the user's tools and what a policy grants.  Pure.
+
+All of them say where something is, none holds a secret; and none reaches a server by this way alone.
+
+The environment of a stdio server: an allow-list of ours, what its configuration names, and nothing else.
+
+Files that may hold credentials (`PIP_CONFIG_FILE`, `NPM_CONFIG_USERCONFIG`) are not on the list.  Pure.
+"""
+
+import io
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dotenv.parser import parse_stream
+
+from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.config.secrets.store import MissingSecretError, SecretError, SecretStore
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.secrets import has_login, secret_values
+
+from .origin import FileRead
+from .project import ALLOW_KEY, ProjectBounds
+
+_PLACES: Final = re.compile(
+    r"XDG_[A-Z_]+"
+    r"|(PYENV|RBENV|NODENV|NVM|FNM|ASDF|MISE|VOLTA)_[A-Z_]+|UV_(PYTHON_INSTALL|TOOL|CACHE)_DIR|PIPX_[A-Z_]+"
+    r"|(CARGO|RUSTUP)_HOME|(BUN|DENO)_INSTALL|PYTHONUSERBASE"
+    r"|SSH_AUTH_SOCK|GIT_CONFIG_GLOBAL|AWS_(CONFIG|SHARED_CREDENTIALS)_FILE|CLOUDSDK_CONFIG"
+    r"|KUBECONFIG|GH_CONFIG_DIR|PLAYWRIGHT_BROWSERS_PATH|PUPPETEER_CACHE_DIR"
+    r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY"
+)
+"""Of version managers and package runners, then of named grants."""
+
+
+def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of our own environment, what a worker needs."""
+    return {name: value for name, value in environ.items() if _PLACES.fullmatch(name)}
+
+
+DEFAULT_PATH: Final = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+"""PATH where we have none; desktop applications start us so."""
+
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY")
+
+_PASSED: Final = frozenset(
+    {
+        *("PATH", "LANG", "TZ"),
+        *_PROXIES,
+        *(name.lower() for name in _PROXIES),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
+        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST"),
+        *("PIP_CERT", "PIP_PROXY"),
+        *("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
+        *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_PYTHON_INSTALL_MIRROR"),
+    }
+)
+
+_PASSED_TO_NPM: Final = re.compile(
+    r"npm_config_(?:registry|@[^:]+:registry|proxy|https[_-]proxy|noproxy|cafile|strict[_-]ssl)", re.IGNORECASE
+)
+"""npm reads its settings in either case; `npm_config_//host/:_authToken` is one too, and is not passed."""
+
+
+def server_environment(
+    config: StdioServerConfig, environ: Mapping[str, str], home: Path, tmpdir: Path
+) -> dict[str, str]:
+    """The whole environment of the server: the allow-list, then what it inherits by name, then `env`; the later wins.
+
+    Args:
+        config: gives `inherit_env`, the sandbox's `environment`, and `env`.
+        environ: our own environment.
+        home: becomes HOME; private to the server.
+        tmpdir: becomes TMPDIR; private to the server.
+    """
+    passed = {
+        name: value for name, value in environ.items() if _is_listed(name) and not _holds_credentials(name, value)
+    }
+    if not passed.get("PATH"):
+        passed["PATH"] = DEFAULT_PATH
+    passed |= {"HOME": str(home), "TMPDIR": str(tmpdir)}
+    passed |= {name: environ[name] for name in _inherited(config) if name in environ}
+    return passed | dict(config.env)
+
+
+def withheld_variables(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Listed variables that the server does not get because they hold credentials; `inherit_env` would pass them."""
+    inherited = _inherited(config)
+    return tuple(
+        sorted(
+            name
+            for name, value in environ.items()
+            if _is_listed(name) and _holds_credentials(name, value) and name not in inherited and name not in config.env
+        )
+    )
+
+
+def _inherited(config: StdioServerConfig) -> tuple[str, ...]:
+    return config.inherit_env + config.sandbox.environment
+
+
+def _is_listed(name: str) -> bool:
+    return name in _PASSED or name.startswith("LC_") or _PASSED_TO_NPM.fullmatch(name) is not None
+
+
+def _holds_credentials(name: str, value: str) -> bool:
+    # A PATH with a blank in it looks like one, and never is.
+    return name != "PATH" and has_login(value)
+
+
+MAX_VALUE_FILE_BYTES: Final = 64 * 1024
+"""A secret or an env file; the kernel takes no more than 128 KiB as one variable."""
+
+_REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class VariableError(Exception):
+    """A reference cannot be resolved; `code` is `unset_variable` or `config_invalid`."""
+
+    def __init__(self, message: str, code: str = "config_invalid") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What references resolve to.
+
+    Attributes:
+        environ: the environment that `${NAME}` is looked up in.
+        base: the configuration file's directory; relative paths start there.
+        workspace: `${workspaceFolder}`.
+        home: `${userHome}`, and `~` in a path.
+        bounds: what a project's file may not reach beyond; None for a file of the user's.
+        keyring: finds `${keyring:NAME}`, or raises `SecretError`.
+        secrets: gets every value that was put in and must not be shown: all but what messages are full of anyway, such
+            as paths, words and numbers, which count when their name says that they are secret.
+        files: gets every file that a reference names, whether it is there or not.
+        taken: gets every file that values were taken from, by its path as it is written.
+    """
+
+    environ: Mapping[str, str]
+    base: Path
+    workspace: Path
+    home: Path
+    bounds: ProjectBounds | None = None
+    keyring: Callable[[str], str] = field(default_factory=lambda: SecretStore().get, compare=False)
+    secrets: set[str] = field(default_factory=set, repr=False, compare=False)
+    files: set[Path] = field(default_factory=set, repr=False, compare=False)
+    taken: dict[str, FileRead] = field(default_factory=dict, repr=False, compare=False)
+
+    def expand(self, text: str) -> str:
+        """`text` with every reference resolved.
+
+        Raises:
+            VariableError: a reference is unset, malformed, or names a file that may not be used.
+        """
+        return _REFERENCE.sub(self._resolve, text)
+
+    def locate(self, text: str) -> Path:
+        """The path that `text` means: `~` is the user's home, a relative one starts at the file's directory."""
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:]
+        return self.base / text
+
+    def read_env_file(self, path: str, shown: str) -> dict[str, str]:
+        """The variables of a dotenv file, literally: references in it are not expanded.
+
+        Args:
+            path: the file.
+            shown: how errors call it: as it is written, for a variable's value may be in `path`.
+
+        Raises:
+            VariableError: the file cannot be read, or a line of it is no `NAME=value`.
+        """
+        self._refuse_to_project()
+        self.files.add(self.locate(path))
+        try:
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, is_own_word=True)
+        except TextFileError as error:
+            raise VariableError(f"{shown!r} {error}") from error
+        values: dict[str, str] = {}
+        for binding in parse_stream(io.StringIO(text)):
+            if binding.error or (binding.key is not None and binding.value is None):
+                leading = binding.original.string
+                line = binding.original.line + leading[: len(leading) - len(leading.lstrip())].count("\n")
+                raise VariableError(f"{shown!r} line {line}: not in the form NAME=value")
+            if binding.key is not None and binding.value is not None:
+                values[binding.key] = binding.value
+        self.taken[shown] = FileRead(self.locate(path), values)
+        return values
+
+    def _resolve(self, match: re.Match[str]) -> str:
+        if match[0] == "$${":
+            return "${"
+        body: str = match[1]
+        if not match[2]:
+            raise VariableError("'${' has no '}': write $${ for a plain ${")
+        if "${" in body:
+            raise VariableError("variables do not nest: write $${ for a plain ${")
+        scope, colon, rest = body.partition(":")
+        if not colon and scope == "workspaceFolder":
+            return str(self.workspace)
+        if not colon and scope == "userHome":
+            return str(self.home)
+        if colon and scope == "file":
+            return self._read_file(rest)
+        if colon and scope == "keyring":
+            return self._read_keyring(rest)
+        if colon and scope == "input":
+            raise VariableError(f"{match[0][:64]!r} asks a person, which only an editor can: use ${{env:NAME}}")
+        return self._look_up(rest if colon and scope == "env" else body, any_name=scope == "env")
+
+    def _look_up(self, body: str, *, any_name: bool) -> str:
+        name, has_default, default = body.partition(":-")
+        if not name or not (any_name or _NAME.fullmatch(name)):
+            raise VariableError(f"{name[:64]!r} is not a variable's name: write $${{ for a plain ${{")
+        is_closed = self.bounds is not None and name not in self.bounds.allowed_env
+        value = None if is_closed else self.environ.get(name)
+        if value:
+            self.secrets.update(secret_values({name: value}))
+        if has_default:
+            return value or default
+        if is_closed:
+            raise VariableError(
+                f"the variable {name[:64]!r} is not open to a project's file: "
+                f"list it in '{ALLOW_KEY}' of a configuration of your own",
+                "unset_variable",
+            )
+        if value is None:
+            raise VariableError(f"the variable {name[:64]!r} is not set", "unset_variable")
+        return value
+
+    def _read_file(self, path: str) -> str:
+        self._refuse_to_project()
+        self.files.add(self.locate(path))
+        try:
+            text = read_text(self.locate(path), MAX_VALUE_FILE_BYTES, private=True, is_own_word=True)
+        except TextFileError as error:
+            raise VariableError(f"the file {path!r} {error}") from error
+        value = text.removesuffix("\n").removesuffix("\r")
+        self.taken[path] = FileRead(self.locate(path), value)
+        self.secrets.add(value)
+        return value
+
+    def _read_keyring(self, name: str) -> str:
+        if self.bounds is not None:
+            raise VariableError("a project's file may not use a secret of yours: move the row into a file of your own")
+        try:
+            value = self.keyring(name)
+        except MissingSecretError as error:
+            raise VariableError(str(error), "unset_variable") from error
+        except SecretError as error:
+            raise VariableError(str(error)) from error
+        self.secrets.add(value)
+        return value
+
+    def _refuse_to_project(self) -> None:
+        """What a person approves is the row: a file that it names may say something else tomorrow."""
+        if self.bounds is not None:
+            raise VariableError("a project's file may not take values from other files: write them into the row")

@@ -1,0 +1,122 @@
+"""What a user wants of the native tools: a profile and a workspace from the command line, the rest from files.
+
+    {"native": {"sandbox": {"network": "none"}, "webfetch": {"allow": ["127.0.0.1:8000"], "proxy": null}}}
+
+`sandbox` is a server's `sandbox`: what commands may reach and use beyond the workspace.  Nothing here looks whether a
+directory exists, or opens one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.config.load.problems import Problem, Problems, RowError, at, describe
+from quarterdeck.config.load.row import locate_sandbox, resolve
+from quarterdeck.config.load.validation import judge
+from quarterdeck.config.load.variables import Variables
+from quarterdeck.config.native_names import Profile
+from quarterdeck.config.places.paths import native_fingerprint
+from quarterdeck_protocol.policy import FrozenModel, SandboxPolicy
+
+from .web_policy import FetchPolicy
+
+NATIVE_KEY: Final = "native"
+"""Where a file says it, at the top."""
+
+
+class NativeSettings(FrozenModel):
+    """The key `native` of configuration files.
+
+    Attributes:
+        sandbox: what the commands of `bash`, `process` and `bg-process` may reach and use; None for the default, which
+            shows them the workspace, writable, and the internet.
+        webfetch: what `webfetch` may reach besides the internet, and how.
+    """
+
+    sandbox: SandboxPolicy | None = None
+    webfetch: FetchPolicy | None = None
+
+    def over(self, later: "NativeSettings") -> "NativeSettings":
+        """These, and what they leave open from `later`."""
+        return NativeSettings(sandbox=self.sandbox or later.sandbox, webfetch=self.webfetch or later.webfetch)
+
+
+NO_SETTINGS: Final = NativeSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeWish:
+    """Which native tools are served, and where they work.
+
+    Attributes:
+        profile: the set of tools.
+        workspace: where they work; absolute, without links.
+        allow_dirs: further directories that they may change; likewise.
+        tools: of the profile only these, by name; None for all of it.
+        gate: whether a file must have been read before it is changed; a call by hand has nothing before it.
+        settings: what the configuration says.
+    """
+
+    profile: Profile
+    workspace: Path
+    allow_dirs: tuple[Path, ...] = ()
+    tools: tuple[str, ...] | None = None
+    gate: bool = True
+    settings: NativeSettings = field(default=NO_SETTINGS, repr=False)
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """The directories whose files these tools, and the commands of `bash`, may change."""
+        if self.profile is Profile.AUTHORING:
+            return ()
+        said = self.settings.sandbox.write if self.settings.sandbox is not None else ()
+        return (self.workspace, *self.allow_dirs, *map(Path, said))
+
+    @property
+    def fingerprint(self) -> str:
+        """12 hex digits that name all but the settings, by which a command finds the `serve` that offers the same."""
+        return native_fingerprint(self.profile, self.workspace, self.allow_dirs, self.tools)
+
+
+def examine_native(value: object, variables: Variables) -> tuple[NativeSettings | None, tuple[Problem, ...]]:
+    """The settings that `value`, the key `native` of a file, describes, its variables resolved; or what is wrong.
+
+    Null stands for an absent key.  The sandbox's relative paths start at the file's directory.
+    """
+    problems = Problems()
+    fields = None
+    with problems.kept():
+        fields = _object(resolve(value, NATIVE_KEY, variables, problems), NATIVE_KEY)
+    if fields is None or problems:
+        return None, tuple(problems)
+    for key, member in fields.items():
+        if key == "sandbox" and isinstance(member, dict):
+            fields[key] = locate_sandbox(member, variables)
+        elif key == "webfetch":
+            with problems.kept():
+                fields[key] = _object(member, at(NATIVE_KEY, key))
+    settings, found = judge(NativeSettings, fields, NATIVE_KEY)
+    places = {problem.location for problem in problems}
+    problems += [problem for problem in found if problem.location not in places]
+    return (None, tuple(problems)) if problems else (settings, ())
+
+
+def merge_native(parts: Mapping[Path, NativeSettings]) -> tuple[NativeSettings, tuple[str, ...]]:
+    """The settings of several files together, the earlier one of each member, and a line for each set aside."""
+    merged, owners, warnings = NO_SETTINGS, dict[str, Path](), []
+    for path, part in parts.items():
+        for member in NativeSettings.model_fields:
+            if getattr(part, member) is None:
+                continue
+            if member in owners:
+                warnings.append(f"{path}: '{NATIVE_KEY}.{member}' is ignored: {owners[member]} defines it first")
+            owners.setdefault(member, path)
+        merged = merged.over(part)
+    return merged, tuple(warnings)
+
+
+def _object(value: object, location: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise RowError(location, f"expected an object, got {describe(value)}")
+    return {key: member for key, member in value.items() if member is not None}

@@ -1,0 +1,1 @@
+"""The places where we write: state, runtime directory, servers' private homes."""

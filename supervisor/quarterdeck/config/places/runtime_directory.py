@@ -1,0 +1,277 @@
+"""The runtime directory of one process: it lives exactly as long as the process holds its lock.
+
+    <root>/qd-<digest>-<pid>-<random>/     0700
+        lock          flock'ed by the process that made the directory; the kernel lets go when it dies
+        serve.json    written once it serves: pid, digest, config_paths, started_at, version, native
+        …             sockets
+
+A directory is made and locked under a hidden name first, so that nobody can see one that is not locked yet.
+"""
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from quarterdeck.common.files.text_file import TextFileError, read_text
+
+from .paths import (
+    MAX_SOCKET_PATH_BYTES,
+    RUNTIME_DIR_VARIABLE,
+    make_private_dir,
+    privacy_problem,
+    remove_spare_root,
+    runtime_dir,
+    writing_below,
+)
+
+LOCK_NAME: Final = "lock"
+
+SERVING_NAME: Final = "serve.json"
+
+STAGING_GRACE_S: Final = 60.0
+"""A hidden directory is renamed within microseconds; a minute old, it was left by a process that died there."""
+
+_MAX_SERVING_BYTES: Final = 64 * 1024
+"""Room for a dozen paths of the longest kind."""
+
+_CREATE_ATTEMPTS: Final = 3
+"""The root may vanish below us when its last user leaves; not three times in a row."""
+
+_ENTRY: Final = re.compile(r"(?P<staging>\.)?qd-(?P<digest>[0-9a-f]{12})-[0-9]{1,10}-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a serving process says about itself.
+
+    Attributes:
+        started_at: ISO 8601, UTC.
+        native: which native tools it offers and where (`config.paths.native_fingerprint`); empty for none.
+    """
+
+    pid: int
+    digest: str
+    config_paths: tuple[str, ...]
+    started_at: str
+    version: str
+    native: str = ""
+
+
+class RuntimeDirectory:
+    """A locked directory of this process; use it as a context manager, or `close` it.
+
+    The lock's descriptor is not inherited by programs that we start.
+    """
+
+    def __init__(self, path: Path, digest: str, lock: int) -> None:
+        self.path = path
+        self.digest = digest
+        self._lock = lock
+
+    @classmethod
+    def create(cls, digest: str, root: Path | None = None) -> Self:
+        """Make one for the configuration `digest`, in `root` or else `runtime_dir()`.
+
+        Raises:
+            UnsafePathError: the root is not ours alone, or cannot be written to.
+            OSError: it vanishes again and again.
+        """
+        root = root or runtime_dir()
+        for attempt in range(1, _CREATE_ATTEMPTS + 1):
+            try:
+                with writing_below(root, RUNTIME_DIR_VARIABLE):
+                    return cls._create_in(make_private_dir(root), digest)
+            except FileNotFoundError:
+                if attempt == _CREATE_ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    @classmethod
+    def _create_in(cls, root: Path, digest: str) -> Self:
+        name = f"qd-{digest}-{os.getpid()}-{secrets.token_hex(4)}"
+        staging = root / f".{name}"
+        staging.mkdir(mode=0o700)
+        try:
+            lock = os.open(staging / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except BaseException:
+            staging.rmdir()
+            raise
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            staging.rename(root / name)
+        except BaseException:
+            os.close(lock)
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        return cls(root / name, digest, lock)
+
+    def socket_path(self, name: str) -> Path:
+        """The path of a socket in the directory.
+
+        Raises:
+            ValueError: it is too long for a socket.
+        """
+        path = self.path / name
+        if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+            raise ValueError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes of a socket's path")
+        return path
+
+    def announce(self, config_paths: Iterable[Path], version: str, native: str = "") -> Serving:
+        """Let `find_serving` see this process; call it when its control socket answers.
+
+        Raises:
+            UnsafePathError: it cannot be written.
+        """
+        paths = tuple(str(path.resolve()) for path in config_paths)
+        serving = Serving(
+            os.getpid(), self.digest, paths, datetime.now(UTC).isoformat(timespec="milliseconds"), version, native
+        )
+        draft = self.path / f".{SERVING_NAME}"
+        with writing_below(self.path, RUNTIME_DIR_VARIABLE):
+            draft.touch(mode=0o600)
+            draft.write_bytes(msgspec.json.encode(serving))
+            draft.rename(self.path / SERVING_NAME)
+        return serving
+
+    def close(self) -> None:
+        """Remove the directory, then let go of its lock.  Repeatable."""
+        if self._lock < 0:
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+        self._lock = -1
+        remove_spare_root(self.path.parent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def sweep_stale(root: Path | None = None) -> tuple[Path, ...]:
+    """Remove the directories whose process is gone, and only those; symbolic links are never followed.
+
+    Returns:
+        what was removed.
+    """
+    removed = []
+    for path, match in _entries(root or runtime_dir()):
+        with _probe(path, fcntl.LOCK_EX) as is_free:
+            if is_free and not (match["staging"] and _is_young(path)):
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+    return tuple(removed)
+
+
+def find_serving(digest: str, root: Path | None = None, *, native: str | None = None) -> Path | None:
+    """The directory of the live process that serves the configuration `digest`; of several, the last one started.
+
+    With `native` only one that offers just these native tools.  It may be dying at that moment: expect a refused
+    connection.
+    """
+    found: dict[Path, str] = {}
+    for path, match in _entries(root or runtime_dir()):
+        if match["digest"] != digest or match["staging"]:
+            continue
+        with _probe(path, fcntl.LOCK_SH) as is_free:
+            serving = None if is_free else read_serving(path)
+        if serving is not None and serving.digest == digest and native in (None, serving.native):
+            found[path] = serving.started_at
+    return max(found, key=lambda path: found[path], default=None)
+
+
+def announced_files(root: Path | None = None) -> tuple[str, ...]:
+    """The configuration files of all processes that serve."""
+    found: list[str] = []
+    for path, match in _entries(root or runtime_dir()):
+        if match["staging"]:
+            continue
+        with _probe(path, fcntl.LOCK_SH) as is_free:
+            serving = None if is_free else read_serving(path)
+        found += serving.config_paths if serving is not None else ()
+    return tuple(dict.fromkeys(found))
+
+
+def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
+    """Every live process that serves, by its directory, the last one started first."""
+    found: dict[Path, Serving] = {}
+    for path, match in _entries(root or runtime_dir()):
+        if match["staging"]:
+            continue
+        with _probe(path, fcntl.LOCK_SH) as is_free:
+            serving = None if is_free else read_serving(path)
+        if serving is not None:
+            found[path] = serving
+    return dict(sorted(found.items(), key=lambda pair: pair[1].started_at, reverse=True))
+
+
+def find_live(root: Path | None = None) -> frozenset[str]:
+    """The digests of all configurations that a live process uses, whether it serves or not."""
+    found = set()
+    for path, match in _entries(root or runtime_dir()):
+        with _probe(path, fcntl.LOCK_SH) as is_free:
+            if not is_free:
+                found.add(match["digest"])
+    return frozenset(found)
+
+
+def read_serving(path: Path) -> Serving | None:
+    """What the process of the runtime directory `path` says about itself; None when it does not serve (yet)."""
+    try:
+        text = read_text(path / SERVING_NAME, _MAX_SERVING_BYTES, private=True)
+        return msgspec.json.decode(text, type=Serving)
+    except (TextFileError, msgspec.MsgspecError):
+        return None
+
+
+def _entries(root: Path) -> Iterator[tuple[Path, re.Match[str]]]:
+    """Runtime directories of ours in `root`; none when others could have put them there."""
+    if privacy_problem(root):
+        return
+    with suppress(OSError):
+        for name in sorted(os.listdir(root)):
+            match = _ENTRY.fullmatch(name)
+            if match and privacy_problem(root / name) is None:
+                yield root / name, match
+
+
+@contextmanager
+def _probe(path: Path, operation: int) -> Iterator[bool]:
+    """Whether nobody holds the lock of `path`; if so, it is held (`LOCK_EX` or `LOCK_SH`) inside the block."""
+    try:
+        lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        # Without a lock it is half made (hidden then) or half removed.
+        yield True
+        return
+    try:
+        try:
+            fcntl.flock(lock, operation | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)
+
+
+def _is_young(path: Path) -> bool:
+    try:
+        return time.time() - path.lstat().st_mtime < STAGING_GRACE_S
+    except OSError:
+        return True

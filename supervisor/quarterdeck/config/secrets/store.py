@@ -1,0 +1,214 @@
+"""Secrets that a configuration names as `${keyring:NAME}`: in the system's keyring, else in files of our own.
+
+    <state>/secrets/NAME.keyring    an empty file: the value is in the keyring
+    <state>/secrets/NAME.secret     the value; 0600, in a directory that only we may use
+
+A keyring cannot be asked for names; so each has its file, which also says where to look.  Values are text, and are
+never logged, nor part of a message.
+"""
+
+import os
+import re
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Protocol
+
+from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem, state_dir
+from quarterdeck_protocol.plain_words import plain_words
+
+from .os_keyring import KeyringError, NoKeyringError, OsKeyring
+
+MAX_SECRET_BYTES: Final = 64 * 1024
+"""As of a secret file; the kernel takes no more than 128 KiB as one variable."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+class Place(StrEnum):
+    """Where a value is; also the ending of its file."""
+
+    KEYRING = "keyring"
+    FILE = "secret"
+
+
+class SecretError(Exception):
+    """A secret cannot be read or kept; the message says why and what to do."""
+
+
+class MissingSecretError(SecretError):
+    """There is none of this name."""
+
+
+class Keyring(Protocol):
+    """The system's keyring, as far as we use it."""
+
+    def get(self, name: str) -> str | None:
+        """The value; None when there is none.  Raises `KeyringError`."""
+
+    def set(self, name: str, value: str) -> None:
+        """Keep the value.  Raises `KeyringError`."""
+
+    def remove(self, name: str) -> None:
+        """Forget the value, if there is one.  Raises `KeyringError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One secret, without its value."""
+
+    name: str
+    place: Place
+
+
+class SecretStore:
+    """The secrets below one directory, and those in the keyring that it speaks of."""
+
+    def __init__(self, directory: Path | None = None, keyring: Keyring | None = None) -> None:
+        """A store in `directory`, by default that of the state directory, beside `keyring`, by default the system's."""
+        self._directory = directory or state_dir() / "secrets"
+        self._keyring: Keyring = keyring or OsKeyring()
+
+    def get(self, name: str) -> str:
+        """The value of `name`.
+
+        Raises:
+            MissingSecretError: there is none.
+            SecretError: it cannot be read.
+        """
+        place = self._place(name)
+        if place is None:
+            raise MissingSecretError(f"there is no secret {name!r}: keep it with quarterdeck secret set {name}")
+        if place is Place.FILE:
+            try:
+                return read_text(self._path(name, place), MAX_SECRET_BYTES, private=True)
+            except TextFileError as error:
+                raise SecretError(f"the secret {name!r}: {self._path(name, place)} {error}") from error
+        try:
+            value = self._keyring.get(name)
+        except KeyringError as error:
+            raise SecretError(f"the secret {name!r} is in the keyring, and {error}") from error
+        if value is None:
+            raise MissingSecretError(f"the secret {name!r} is gone from the keyring: quarterdeck secret set {name}")
+        return value
+
+    def set(self, name: str, value: str, *, in_file: bool = False) -> Kept:
+        """Keep `value`, instead of what there may be of this name; where it is now.
+
+        Args:
+            name: letters, digits, `_` and `-`.
+            value: not empty, one text without NUL characters.
+            in_file: not in the keyring, even where there is one.
+
+        Raises:
+            SecretError: it cannot be kept; what was there before still is.
+        """
+        check_name(name)
+        _check_value(value)
+        before = self._place(name)
+        place = Place.FILE
+        if not in_file:
+            try:
+                self._keyring.set(name, value)
+                place = Place.KEYRING
+            except NoKeyringError:
+                pass
+            except KeyringError as error:
+                raise SecretError(f"{error}, or keep the secret in a file of yours with --file") from error
+        self._write(self._path(name, place), value if place is Place.FILE else "")
+        if before is Place.FILE and place is Place.KEYRING:
+            self._forget(name, Place.FILE)  # it would be found first
+        elif before is Place.KEYRING and place is Place.FILE:
+            with suppress(SecretError):  # the file is found first
+                self._forget(name, Place.KEYRING)
+        return Kept(name, place)
+
+    def remove(self, name: str) -> Kept:
+        """Forget `name`; where it was.
+
+        Raises:
+            MissingSecretError: there is none.
+            SecretError: it cannot be removed.
+        """
+        place = self._place(name)
+        if place is None:
+            raise MissingSecretError(f"there is no secret {name!r}: quarterdeck secret list shows them")
+        self._forget(name, place)
+        return Kept(name, place)
+
+    def kept(self) -> tuple[Kept, ...]:
+        """All there are, by name.
+
+        Raises:
+            SecretError: the directory cannot be used.
+        """
+        if not self._is_there():
+            return ()
+        found = (Path(entry) for entry in os.listdir(self._directory))
+        named = ((path.stem, path.suffix.removeprefix(".")) for path in found if _NAME.fullmatch(path.stem))
+        places = {name: Place(ending) for name, ending in sorted(named) if ending in tuple(Place)}
+        return tuple(Kept(name, place) for name, place in places.items())
+
+    def _place(self, name: str) -> Place | None:
+        check_name(name)
+        if not self._is_there():
+            return None
+        return next((place for place in (Place.FILE, Place.KEYRING) if self._path(name, place).exists()), None)
+
+    def _path(self, name: str, place: Place) -> Path:
+        return self._directory / f"{name}.{place}"
+
+    def _is_there(self) -> bool:
+        if not os.path.lexists(self._directory):
+            return False
+        if problem := privacy_problem(self._directory):
+            raise SecretError(f"{self._directory} {problem}")
+        return True
+
+    def _write(self, path: Path, text: str) -> None:
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            make_private_dir(self._directory)
+            try:
+                with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                    file.write(text.encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(path)
+            finally:
+                draft.unlink(missing_ok=True)
+        except (OSError, UnsafePathError) as error:
+            raise SecretError(f"the secret cannot be kept: {plain_words(error)}") from error
+
+    def _forget(self, name: str, place: Place) -> None:
+        try:
+            if place is Place.KEYRING:
+                with suppress(NoKeyringError):  # on another machine, perhaps; here is only its name
+                    self._keyring.remove(name)
+            self._path(name, place).unlink(missing_ok=True)
+        except KeyringError as error:
+            raise SecretError(f"the secret {name!r} stays in the keyring: {plain_words(error)}") from error
+        except OSError as error:
+            raise SecretError(f"the secret {name!r} cannot be removed: {plain_words(error)}") from error
+
+
+def check_name(name: str) -> None:
+    """See that a secret may be called so.
+
+    Raises:
+        SecretError: it may not.
+    """
+    if not _NAME.fullmatch(name):
+        raise SecretError(f"{name[:64]!r} cannot be a secret's name: up to 64 letters, digits, '_' and '-'")
+
+
+def _check_value(value: str) -> None:
+    if not value:
+        raise SecretError("the value is empty: nothing was changed")
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise SecretError("the value is not text that a process can be given: nothing was changed")
+    if len(value.encode()) > MAX_SECRET_BYTES:
+        raise SecretError(f"the value is larger than {MAX_SECRET_BYTES} bytes: nothing was changed")

@@ -1,0 +1,160 @@
+"""Where `webfetch` may connect: the policy that a user writes, and the judgement of one resolved address.  Pure.
+
+    FetchPolicy(allow=("localhost:8000", "127.0.0.1", "10.0.0.0/8", "[fd00::/8]:443"))
+
+The internet is open.  All that is nearer is closed unless an entry opens it: by name (`host`, `host:port`), or by
+address or network (`ip`, `ip:port`, `cidr`, `cidr:port`, IPv6 in brackets where a port follows).
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Final
+
+from pydantic import field_validator
+
+from quarterdeck_protocol.addresses import (
+    MAX_DESTINATIONS,
+    NEVER_BY_NAME,
+    Address,
+    Net,
+    Place,
+    parse_address,
+    parse_destination,
+    place_of,
+    plain,
+)
+from quarterdeck_protocol.policy import FrozenModel, Text
+
+_PROXY: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?/?")
+
+_RUNS: Final = ((6665, 6669),)
+_SINGLE: Final = (
+    *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104),
+    *(109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526),
+    *(530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045),
+    *(4190, 5060, 5061, 6000, 6566, 6679, 6697, 10080),
+)
+BLOCKED_PORTS: Final = frozenset(_SINGLE).union(*(range(first, last + 1) for first, last in _RUNS))
+"""Ports of other services, which a request could be smuggled to.  Source: the Fetch standard, "Port blocking"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One entry of `allow`: a host's name in lower case or a network, and a port or None for each."""
+
+    host: str | None
+    net: Net | None
+    port: int | None
+
+
+class FetchPolicy(FrozenModel):
+    """What `webfetch` may reach besides the internet, and how.
+
+    Attributes:
+        allow: `host`, `host:port`, `ip`, `ip:port`, `cidr` or `cidr:port`; at most 64.  An entry with a port opens
+            that port only, a name opens whatever it leads to, but for a cloud's metadata, the link and multicast.
+            Metadata is opened by nothing but its own address.
+        proxy: `http://host:port` or `https://host:port`, which every request then goes through; None connects
+            directly, whatever the environment says.  The proxy resolves names: of these no address is seen or judged
+            here, only a URL that holds an address itself is.
+    """
+
+    allow: tuple[Text, ...] = ()
+    proxy: Text | None = None
+
+    @field_validator("allow")
+    @classmethod
+    def _can_be_read(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        if len(allow) > MAX_DESTINATIONS:
+            raise ValueError(f"has more than {MAX_DESTINATIONS} entries")
+        for index, entry in enumerate(allow):
+            try:
+                parse_allowed(entry)
+            except ValueError as error:
+                raise ValueError(f"entry [{index}] {error}") from None
+        return allow
+
+    @field_validator("proxy")
+    @classmethod
+    def _names_a_proxy(cls, proxy: str | None) -> str | None:
+        if proxy is not None and not _PROXY.fullmatch(proxy):
+            raise ValueError("is not a proxy: write http://host:port or https://host:port")
+        return proxy
+
+
+def allowed_by(policy: FetchPolicy) -> tuple[Allowed, ...]:
+    """The entries of a policy, read."""
+    return tuple(map(parse_allowed, policy.allow))
+
+
+def parse_allowed(text: str) -> Allowed:
+    """Read one entry.
+
+    Raises:
+        ValueError: it is none; the text says why and does not repeat the entry.
+    """
+    head, port = _split_port(text)
+    try:
+        return Allowed(None, ip_network(head), port)
+    except ValueError as error:
+        if "/" in head:
+            if "host bits" in str(error):
+                raise ValueError("names an address inside a network: clear the bits behind the prefix") from None
+            raise ValueError("is not a network: write it as in 10.0.0.0/8 or fd00::/8") from None
+    try:
+        # A port is asked for there; ours was read already.
+        return Allowed(parse_destination(f"{head}:1").host, None, port)
+    except ValueError as error:
+        reason = "is not a whole address: write all of it" if " address" in str(error) else str(error)
+        raise ValueError(reason) from None
+
+
+def _split_port(text: str) -> tuple[str, int | None]:
+    if text.startswith("["):
+        head, bracket, tail = text[1:].partition("]")
+        if not bracket or (tail and not tail.startswith(":")):
+            raise ValueError("has a bracket without its end: write [address] or [address]:port")
+        return head, _port(tail[1:]) if tail else None
+    head, colon, digits = text.rpartition(":")
+    return (head, _port(digits)) if colon and ":" not in head else (text, None)
+
+
+def _port(digits: str) -> int:
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 1 <= int(digits) <= 65535):
+        raise ValueError("has no port: write NAME:PORT, with a port from 1 to 65535")
+    return int(digits)
+
+
+def refusal(
+    host: str, port: int, address: str, allowed: Sequence[Allowed], own: Collection[Address] = frozenset()
+) -> str | None:
+    """Why no connection may be made to `address`, which `host` was resolved to; None when it may.
+
+    Args:
+        host: as in the URL, in lower case.
+        port: where to.
+        address: one that was resolved, in full.
+        allowed: what the user has opened.
+        own: the addresses of this machine's interfaces.
+    """
+    given = parse_address(address)
+    place = place_of(given, own)
+
+    def opens(entry: Allowed) -> bool:
+        if entry.port not in (None, port):
+            return False
+        if entry.net is None:
+            return entry.host == host.removesuffix(".") and place not in NEVER_BY_NAME
+        if place is Place.METADATA and entry.net.num_addresses > 1:
+            return False
+        return given in entry.net or plain(given) in entry.net
+
+    opening = [entry for entry in allowed if opens(entry)]
+    # Documentation's networks too, which sandboxes may reach: a page has no business there.
+    if place is not Place.INTERNET and not opening:
+        return f"{address} is {place}"
+    if port in BLOCKED_PORTS and not any(entry.port == port for entry in opening):
+        return f"port {port} belongs to another service than the web"
+    return None

@@ -1,0 +1,120 @@
+"""Call one tool of the running product by name, for commands and embedding programs: a result, or its fault.
+
+Clients' calls take the host's way.  This one looks the name up, says which name was probably meant, waits for a server
+that still connects, and refuses what is held.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from quarterdeck.common.published_names import may_be_alias, public_names
+from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.names import QUALIFIER, nearest_tool
+from quarterdeck_protocol.phases import is_usable_phase
+from quarterdeck_protocol.tools import ToolDescriptor, WireResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from quarterdeck.app import Quarterdeck
+    from quarterdeck.host.session.decks import Decks
+
+OWN_DECK: Final = "commands"
+"""Whose deck of native tools these calls use, all the same one: what one has started or read, the next finds."""
+
+NATIVE_ERA: Final = ""
+"""Of the result of a native tool: no protocol was spoken."""
+
+MAX_NAMED: Final = 8
+"""Tools that are named to somebody whose name is near none of them."""
+
+NO_TOOL: Final = "unknown_tool"
+"""The code of a fault that says that no tool has the name."""
+
+
+async def call_tool(deck: "Quarterdeck", name: str, arguments: bytes, *, wait_s: float | None) -> RemoteCallResult:
+    """What the tool answers; `is_error` is its own word.
+
+    Args:
+        deck: the running product.
+        name: `server__tool`, a native tool's name, or a short name that clients are shown.
+        arguments: one JSON object.
+        wait_s: how long to wait for a server that still connects; None for as long as it may take.
+
+    Raises:
+        ProtocolFault: there is no result: no such tool, a held one, a server that is not ready, a call that failed.
+    """
+    if may_be_alias(name):
+        await deck.settled()
+        name = next((own for own, alias in aliases(deck).items() if alias == name), name)
+    server, found, tool = name.partition(QUALIFIER)
+    if not found and deck.decks is not None:
+        return await _call_native(deck.decks, name, arguments)
+    if not found or server not in deck.status():
+        raise no_such_tool(name, deck.box.descriptors())
+
+    def is_known() -> bool:
+        return deck.is_final(server) or tool in deck.registrar.offer(server).names
+
+    await deck.until(is_known, wait_s)
+    gate = deck.gate.endpoint(server)
+    if gate is None or (not gate.offered() and not is_usable_phase(gate.phase)):
+        raise _not_ready(deck.status()[server])
+    if (held := deck.registrar.refusal(server, tool)) is not None:
+        raise held
+    if tool not in {offered.ref.name for offered in gate.offered()}:
+        raise no_such_tool(name, deck.box.descriptors())
+    return await gate.call(tool, arguments)
+
+
+def aliases(deck: "Quarterdeck") -> dict[str, str]:
+    """What clients are shown in place of a server's tool's name, where that is another one."""
+    budget = deck.settings.names
+    if budget is None:
+        return {}
+    names = public_names((tool.name for tool in deck.box.descriptors()), budget)
+    return {name: alias for name, alias in names.items() if name != alias}
+
+
+def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:
+    """The fault of a name that no tool has, with the one that was probably meant, else the first of those there are."""
+    names = [tool.name for tool in tools]
+    server, found, _ = name.partition(QUALIFIER)
+    of_server = [each for each in names if each.startswith(f"{server}{QUALIFIER}")] if found else []
+    known = of_server or names
+    hint = ""
+    if near := nearest_tool(name, names):
+        hint = f": did you mean {near!r}?"
+    elif known:
+        whose = f"the tools of {server}" if of_server else "the tools"
+        hint = f": {whose} are {', '.join(known[:MAX_NAMED])}{' …' if len(known) > MAX_NAMED else ''}"
+    return ProtocolFault(
+        FaultKind.TOOL_ERROR, f"there is no tool {name!r}{hint}", code=NO_TOOL, delivery=Delivery.NOT_SENT
+    )
+
+
+async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCallResult:
+    from quarterdeck.host.session.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
+
+    async with decks.lend(OWN_DECK, is_bound=False) as box:
+        if name not in box.native_names and not box.problem:
+            raise no_such_tool(name, box.descriptors())
+        call = ClientCall("command", name, is_modern=True, arguments=msgspec.json.decode(arguments))
+        result = await run_call(box, call)
+    is_error = result.get("isError") is True
+    return RemoteCallResult(WireResult(msgspec.json.encode(result), NATIVE_ERA, is_error), is_error)
+
+
+def _not_ready(status: EndpointStatus) -> ProtocolFault:
+    """The server's own fault says more than that it is not ready."""
+    why = status.fault
+    return ProtocolFault(
+        FaultKind.NOT_CONNECTED,
+        f"{status.server} is {status.phase}" + (f": {why.message}" if why is not None else ""),
+        code=why.code if why is not None else "not_connected",
+        delivery=Delivery.NOT_SENT,
+        dossier=why.dossier if why is not None else None,
+        remedy=why.remedy if why is not None else None,
+    )

@@ -1,0 +1,1 @@
+"""The small servers of the demonstration."""

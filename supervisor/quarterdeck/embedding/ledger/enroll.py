@@ -1,0 +1,96 @@
+"""Attach servers to a ledger and detach them: the side with effects.
+
+A server that faults contributes nothing, and is no fault of the attachment: its story is in the fleet's status.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from quarterdeck.config.places.paths import UnsafePathError
+from quarterdeck.fleet.fleet import ServerFleetImpl
+from quarterdeck.ledger.events.keys import server_of_qualified
+from quarterdeck.ledger.times import audit_time
+from quarterdeck.tools.bridge import mount_protocol_bridge
+from quarterdeck.tools.deck.contract import CapabilityCard, DeckFault, DeckFaultKind, capability_id
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
+from quarterdeck_protocol.contract import FleetStatus, ServerFleet
+
+from .capability import BridgeCapability, bridge_box_to_capabilities
+from .entries import BridgeLedger, EnrollRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AttachResult:
+    """What came of attaching.
+
+    Attributes:
+        ledger: with every tool that was found enrolled.
+        fleet: live; whoever attached tears it down, by `detach_bridge` or itself.
+        status: of every server at that moment.
+        enrolled: how many tools.
+        fault: why no server could even be tried (kind `bridge`); None when they were.
+    """
+
+    ledger: BridgeLedger
+    fleet: ServerFleet
+    status: FleetStatus
+    enrolled: int
+    fault: DeckFault | None = None
+
+
+def bridge_config(servers: Iterable[ServerConfig]) -> BridgeConfig:
+    """The configuration of these servers together."""
+    return BridgeConfig(servers=tuple(servers))
+
+
+async def attach_bridge_capabilities(ledger: BridgeLedger, config: BridgeConfig) -> AttachResult:
+    """Start the configured servers and enrol their tools; with no servers, the same ledger and an empty fleet.
+
+    Waits until every connect has settled.  Cancelling tears down what was started.
+    """
+    try:
+        mounted = await mount_protocol_bridge(config)
+    except (UnsafePathError, OSError) as error:
+        fault = DeckFault(DeckFaultKind.BRIDGE, f"no server can be attached: {error}", error)
+        return AttachResult(ledger, ServerFleetImpl(), MappingProxyType({}), 0, fault)
+    capabilities = bridge_box_to_capabilities(mounted.box)
+    requests = [EnrollRequest(each, server_of_qualified(each.name)) for each in capabilities]
+    enrolled = ledger.enroll_all(requests, audit_time())
+    return AttachResult(enrolled, mounted.fleet, mounted.fleet.status(), len(requests))
+
+
+async def detach_bridge(ledger: BridgeLedger, fleet: ServerFleet, servers: Sequence[str] | None = None) -> BridgeLedger:
+    """Withdraw what `servers` have live, every server's of the fleet without them, and tear the fleet down."""
+    at = audit_time()
+    for server in fleet.status() if servers is None else servers:
+        ledger = ledger.withdraw_server(server, at)
+    await fleet.tear_down()
+    return ledger
+
+
+def bridge_tool_names(ledger: BridgeLedger) -> list[str]:
+    """The qualified names of everything live, in order."""
+    return [capability.name for capability in ledger.live_capabilities()]
+
+
+def bridge_tool_counts(ledger: BridgeLedger) -> Mapping[str, int]:
+    """How many live tools each server has."""
+    return ledger.snapshot.by_server
+
+
+def bridge_status(fleet: ServerFleet) -> FleetStatus:
+    """Every server's phase, and its fault when it has one."""
+    return fleet.status()
+
+
+def bridge_capability_card(capability: BridgeCapability) -> CapabilityCard:
+    """A grafted tool as a row beside the catalogue's; in no profile, and building it gives the live one."""
+    server = server_of_qualified(capability.name)
+    return CapabilityCard(
+        id=capability_id(capability.name),
+        title=capability.label,
+        summary=f"{capability.description} (from the MCP server {server!r})".lstrip(),
+        profiles=(),
+        build=lambda _: capability,
+    )

@@ -1,0 +1,1 @@
+"""Decide what becomes of the servers of a fleet.  Pure."""

@@ -1,0 +1,238 @@
+"""One server of a fleet: its phases as a table, and what each move makes of it.
+
+Pure: a member is a value, a move gives the next one.  What concerns several servers at once, and who is told, is the
+core's.
+
+A death after ready is judged by `restart.decide`.  So is a failure to connect of a server that has served before, or
+that lost its worker to us; any other leaves the server faulted at once, for trying again would not mend it.  But one
+that was still being installed when its time ran out is tried once more, with more time.
+
+Decide when a dead server is started again.  Pure: times and chance are arguments, the answer is a value.
+
+The fleet's core asks at each death and remembers each restart that it made.  Nothing here knows what a server is.
+
+Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import inf
+from types import MappingProxyType
+from typing import Final, Self
+
+from quarterdeck_protocol.configs import RestartPolicy, ServerConfig
+from quarterdeck_protocol.faults import ProtocolFault
+
+LONGEST_STREAK: Final = 64
+"""Restarts in a row that are told apart: so many doublings take any first delay to any longest one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start it again, `delay_s` seconds from now."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CrashLoop:
+    """Leave it alone: it died although it was restarted `restarts` times, all that its policy allows."""
+
+    restarts: int
+
+
+Verdict = Restart | CrashLoop
+
+
+def decide(
+    policy: RestartPolicy, history: Sequence[float], now: float, fraction: float, *, has_served: bool = True
+) -> Verdict:
+    """What becomes of a server that died at `now`.
+
+    Args:
+        policy: the server's own.
+        history: monotonic times of its restarts since its past was last forgotten, seconds, ascending.
+        now: the time of the death, on the same clock.
+        fraction: chance, in [0, 1), evenly spread; it places the delay within its jitter.
+        has_served: whether it was ever ready.  One that never was gets `max_restarts` in all, however far apart:
+            whoever waits for its first connect is answered in the end.
+    """
+    counted = sum(at >= now - policy.window_s for at in history) if has_served else len(history)
+    if counted >= policy.max_restarts:
+        return CrashLoop(counted)
+    return Restart(_delay_s(policy, len(history), fraction))
+
+
+def remember(policy: RestartPolicy, history: Sequence[float], at: float) -> tuple[float, ...]:
+    """The history after a restart that was made `at` that time, cut to what `decide` can tell apart."""
+    return (*history, at)[-max(policy.max_restarts, LONGEST_STREAK) :]
+
+
+def is_forgotten(policy: RestartPolicy, alive_s: float) -> bool:
+    """Whether a life of `alive_s` seconds, counted from ready, wipes out what came before it."""
+    return alive_s >= policy.stable_s
+
+
+def _delay_s(policy: RestartPolicy, streak: int, fraction: float) -> float:
+    """The delay after `streak` restarts in a row.
+
+    The longest delay is spread too: servers that died together and fail together must not all come back together.
+    """
+    delay_s = min(policy.backoff_s * 2.0 ** min(streak, LONGEST_STREAK), policy.backoff_max_s)
+    return delay_s * (1 + policy.jitter * (2 * fraction - 1))
+
+
+OUR_LOSSES: Final = frozenset({"worker_lost"})
+"""Codes of failed connects that say nothing against the server."""
+
+
+INSTALL_PATIENCE: Final = 5
+"""How many times its usual deadline a server has whose first connect ended while it was being installed: 300 s by
+default, where people's first starts took up to 66 s."""
+
+SLOW_START: Final = "handshake_timeout"
+"""The code of a connect whose time was up."""
+
+
+class MemberPhase(StrEnum):
+    """Where the fleet stands with a server.  `WAITING`: for its time, its last generation's end and a slot."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    FAULTED = "faulted"
+    CLOSED = "closed"
+
+
+class Move(StrEnum):
+    """What the fleet does with a server.  `RENEW` is a start by hand."""
+
+    MINT = "mint"
+    ADMIT = "admit"
+    RETRY = "retry"
+    GIVE_UP = "give_up"
+    RENEW = "renew"
+    CLOSE = "close"
+
+
+TRANSITIONS: Final[Mapping[tuple[MemberPhase, Move], MemberPhase]] = MappingProxyType(
+    {
+        (MemberPhase.WAITING, Move.MINT): MemberPhase.STARTING,
+        (MemberPhase.WAITING, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.WAITING, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.STARTING, Move.ADMIT): MemberPhase.READY,
+        (MemberPhase.STARTING, Move.RETRY): MemberPhase.WAITING,
+        (MemberPhase.STARTING, Move.GIVE_UP): MemberPhase.FAULTED,
+        (MemberPhase.STARTING, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.STARTING, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.READY, Move.RETRY): MemberPhase.WAITING,
+        (MemberPhase.READY, Move.GIVE_UP): MemberPhase.FAULTED,
+        (MemberPhase.READY, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.READY, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.FAULTED, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.FAULTED, Move.CLOSE): MemberPhase.FAULTED,
+        (MemberPhase.CLOSED, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.CLOSED, Move.CLOSE): MemberPhase.CLOSED,
+    }
+)
+"""Every legal move.  Closing a faulted server releases what it holds and keeps its fault to be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One server at one moment; times are monotonic seconds.
+
+    Its methods give the server after a move, and raise KeyError where the table has no row for it: a bug of ours,
+    never a server's.
+
+    Attributes:
+        generation: the number of its last endpoint, 0 before the first of this start; no id has one twice.
+        restarts: how often another endpoint took its place in this start, by hand included.
+        fault: its last death, or the crash loop that came of it; kept while it serves again, cleared by hand.
+        start_at: when it is to be started; infinite when no start is planned.
+        ready_at: when it last became ready; None when it never did since it was last started by hand.
+        history: times of the restarts that count against it.
+        patience: how many times its usual deadline its next connect may take.
+    """
+
+    config: ServerConfig
+    phase: MemberPhase = MemberPhase.WAITING
+    generation: int = 0
+    restarts: int = 0
+    fault: ProtocolFault | None = None
+    start_at: float = inf
+    ready_at: float | None = None
+    history: tuple[float, ...] = ()
+    patience: int = 1
+
+    def minted(self, generation: int, now: float) -> Self:
+        """It has a new endpoint.  One that was waiting with a fault is a restart that its policy remembers."""
+        return replace(
+            self,
+            phase=TRANSITIONS[self.phase, Move.MINT],
+            generation=generation,
+            restarts=self.restarts + (self.generation > 0),
+            start_at=inf,
+            history=remember(self.config.restart, self.history, now) if self.fault is not None else self.history,
+        )
+
+    def admitted(self, now: float) -> Self:
+        """It is ready."""
+        return replace(self, phase=TRANSITIONS[self.phase, Move.ADMIT], ready_at=now)
+
+    def buried(
+        self,
+        fault: ProtocolFault,
+        now: float,
+        fraction: float,
+        *,
+        was_ready: bool = False,
+        is_ours: bool = False,
+        was_installing: bool = False,
+    ) -> Self:
+        """It died: to be started again, or left alone.
+
+        Args:
+            fault: how it died.
+            now: the time of its death.
+            fraction: chance in [0, 1), for the delay.
+            was_ready: it had connected, even if that was not told before its death was.
+            is_ours: its death says nothing against it.
+            was_installing: its command had to fetch the program first.
+        """
+        policy = self.config.restart
+        ready_at = now if was_ready and self.ready_at is None else self.ready_at
+        is_stable = self.phase is MemberPhase.READY and ready_at is not None and is_forgotten(policy, now - ready_at)
+        dead = replace(self, fault=fault, ready_at=ready_at, history=() if is_stable else self.history)
+        if ready_at is None and was_installing and fault.code == SLOW_START and self.patience == 1:
+            phase = TRANSITIONS[self.phase, Move.RETRY]
+            return replace(dead, phase=phase, start_at=now, patience=INSTALL_PATIENCE)
+        if ready_at is None and not is_ours and fault.code not in OUR_LOSSES:
+            return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
+        match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
+            case Restart(delay_s):
+                return replace(dead, phase=TRANSITIONS[self.phase, Move.RETRY], start_at=now + delay_s)
+            case CrashLoop(restarts):
+                last_word = _crash_loop(self.config.id, restarts, fault)
+                return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP], fault=last_word)
+
+    def renewed(self, now: float) -> Self:
+        """It is to be started by hand: at once, and with a clean past."""
+        phase = TRANSITIONS[self.phase, Move.RENEW]
+        return replace(self, phase=phase, fault=None, start_at=now, ready_at=None, history=(), patience=1)
+
+    def closed(self) -> Self:
+        """It is wanted no more."""
+        return replace(self, phase=TRANSITIONS[self.phase, Move.CLOSE], start_at=inf)
+
+
+def _crash_loop(server: str, restarts: int, last: ProtocolFault) -> ProtocolFault:
+    """The fault of a server that is left alone, its last death as the cause.
+
+    A policy that allows no restart knows no loop: there the death itself is the news.
+    """
+    if not restarts:
+        return last
+    message = f"{server} died again after {restarts} restarts and is not restarted; the last time: {last.message}"
+    return ProtocolFault(last.kind, message, last, code="crash_loop", delivery=last.delivery, dossier=last.dossier)

@@ -1,0 +1,100 @@
+"""A server's tool list, as bytes from its worker, made into tools that may be shown.  Pure.
+
+A tool that cannot be shown is left out with a warning; the others are none the worse for it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth
+from quarterdeck_protocol.names import RemoteToolRef, is_tool_name, qualify_tool_name
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_protocol.schema.portable import portable_schema
+from quarterdeck_protocol.tools import ToolDescriptor
+
+MAX_DEFINITION_BYTES: Final = 1024 * 1024
+"""One tool object; a larger one would be most of a model's context by itself."""
+
+
+MAX_DEFINITION_DEPTH: Final = 500
+"""Levels of nesting: what is deeper could be judged by nobody, and so it is not shown."""
+
+
+class ToolsetError(ValueError):
+    """The list is not a list of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """What came of a list: the tools in the server's order, and what was left out and why."""
+
+    tools: tuple[RemoteTool, ...]
+    warnings: tuple[str, ...]
+
+
+class _Definition(msgspec.Struct):
+    name: str
+    description: str | None = None
+    inputSchema: object = None  # noqa: N815 - the wire's name
+
+
+def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> Toolset:
+    """The tools of `config`'s server that may be shown.
+
+    Args:
+        config: whose.
+        body: the list.
+        is_wanted: asked before each tool, whose schema can take a tenth of a second: whether to go on.
+
+    Raises:
+        ToolsetError: `body` is no JSON array, or was not read to its end.
+    """
+    try:
+        rows = _rows.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ToolsetError(f"the list of tools is not a list: {plain_words(error)}") from None
+    tools: dict[str, RemoteTool] = {}
+    warnings: list[str] = []
+    for index, row in enumerate(rows):
+        if not is_wanted():
+            raise ToolsetError(f"its {len(rows):,} tools take too long to read")
+        problem, tool = read_tool(config.id, bytes(row))
+        if tool is None:
+            warnings.append(f"tool {index + 1} of {config.id} is left out: {problem}")
+        elif tool.ref.name in tools:
+            warnings.append(f"tool {index + 1} of {config.id} is left out: {tool.ref.name!r} is listed already")
+        elif config.tools.admits(tool.ref.name):
+            tools[tool.ref.name] = tool
+    return Toolset(tuple(tools.values()), tuple(warnings))
+
+
+def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
+    """The tool of one object, or why it cannot be shown."""
+    if len(row) > MAX_DEFINITION_BYTES:
+        return f"its definition has {len(row):,} bytes", None
+    try:
+        row.decode()
+        check_depth(row, MAX_DEFINITION_DEPTH)
+        definition = _definition.decode(row)
+        msgspec.json.decode(row)  # whole: what cannot be read could not be judged either
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError) as error:
+        return f"its definition is broken: {plain_words(error)}", None
+    if not is_tool_name(definition.name):
+        return f"{definition.name[:80]!r} is not a tool name (1 to 128 of A-Z a-z 0-9 _ . -)", None
+    ref = RemoteToolRef(server, definition.name)
+    descriptor = ToolDescriptor(
+        name=qualify_tool_name(ref),
+        description=definition.description or "",
+        parameters=portable_schema(definition.inputSchema),
+        definition=row,
+    )
+    return "", RemoteTool(ref, descriptor)
+
+
+_rows: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_definition: Final = msgspec.json.Decoder(_Definition)

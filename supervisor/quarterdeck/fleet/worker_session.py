@@ -1,0 +1,292 @@
+"""Where a server's session runs: in a worker of its own, or (no isolation) inside this process.
+
+A seat is taken once, for one endpoint; leaving it releases everything.
+
+What would become of a server's start here: its sandbox is laid out in a place of its own, and nothing is started.
+
+One confined server as its supervisor holds it: what confines it, and what it uses of its limits.  Values only.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Protocol
+
+from quarterdeck.config.load.variables import server_environment, user_environment
+from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, server_paths, state_dir
+from quarterdeck.config.places.private_homes import trusted_files, with_announced
+from quarterdeck.config.secrets.masking import secrets_of
+from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.contract import SandboxStatus
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
+from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox.program.launch import LaunchError, plan_launch, words_of
+from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.usage.monitor import Tree, Watch
+from quarterdeck_sandbox.view.mounts import Places
+
+from .handle import Listener, WorkerHandle
+from .runtime import Runtime
+
+
+class Outlook(StrEnum):
+    """How a start would go."""
+
+    STARTS = "starts"
+    WEAKER = "starts weaker"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """One server's.
+
+    Attributes:
+        why: a line for each way in which it is weaker, or the reason with what to do.
+        code: that of the fault with which its start would end; empty where it would not.
+    """
+
+    server: str
+    outlook: Outlook
+    why: tuple[str, ...] = ()
+    code: str = ""
+
+
+def rehearse(
+    config: StdioServerConfig, machine: Machine, trusted: Sequence[str] = (), *, allow_unsandboxed: bool = False
+) -> Rehearsal:
+    """Lay out what would confine it, beside where its private home is or will be.
+
+    Args:
+        config: the server.
+        machine: what there is.
+        trusted: files that hold the user's word.
+        allow_unsandboxed: limits alone would do.
+    """
+    try:
+        with temporary_folder("quarterdeck-rehearsal-", private_place()) as base:
+            home, tmp = Path(base, "home"), Path(base, "tmp")
+            for folder in (home, tmp):
+                folder.mkdir(mode=0o700)
+            user_home = Path(os.environ.get("HOME") or "/")
+            private = (str(state_dir()), str(runtime_dir()))
+            places = Places(home, tmp, user_home, private, with_announced(trusted))
+            environ = {**os.environ, **user_environment(os.environ)}
+            env = server_environment(config, os.environ, home, tmp)
+            plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
+            asker = Asker(places, environ, machine, allow_unsandboxed=allow_unsandboxed)
+            gaps = confine(plan, config.sandbox, asker).gaps
+    except LaunchError as error:
+        return Rehearsal(config.id, Outlook.REFUSED, (str(error),), error.code)
+    except OSError as error:
+        return Rehearsal(config.id, Outlook.REFUSED, (words_of(error),), "spawn_failed")
+    return Rehearsal(config.id, Outlook.WEAKER if gaps else Outlook.STARTS, gaps)
+
+
+def private_place() -> str:
+    """The folder in which servers have their private homes, or the nearest above it: who reaches one, reaches both.
+
+    Raises:
+        LaunchError: none of them can be written to.
+    """
+    place = state_dir()
+    for folder in (place, *place.parents):
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            return str(folder)
+    raise LaunchError(
+        "directory_unusable", f"{place}, for its private home, cannot be written to, nor any folder above"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Custody:
+    """What is known of one started process, and kept after its end.
+
+    Attributes:
+        start: what its worker said when it let it go.
+        receipt: what was observed to confine it.
+        watch: what is known of its use, None when nobody looks.
+    """
+
+    start: ServerStart
+    receipt: Receipt
+    watch: Watch | None = None
+
+    @property
+    def status(self) -> SandboxStatus:
+        """It in short."""
+        return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps)
+
+
+OLDER_ERA: Final = Revision.R2025_11_25.value
+"""What a server is greeted in that breaks the newer one."""
+
+LEAVE_S = CLOSE_GRACE_S + 1.0
+"""How long a worker may take to exit once its server is gone."""
+
+
+class Seat(Protocol):
+    """A place for a session."""
+
+    isolated: bool
+
+    async def take(self, listener: Listener) -> WorkerHandle:
+        """Get ready to be asked to `Open`; raises `ProtocolFault`."""
+        ...
+
+    def order(self) -> OpenOrder:
+        """What to open with; raises `ProtocolFault`."""
+        ...
+
+    def remember(self, era: str) -> None:
+        """The era that the server agreed to."""
+        ...
+
+    def doubt(self) -> bool:
+        """What the server said in the newer era was broken; whether its next start tries the older one, once."""
+        ...
+
+    def guard(self, start: ServerStart) -> Watch | None:
+        """Hold the server that was let go to its limits until it is left; None when it has no process of ours."""
+        ...
+
+    async def leave(self) -> None:
+        """Release everything; the worker is killed when it does not go by itself."""
+        ...
+
+
+class WorkerSeat:
+    """A worker process; its server gets its own private directories and an environment of its own."""
+
+    isolated = True
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        allow_unsandboxed: bool = False,
+        open_port: int | None = None,
+        trusted: Callable[[], Iterable[str]] = trusted_files,
+        claim: Callable[[str], None] = lambda _: None,
+        secrets: Iterable[str] = (),
+    ) -> None:
+        """Prepare a seat.
+
+        Args:
+            config: the server.
+            allow_unsandboxed: start it even where nothing but limits can be enforced.
+            open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
+            trusted: the files that are the user's word now, which it may not write.
+            claim: has the directory of the server of this id be its own; may raise `UnsafePathError`.
+            secrets: values that no message of it may repeat, beside those that its configuration shows.
+        """
+        self._config = config
+        self._trusted = trusted
+        self._claim = claim
+        self._secrets = frozenset(secrets)
+        self._allow_unsandboxed = allow_unsandboxed
+        self._open_port = open_port
+        self._runtime: Runtime | None = None
+        self._handle: WorkerHandle | None = None
+        self._watch: Watch | None = None
+
+    async def take(self, listener: Listener) -> WorkerHandle:
+        """See `Seat`."""
+        try:
+            self._runtime = await Runtime.acquire()
+        except UnsafePathError as error:
+            raise _no_directory(error) from error
+        self._handle = await self._runtime.hire(self._config.id, listener, self._config.max_result_bytes)
+        return self._handle
+
+    def order(self) -> OpenOrder:
+        """See `Seat`."""
+        assert self._runtime is not None
+        era = self._runtime.eras.get(self._key(), "")
+        config = self._config.model_dump_json()
+        if not isinstance(self._config, StdioServerConfig):
+            return OpenOrder(config, era=era, secrets=self._withheld())
+        try:
+            self._claim(self._config.id)
+            paths = server_paths(self._runtime.directory.digest, self._config.id).create()
+        except UnsafePathError as error:
+            raise _no_directory(error) from error
+        env = server_environment(self._config, os.environ, paths.home, paths.tmp)
+        return OpenOrder(
+            config,
+            env,
+            home=str(paths.home),
+            log_path=str(paths.log),
+            era=era,
+            tmp=str(paths.tmp),
+            private=(str(state_dir()), str(runtime_dir())),
+            protected=with_announced(self._trusted()),
+            user_home=_user_home(),
+            user_env=user_environment(os.environ),
+            allow_unsandboxed=self._allow_unsandboxed,
+            open_port=self._open_port,
+            secrets=self._withheld(env),
+        )
+
+    def remember(self, era: str) -> None:
+        """See `Seat`: the next start of the same program need not probe."""
+        assert self._runtime is not None
+        self._runtime.eras[self._key()] = era
+
+    def doubt(self) -> bool:
+        """See `Seat`."""
+        assert self._runtime is not None
+        key = self._key()
+        is_new = key not in self._runtime.doubted
+        self._runtime.doubted.add(key)
+        if is_new:
+            self._runtime.eras[key] = OLDER_ERA
+        return is_new
+
+    def guard(self, start: ServerStart) -> Watch | None:
+        """See `Seat`."""
+        assert self._runtime is not None
+        handle = self._handle
+        if handle is None or self._watch is not None or not isinstance(self._config, StdioServerConfig):
+            return self._watch
+        tree = Tree(start.pid, start.tree_pid, start.root_pid, start.scratch, start.tmpfs, start.enforced)
+        limits = self._config.sandbox.limits
+        self._watch = self._runtime.monitor.watch(
+            tree, limits, lambda excess: handle.condemn(excess.limit, excess.detail)
+        )
+        return self._watch
+
+    async def leave(self) -> None:
+        """See `Seat`."""
+        if self._watch is not None:
+            self._watch()
+        if self._handle is not None:
+            await self._handle.dismiss(LEAVE_S)
+            self._handle = None
+        if self._runtime is not None:
+            runtime, self._runtime = self._runtime, None
+            await runtime.release()
+
+    def _withheld(self, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """What no message may repeat of what the server is given."""
+        return tuple(sorted(self._secrets | secrets_of(self._config, env)))
+
+    def _key(self) -> str:
+        return self._config.model_dump_json()
+
+
+def _no_directory(error: UnsafePathError) -> ProtocolFault:
+    """This server's fault alone: others may have theirs already."""
+    return ProtocolFault(
+        FaultKind.SPAWN_FAILED, str(error), error, code="directory_unusable", delivery=Delivery.NOT_SENT
+    )
+
+
+def _user_home() -> str:
+    home = os.path.expanduser("~")
+    return home if home.startswith("/") else ""

@@ -1,0 +1,1 @@
+"""Serve many clients over streamable HTTP."""

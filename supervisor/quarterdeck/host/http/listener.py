@@ -1,0 +1,279 @@
+"""Accept the connections of the HTTP face, so many and no more, and hold those that have shown no token to a deadline.
+
+Above it the face (`http`), below it uvicorn's protocol, which reads requests.  Not asyncio's own accepting, which
+bounds nothing, and which, out of descriptors, logs a traceback for each try and multiplies its tries.
+
+A connection is a *stranger* until a request on it is admitted.  Of strangers there are so many at a time, and each has
+so long; over that the oldest is closed, never the newest, so that a client that asks at once is served beside any
+number of others that do not ask.  One that has sent nothing yet is a bare socket: that is what a flood is made of.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .repeated_log import Repeats
+
+ADMITTED: Final = "quarterdeck.admitted"
+"""In the state of a request's scope: called when the request is admitted."""
+
+MAX_CONNECTIONS: Final = 1024
+"""At a time, or as many as half of our descriptors: the other half is for servers and files."""
+
+MAX_STRANGERS: Final = 256
+
+PROOF_S: Final = 10.0
+"""For a connection's first request that is admitted, its head: local clients take milliseconds, far ones a second."""
+
+MAX_HEAD_BYTES: Final = 32 * 1024
+"""Of a request's head."""
+
+BATCH: Final = 16
+"""Accepted at a turn of the loop.  What a client has sent is judged six turns after it was accepted: long before it
+could be the oldest stranger."""
+
+PAUSE_S: Final = 0.1
+"""Before the next try, where the machine lacks something that closing a connection does not bring back."""
+
+_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_UVICORNS_LOG: Final = "uvicorn.error"
+
+_log = logging.getLogger("quarterdeck.http")
+
+
+class Stranger:
+    """A connection of which no request was admitted yet."""
+
+    def __init__(self, accepted: socket.socket, since: float) -> None:
+        """A connection that was accepted at `since`, monotonic seconds."""
+        self.accepted = accepted
+        self.since = since
+        self.is_closed = False
+        self.transport: asyncio.Transport | None = None
+
+    def close(self) -> None:
+        """Close it, however far it has come."""
+        self.is_closed = True
+        if self.transport is not None:
+            self.transport.abort()
+        elif asyncio.get_running_loop().remove_reader(self.accepted):
+            self.accepted.close()
+        # Else it is on its way into a transport, which closes itself.
+
+
+class Listener(uvicorn.Server):
+    """Uvicorn as a part: it leaves signals alone, and stops when its owner does."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, started: Callable[[str, int], None]) -> None:
+        """A server that will accept on `listener`, and tell the real address and port when it does."""
+        super().__init__(config)
+        self._listener = listener
+        self._on_started = started
+        self._strangers: dict[Stranger, None] = {}
+        self._admitted = 0
+        self._most = 0
+        self._opening: set[asyncio.Task[Any]] = set()
+        self._reserve = -1
+        self._repeats = Repeats()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None: they belong to the process."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
+        """Begin to accept; then the owner is told."""
+        self.servers = []
+        self.started = True
+        self._most = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._keep_reserve()
+        self._listener.setblocking(False)  # noqa: FBT003 - takes no keyword
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+        self._on_started(*self._listener.getsockname()[:2])
+
+    async def on_tick(self, counter: int) -> bool:
+        """Uvicorn's, ten times a second; and strangers whose time is up are closed."""
+        until = time.monotonic() - PROOF_S
+        while (oldest := next(iter(self._strangers), None)) is not None and oldest.since < until:
+            self._say("closed a connection that showed no token within %g s", PROOF_S)
+            self._send_away(oldest)
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, then uvicorn's own."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        for stranger in list(self._strangers):
+            self._send_away(stranger)
+        self._drop_reserve()
+        await super().shutdown(sockets)
+
+    @contextlib.asynccontextmanager
+    async def running(self, stopped: asyncio.Event) -> AsyncIterator[None]:
+        """Listen meanwhile, in a task of its own: uvicorn cancelled is uvicorn that leaves its connections open.
+
+        Where it stops by itself, `stopped` is set.
+        """
+        log = logging.getLogger(_UVICORNS_LOG)
+        log.addFilter(self._is_news)
+        task = asyncio.get_running_loop().create_task(self.serve([self._listener]))
+        task.add_done_callback(lambda _: stopped.set())
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            with anyio.CancelScope(shield=True):
+                await task
+            log.removeFilter(self._is_news)
+
+    def know(self, stranger: Stranger) -> None:
+        """Count it among the strangers no more: a request on it was admitted."""
+        if stranger in self._strangers:
+            del self._strangers[stranger]
+            self._admitted += 1
+
+    def forget(self, stranger: Stranger) -> None:
+        """Count it no more: it is closed."""
+        if stranger in self._strangers:
+            del self._strangers[stranger]
+        elif not stranger.is_closed:
+            self._admitted -= 1
+        stranger.is_closed = True
+
+    def _accept(self) -> None:
+        for _ in range(BATCH):
+            try:
+                accepted, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno == errno.ECONNABORTED:
+                    continue
+                self._do_without(error)
+                return
+            is_full = len(self._strangers) + self._admitted >= self._most
+            if len(self._strangers) >= MAX_STRANGERS or (is_full and self._strangers):
+                self._say("too many connections that showed no token: closed the oldest of %d", len(self._strangers))
+                self._send_away(next(iter(self._strangers)))
+            elif is_full:
+                self._say("refused a connection: %d are open", self._admitted)
+                accepted.close()
+                continue
+            self._meet(accepted)
+
+    def _meet(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)  # noqa: FBT003 - takes no keyword
+        stranger = Stranger(accepted, time.monotonic())
+        self._strangers[stranger] = None
+        asyncio.get_running_loop().add_reader(accepted, self._hear, stranger)
+
+    def _hear(self, stranger: Stranger) -> None:
+        """Hand a connection over to uvicorn, now that something came."""
+        loop, accepted = asyncio.get_running_loop(), stranger.accepted
+        loop.remove_reader(accepted)
+        try:
+            # A response is several writes: without this, its end waits 40 ms for the client's kernel to acknowledge
+            # its beginning.  Asyncio does it for sockets that say what they are, and an accepted one does not.
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            has_left = not accepted.recv(1, socket.MSG_PEEK)
+        except OSError:
+            has_left = True
+        if has_left:
+            self.forget(stranger)
+            accepted.close()
+            return
+        task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self, stranger), accepted))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def _send_away(self, stranger: Stranger) -> None:
+        self.forget(stranger)
+        stranger.close()
+
+    def _do_without(self, error: OSError) -> None:
+        """Make room for the next connection, or refuse the one that waits; else it would be reported for ever."""
+        if error.errno in _DESCRIPTORS:
+            if self._strangers:
+                self._say("%s: closed the oldest connection without a token", error.strerror)
+                self._send_away(next(iter(self._strangers)))
+                return
+            self._say("%s: refused a connection", error.strerror)
+            if self._refuse_one():
+                return
+        self._say("connections wait: %s", error)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listener)
+        loop.call_later(PAUSE_S, self._resume)
+
+    def _refuse_one(self) -> bool:
+        """Accept with the descriptor that was kept for this, and close; whether there was one."""
+        if self._reserve < 0:
+            self._keep_reserve()
+            return False
+        self._drop_reserve()
+        with contextlib.suppress(OSError):
+            self._listener.accept()[0].close()
+        self._keep_reserve()
+        return True
+
+    def _resume(self) -> None:
+        if not self.should_exit:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _keep_reserve(self) -> None:
+        with contextlib.suppress(OSError):
+            self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _drop_reserve(self) -> None:
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+
+    def _say(self, text: str, *words: object) -> None:
+        unsaid = self._repeats.admit(text, time.monotonic())
+        if unsaid is not None:
+            _log.warning(text + "%s", *words, _more(unsaid))
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        """Uvicorn warns of each malformed request, which anybody can send."""
+        if record.levelno >= logging.ERROR:
+            return True
+        unsaid = self._repeats.admit(str(record.msg), time.monotonic())
+        record.msg = f"{record.msg}{_more(unsaid or 0)}"
+        return unsaid is not None
+
+
+def _more(unsaid: int) -> str:
+    return f" ({unsaid} more since this was last said)" if unsaid else ""
+
+
+class Connection(H11Protocol):
+    """One client's connection, as uvicorn knows it."""
+
+    def __init__(self, listener: Listener, stranger: Stranger) -> None:
+        """What a stranger becomes that has said something."""
+        super().__init__(listener.config, listener.server_state, {ADMITTED: lambda: listener.know(stranger)})
+        self._listener = listener
+        self._stranger = stranger
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        self._stranger.transport = transport
+        if self._stranger.is_closed:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._listener.forget(self._stranger)
+        super().connection_lost(exc)

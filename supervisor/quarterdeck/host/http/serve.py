@@ -1,0 +1,192 @@
+"""Serve many clients over streamable HTTP, on loopback unless told otherwise, in both protocol eras.
+
+The SDK's session manager speaks the protocol; `listener` accepts connections, `guard` admits requests; here is how it
+all starts and stops.  No signal handler is touched.
+
+Apply the rules of admission to each request, before anything of it but its head is looked at.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import anyio
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from quarterdeck.common.processes import carried_through
+from quarterdeck.host.session.calls import ANSWER_S, GRACE_S, Drain
+from quarterdeck.host.session.provider import ProviderHostImpl
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+
+from .address import HttpOptions, listen
+from .admission import LOOPBACK_NAMES, PATH, Admission, Answer, Authority, Header, parse_name
+from .listener import ADMITTED, MAX_HEAD_BYTES, Listener
+
+
+class Guard:
+    """Lets through what is admitted, and answers the rest."""
+
+    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+        self._app = app
+        self._admission = admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        verdict = self._admission.judge(scope["method"], scope["path"], scope["headers"])
+        if isinstance(verdict, Answer):
+            response: Response = Response(status_code=verdict.status)
+            if verdict.error:
+                response = JSONResponse({"error": verdict.error}, verdict.status)
+            response.raw_headers.extend(verdict.headers)
+            await response(scope, receive, send)
+            return
+        scope["state"][ADMITTED]()
+        await self._app(scope, receive, _adding(verdict.headers, send) if verdict.headers else send)
+
+
+def _adding(headers: tuple[Header, ...], send: Send) -> Send:
+    async def add(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).raw.extend(headers)
+        await send(message)
+
+    return add
+
+
+MAX_SESSIONS: Final = 256
+"""Legacy sessions open at once; each holds a task."""
+
+STOP_S: Final = 2
+"""How long connections that are left may take to close once serving ends, whole seconds."""
+
+_UNSPECIFIED: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
+
+
+async def serve_http(
+    host: ProviderHostImpl,
+    options: HttpOptions,
+    *,
+    started: Callable[[str, int], None],
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve until cancelled; then what is under way is answered, sessions end, and no connection is accepted.
+
+    Calls have `GRACE_S`, new ones are refused meanwhile, and what is left then is answered with a fault.
+
+    Args:
+        host: what is served.
+        options: where and for whom.
+        started: called once with the real address and port when clients can connect.
+        listener: what `listen` gave for these options, closed at the end; None for a new one.
+
+    Raises:
+        ProtocolFault: `transport`, when the address is refused or cannot be listened on.
+    """
+    listener = listener or listen(options)
+    try:
+        face = host.make_face()
+        manager = StreamableHTTPSessionManager(
+            face,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the guard has it
+            max_request_body_size=options.max_body_bytes,
+            max_sessions=MAX_SESSIONS,
+        )
+        requests = _Requests(StreamableHTTPASGIApp(manager))
+        server = Listener(_configured(requests, options), listener, started)
+        told_to_end = asyncio.Event()
+
+        async def own() -> None:
+            async with server.running(told_to_end), manager.run(), anyio.create_task_group() as tasks:
+                tasks.start_soon(face.tell_changes)
+                await told_to_end.wait()
+                face.sessions.listen.close()
+                await _drain(face.drain, requests)
+                tasks.cancel_scope.cancel()
+
+        # In a task of its own: whoever is cancelled here must not take the sessions with it before they are answered.
+        owner = asyncio.get_running_loop().create_task(own())
+        try:
+            await asyncio.shield(owner)
+        finally:
+            told_to_end.set()
+            await carried_through(partial(asyncio.wait, [owner]))
+            if not owner.cancelled():
+                owner.exception()  # raised above, unless whoever waited was cancelled
+    finally:
+        listener.close()
+
+
+async def _drain(drain: Drain, requests: "_Requests") -> None:
+    """Let what is under way end, then have it end; return when all is answered, or nothing more for a while."""
+    drain.closing.cancel()
+    with anyio.move_on_after(GRACE_S):
+        await requests.answered()
+    drain.ending.cancel()
+    # On a busy machine hundreds of answers take their time; a client that reads none does not keep us.
+    left = requests.left + 1
+    while 0 < requests.left < left:
+        left = requests.left
+        with anyio.move_on_after(ANSWER_S):
+            await requests.answered()
+
+
+class _Requests:
+    """Knows which messages of clients have not got their whole answer yet; streams that clients only hear on apart."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.left = 0
+        self._news = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        self.left += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self.left -= 1
+            self._news.set()
+
+    async def answered(self) -> None:
+        """Wait until none is left."""
+        while self.left:
+            self._news.clear()
+            await self._news.wait()
+
+
+def _configured(endpoint: ASGIApp, options: HttpOptions) -> uvicorn.Config:
+    app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
+    return uvicorn.Config(
+        Guard(app, Admission(_names(options), options.token)),
+        lifespan="off",
+        ws="none",
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_S,
+    )
+
+
+def _names(options: HttpOptions) -> list[Authority]:
+    # The unspecified address is no name: browsers reach loopback services through it.
+    own = () if options.bind in _UNSPECIFIED else (options.bind,)
+    try:
+        return [parse_name(name) for name in (*LOOPBACK_NAMES, *own, *options.hosts)]
+    except ValueError as error:
+        raise ProtocolFault(FaultKind.TRANSPORT, f"a name of this server {error}", code="config_invalid") from None

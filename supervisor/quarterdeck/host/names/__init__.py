@@ -1,0 +1,1 @@
+"""How tools are named and shown to clients."""

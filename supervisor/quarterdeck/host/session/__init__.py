@@ -1,0 +1,1 @@
+"""What one client may list and call, and how its calls are answered."""

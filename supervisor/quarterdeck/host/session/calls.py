@@ -1,0 +1,220 @@
+"""Run one `tools/call` the long way, over any tool box, to a result that the SDK's session can send.
+
+A grafted tool goes through the box's short way here too, so that progress and cancellation work on every transport.
+Every failure is a result with `isError`; only cancellation leaves as an exception.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import BodyError
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_protocol.tools import (
+    CancelToken,
+    ProgressNote,
+    Report,
+    Settled,
+    ShortWay,
+    ToolBox,
+    ToolCall,
+    ToolOutcome,
+    WireResult,
+)
+
+from .results import bad_result, fault_result, outcome_result, text_result, whole_result
+
+PROGRESS_BACKLOG: Final = 64
+"""Progress notes that wait for a slow client; more are dropped, the result never is."""
+
+Tell = Callable[[ProgressNote], Awaitable[None]]
+"""Sends one progress note to the client."""
+
+_logger = logging.getLogger(__name__)
+
+GRACE_S: Final = 1.0
+"""How long calls under way may still take once serving is told to end; the SDK's client kills what it started 2 s after
+it asked it to end."""
+
+ANSWER_S: Final = 1.0
+"""How long the answers to all that was under way may take to be written after that; over HTTP, the next of them."""
+
+
+class Drain:
+    """How the calls of one face end when serving does.
+
+    Attributes:
+        closing: switched when no further call is begun.
+        ending: switched when those that are still under way are answered with a fault.
+    """
+
+    def __init__(self) -> None:
+        self.closing: Final = CancelToken()
+        self.ending: Final = CancelToken()
+
+
+def shut_down(delivery: Delivery) -> ProtocolFault:
+    """The fault of a call that was not answered before serving ended."""
+    if delivery is Delivery.NOT_SENT:
+        message = "quarterdeck is shutting down: the call was not sent"
+        return ProtocolFault(FaultKind.NOT_CONNECTED, message, code="shutting_down", delivery=delivery)
+    message = "quarterdeck is shutting down: the call was sent, and not answered in time"
+    return ProtocolFault(FaultKind.TOOL_ERROR, message, code="shutting_down", delivery=delivery)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """What a client asked for.
+
+    Attributes:
+        is_modern: whether its client speaks 2026-07-28.
+        meta: the caller's own `_meta` as JSON, without envelope keys and progress token; empty for none.
+        tell: sends progress notes, None when the client wants none.
+    """
+
+    id: str
+    name: str
+    is_modern: bool
+    arguments: Mapping[str, object]
+    meta: bytes = b""
+    tell: Tell | None = None
+
+
+async def run_call(box: ToolBox, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
+    """Run `call` to its end, or to that of `drain`.
+
+    Cancelling the awaiting task cancels the call where it runs: the server is told, a native tool's token switched.
+    Progress that was taken is told before this returns.
+    """
+    drain = drain or Drain()
+    if drain.closing.cancelled:
+        return fault_result(shut_down(Delivery.NOT_SENT))
+    try:
+        async with AsyncExitStack() as stack:
+            on_progress = await _relay(stack, call.tell) if call.tell is not None else None
+            if isinstance(box, ShortWay):
+                result = await _run_short(box, call, on_progress, drain)
+                if result is not None:
+                    return result
+            outcome = await _run_native(box, call, on_progress, drain)
+            if outcome is None:
+                return fault_result(shut_down(Delivery.UNKNOWN))
+            return outcome_result(outcome, is_modern=call.is_modern)
+    except Exception as error:
+        return _failure(call.name, alone(error))
+
+
+def alone(error: BaseException) -> BaseException:
+    """The one exception inside nested groups of one, else `error` itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _failure(name: str, error: BaseException) -> dict[str, object]:
+    match error:
+        case ProtocolFault():
+            return fault_result(error)
+        case BodyError():
+            return fault_result(bad_result(error))
+        case _:
+            _logger.error("the tool %s raised", name, exc_info=error)
+            return text_result(str(error) or type(error).__name__, is_error=True)
+
+
+async def _run_short(
+    way: ShortWay, call: ClientCall, on_progress: Report | None, drain: Drain
+) -> dict[str, object] | None:
+    """The result of a grafted tool, None when the box wants the call the long way."""
+    try:
+        arguments = json.dumps(call.arguments, separators=(",", ":"), allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        fault = ProtocolFault(
+            FaultKind.TOOL_ERROR, f"the arguments are not JSON: {plain_words(error)}", code="bad_arguments"
+        )
+        return fault_result(fault)
+    ended: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+
+    def deliver(settled: Settled) -> None:
+        if ended.done():
+            return
+        try:
+            if isinstance(settled, WireResult):
+                ended.set_result(whole_result(settled, is_modern=call.is_modern))
+            else:
+                ended.set_result(fault_result(settled))
+        except BodyError as error:
+            ended.set_result(fault_result(bad_result(error)))
+            raise
+
+    running = way.begin(call.name, arguments, deliver, meta=call.meta, on_progress=on_progress)
+    if running is None:
+        return None
+
+    def end() -> None:
+        if not ended.done():
+            ended.set_result(fault_result(shut_down(running.cancel("serving ends"))))
+
+    forget = drain.ending.on_cancel(end)
+    try:
+        return await ended
+    finally:
+        forget()
+        if not ended.done() or ended.cancelled():
+            running.cancel("the client cancelled the call")
+
+
+async def _relay(stack: AsyncExitStack, tell: Tell) -> Report:
+    """What takes progress notes from the event loop; those that it took are sent before `stack` is left."""
+    send, receive = anyio.create_memory_object_stream[ProgressNote](PROGRESS_BACKLOG)
+    tasks = await stack.enter_async_context(anyio.create_task_group())
+    tasks.start_soon(_send_notes, receive, tell)
+    stack.callback(send.close)
+
+    def note(progress: ProgressNote) -> None:
+        try:
+            send.send_nowait(progress)
+        except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            # The client reads slowly or the call has ended: a note is worth less than memory.
+            pass
+
+    return note
+
+
+async def _send_notes(notes: MemoryObjectReceiveStream[ProgressNote], tell: Tell) -> None:
+    async with notes:
+        async for note in notes:
+            await tell(note)
+
+
+async def _run_native(box: ToolBox, call: ClientCall, report: Report | None, drain: Drain) -> ToolOutcome | None:
+    """The outcome of a native tool; None when `drain` ended it."""
+    token = CancelToken()
+    asked = ToolCall(call.id, call.name, dict(call.arguments), report)
+    outcomes: list[ToolOutcome] = []
+
+    async def run() -> None:
+        outcomes.append(await box.runner.run(asked, token))
+        ended.set()
+
+    ended = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        forget = drain.ending.on_cancel(ended.set)
+        try:
+            await ended.wait()
+        finally:
+            forget()
+            # A runner that shields itself still hears of the cancellation, through its token.
+            if not outcomes:
+                token.cancel()
+                tasks.cancel_scope.cancel()
+    return outcomes[0] if outcomes else None

@@ -1,0 +1,202 @@
+"""Which deck of native tools a client's request is answered from, and how long that deck lives.
+
+A deck opens when its client first lists or calls tools.  One that belongs to a connection ends with it; one that has
+only a name, for clients without connections, ends when nobody has used it for a while.  What a deck is, whoever opens
+it decides: here it is opened and closed in a task of its own, as what it holds demands.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol
+
+from quarterdeck_protocol.tools import ToolBox
+
+from .box import SessionBox, box_without
+
+MAX_NAMED: Final = 64
+"""Decks without a connection at one time; a further client takes the place of the one idle longest."""
+
+IDLE_S: Final = 600.0
+"""How long a deck without a connection waits for its client's next request; its background processes end with it."""
+
+OPEN_S: Final = 30.0
+"""How long a deck may take to open: milliseconds, but for the first, which imports every tool."""
+
+CLOSE_S: Final = 15.0
+"""How long a deck may take to end: its own steps, each with a deadline, take less than half."""
+
+_log = logging.getLogger("quarterdeck.decks")
+
+
+class OpenedDeck(Protocol):
+    """What a session of native tools offers."""
+
+    @property
+    def box(self) -> ToolBox:
+        """Its tools."""
+        ...
+
+
+OpenDeck = Callable[[], AbstractAsyncContextManager[OpenedDeck]]
+"""Opens a deck of its own for one client; entered and left in one task."""
+
+
+class Decks:
+    """The decks of one host's clients."""
+
+    def __init__(self, live: ToolBox, open_deck: OpenDeck, *, idle_s: float = IDLE_S) -> None:
+        """Open none yet.
+
+        Args:
+            live: the grafted tools, offered beside every deck's own.
+            open_deck: opens a deck.
+            idle_s: see `IDLE_S`.
+        """
+        self._live = live
+        self._open_deck = open_deck
+        self._idle_s = idle_s
+        self._places: dict[Hashable, _Place] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._last_problem = ""
+
+    @asynccontextmanager
+    async def lend(self, client: Hashable, *, is_bound: bool, live: ToolBox | None = None) -> AsyncIterator[SessionBox]:
+        """The box of `client` for one request, opened when this is its first; it does not end meanwhile.
+
+        Where a deck cannot be opened, the grafted tools are all there is, a native name's call says why, and the next
+        request tries again.
+
+        Args:
+            client: whose box it is.
+            is_bound: whether it lasts until `end` is called for it; else it ends when idle.
+            live: the grafted tools as this client is shown them, the same ones for each of its requests; None for
+                as they are.
+        """
+        live = live if live is not None else self._live
+        place = self._places.get(client)
+        if place is None:
+            if self._is_closed:
+                yield box_without("this server is shutting down", live)
+                return
+            if not is_bound and not self._make_room():
+                yield box_without(f"{MAX_NAMED} other clients are using theirs: try again later", live)
+                return
+            place = self._places[client] = _Place(self._open_deck, live, is_bound=is_bound)
+        place.enter()
+        try:
+            yield await self._box(client, place, live)
+        finally:
+            if place.leave() and not is_bound and self._places.get(client) is place:
+                place.idle = asyncio.get_running_loop().call_later(self._idle_s, self.end, client)
+                # Its place in the order is that of its last use.
+                self._places[client] = self._places.pop(client)
+
+    def end(self, client: Hashable) -> None:
+        """End the deck of `client`, in the background; harmless when there is none."""
+        place = self._places.pop(client, None)
+        if place is not None:
+            task = asyncio.get_running_loop().create_task(place.end())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """End every deck and wait until they have; no other is opened."""
+        self._is_closed = True
+        for client in tuple(self._places):
+            self.end(client)
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _box(self, client: Hashable, place: "_Place", live: ToolBox) -> SessionBox:
+        try:
+            return await place.opened()
+        except Exception as error:
+            if self._places.get(client) is place:
+                self.end(client)
+            problem = str(error) or type(error).__name__
+            if problem != self._last_problem:
+                self._last_problem = problem
+                _log.error("no native tools: %s", problem)
+            return box_without(problem, live)
+
+    def _make_room(self) -> bool:
+        """Whether there is room for one more deck without a connection, if need be in the place of an idle one."""
+        named = [(client, place) for client, place in self._places.items() if not place.is_bound]
+        if len(named) < MAX_NAMED:
+            return True
+        oldest = next((client for client, place in named if not place.is_used), None)
+        if oldest is None:
+            return False
+        self.end(oldest)
+        return True
+
+
+class _Place:
+    """One client's deck, from its opening to its end, in an owner task."""
+
+    def __init__(self, open_deck: OpenDeck, live: ToolBox, *, is_bound: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self.is_bound: Final = is_bound
+        self.idle: asyncio.TimerHandle | None = None
+        self._users = 0
+        self._ending = asyncio.Event()
+        self._opened: asyncio.Future[SessionBox] = loop.create_future()
+        self._owner = loop.create_task(self._own(open_deck, live))
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a request is being answered from it."""
+        return self._users > 0
+
+    def enter(self) -> None:
+        """One request more."""
+        self._users += 1
+        if self.idle is not None:
+            self.idle.cancel()
+            self.idle = None
+
+    def leave(self) -> bool:
+        """One request less; whether it was the last."""
+        self._users -= 1
+        return not self._users
+
+    async def opened(self) -> SessionBox:
+        """The client's box, once the deck is open.
+
+        Raises:
+            Exception: why it cannot be opened.
+        """
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._opened), OPEN_S)
+        except TimeoutError:
+            raise TimeoutError(f"they did not start within {OPEN_S:g} s") from None
+
+    async def end(self) -> None:
+        """End it and wait until it has; given up with an error in the log after `CLOSE_S`."""
+        if self.idle is not None:
+            self.idle.cancel()
+        self._ending.set()
+        done, _ = await asyncio.wait([self._owner], timeout=CLOSE_S)
+        if not done:
+            _log.error("a deck did not end within %g s", CLOSE_S)
+            self._owner.cancel()
+            await asyncio.wait([self._owner], timeout=1.0)
+
+    async def _own(self, open_deck: OpenDeck, live: ToolBox) -> None:
+        try:
+            async with open_deck() as deck:
+                self._opened.set_result(SessionBox(deck.box, live))
+                await self._ending.wait()
+        except Exception as error:
+            if self._opened.done():
+                _log.exception("a deck did not shut down cleanly")
+            else:
+                self._opened.set_exception(error)
+        finally:
+            if not self._opened.done():
+                self._opened.set_exception(RuntimeError("their start was abandoned"))
+            # Looked at once, or the loop would complain: whoever waited may have left.
+            self._opened.exception()

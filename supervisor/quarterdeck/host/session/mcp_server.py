@@ -1,0 +1,314 @@
+"""One MCP server over a tool box, as the SDK runs it, for both protocol eras.
+
+The SDK judges every request (handshake, versions, parameters) and mints every envelope; what a grafted server said is
+put under that envelope by a middleware, past the SDK's models, which would drop what they do not know.
+It owns no transport: `provider` runs it over a stream pair, `http` under a session manager.
+
+Which clients are live, and telling them that the tools have changed.
+
+Legacy sessions get the notification itself; 2026-07-28 clients get it on the streams that they opened with
+`subscriptions/listen`.  The SDK keeps no registry of legacy sessions, so this one does.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+import msgspec
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp_types import CLIENT_INFO_META_KEY
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+
+from quarterdeck.host.names.named_box import NamedBox
+from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
+from quarterdeck_protocol.tools import ProgressNote, ToolBox, ToolDescriptor, WatchableToolBox
+
+from .calls import ClientCall, Drain, Tell, run_call
+from .decks import Decks
+from .publish import Catalog
+from .results import under_envelope
+
+DEBOUNCE_S: Final = 0.1
+"""After a change was told, those of so long are told together: a fleet that starts changes once per server."""
+
+TELL_S: Final = 5.0
+"""How long one client that does not read may hold its notification."""
+
+
+class Sessions:
+    """The live clients of one face."""
+
+    def __init__(self) -> None:
+        self._legacy: dict[Connection, ServerSession] = {}
+        self._told: tuple[ToolDescriptor, ...] = ()
+        self._is_doubtful = False
+        self._bus = InMemorySubscriptionBus()
+        self.listen: Final = ListenHandler(self._bus)
+        """Serves `subscriptions/listen`."""
+
+    def admit(self, session: ServerSession) -> None:
+        """Count a legacy session whose handshake is complete, until its connection ends."""
+        connection = connection_of(session)
+        if connection not in self._legacy:
+            connection.exit_stack.callback(self._legacy.pop, connection, None)
+        self._legacy[connection] = session
+
+    def listed(self, tools: Sequence[ToolDescriptor]) -> None:
+        """A client was shown these: it is to be told when they are others."""
+        self._is_doubtful = self._is_doubtful or not are_same(tools, self._told)
+
+    async def tell_changes(self, box: WatchableToolBox) -> None:
+        """Tell every client whenever the tools of `box` are others than before; never returns, ends by cancellation.
+
+        The first change is told at once.  What a box tells of may be anything: that it has the same tools again is
+        no news.
+        """
+        changed = asyncio.Event()
+        unwatch = box.watch(changed.set)
+        self._told = tuple(box.descriptors())
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                present = tuple(box.descriptors())
+                if are_same(present, self._told) and not self._is_doubtful:
+                    continue
+                self._told, self._is_doubtful = present, False
+                await self._tell()
+                await anyio.sleep(DEBOUNCE_S)
+        finally:
+            unwatch()
+
+    async def _tell(self) -> None:
+        await self._bus.publish(ToolsListChanged())
+        async with anyio.create_task_group() as tasks:
+            for session in list(self._legacy.values()):
+                tasks.start_soon(_tell_one, session)
+
+
+def connection_of(session: ServerSession) -> Connection:
+    """The connection that a request came over; for a 2026-07-28 request, one of its own."""
+    # Private, but the only way from a handler to the connection's end (mcp 2.3).
+    return session._connection  # noqa: SLF001
+
+
+def are_same(tools: Sequence[ToolDescriptor], others: Sequence[ToolDescriptor]) -> bool:
+    """Whether a client is shown the same of both."""
+    return len(tools) == len(others) and all(map(_is_same, tools, others))
+
+
+def _is_same(tool: ToolDescriptor, other: ToolDescriptor) -> bool:
+    # As bytes: to compare schemas that a server wrote takes time, and recursion, of its choosing.
+    return tool is other or (
+        tool.definition is not None and (tool.name, tool.definition) == (other.name, other.definition)
+    )
+
+
+async def _tell_one(session: ServerSession) -> None:
+    with anyio.move_on_after(TELL_S):
+        await session.send_tool_list_changed()
+
+
+@dataclass(slots=True)
+class Answer:
+    """Where a handler leaves the whole result for the middleware that asked it."""
+
+    whole: dict[str, object] | None = None
+
+
+_GREETINGS: Final = frozenset({"initialize", "server/discover"})
+"""What a client says first, and is told the instructions in answer to."""
+
+_HAS_DECK: Final = "quarterdeck/deck"
+"""Key of a connection's state: its deck is ended when it ends."""
+
+Context = ServerRequestContext[Answer, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceOptions:
+    """How a box is shown.
+
+    Attributes:
+        portable_schemas: publish the portable input schemas instead of the servers' own.
+        settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+        instructions: what a client is told when it comes; asked each time.
+    """
+
+    portable_schemas: bool = False
+    settled: Callable[[], Awaitable[object]] | None = None
+    instructions: Callable[[], str] = str
+
+
+@dataclass(slots=True)
+class Shown:
+    """What all faces of one host share.
+
+    Attributes:
+        decks: the native tools, offered before those of `box`; None for none.
+    """
+
+    box: ToolBox
+    name: str
+    version: str
+    options: FaceOptions = field(default_factory=FaceOptions)
+    decks: Decks | None = None
+    has_settled: bool = False
+
+
+class Face(Server[Answer]):
+    """The MCP server that clients see.
+
+    Args:
+        shown: what they are shown.
+        is_alone: whether it serves one client alone, over one connection; `leave` says that it is gone.
+    """
+
+    def __init__(self, shown: Shown, *, is_alone: bool = False) -> None:
+        self.sessions: Final = Sessions()
+        self.drain: Final = Drain()
+        self._shown = shown
+        self._is_alone = is_alone
+        self._catalog = Catalog(portable_schemas=shown.options.portable_schemas)
+        watchable = isinstance(shown.box, WatchableToolBox)
+        super().__init__(
+            shown.name,
+            version=shown.version,
+            lifespan=_lifespan,
+            get_tool_input_schema=self._header_schema,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_subscriptions_listen=self.sessions.listen if watchable else None,
+        )
+        self._initialization = NotificationOptions(tools_changed=watchable)
+        # The SDK's own first middleware makes spans for an exporter that we do not have.
+        self.middleware[:] = [self._pass_whole]
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """The SDK's, with `listChanged` as the box allows: the HTTP manager asks without options."""
+        return super().create_initialization_options(
+            notification_options or self._initialization, experimental_capabilities, extensions
+        )
+
+    async def tell_changes(self) -> None:
+        """Tell this face's clients of every change of the box; returns at once for a static one."""
+        if isinstance(self._shown.box, WatchableToolBox):
+            await self.sessions.tell_changes(self._shown.box)
+
+    def leave(self) -> None:
+        """End what its one client has here, in the background."""
+        if self._shown.decks is not None:
+            self._shown.decks.end(self)
+
+    async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method in ("tools/list", "tools/call") and ctx.request_id is not None:
+            answer = Answer()
+            skeleton = await call_next(replace(ctx, lifespan_context=answer))
+            if answer.whole is None or not isinstance(skeleton, dict):
+                return skeleton
+            return under_envelope(skeleton, answer.whole)
+        result = await call_next(ctx)
+        if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._shown.options.instructions()):
+            return result | {"instructions": told}
+        is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
+        if ctx.method == "notifications/initialized" and is_legacy:
+            self.sessions.admit(ctx.session)
+        return result
+
+    async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        if not self._shown.has_settled and self._shown.options.settled is not None:
+            with anyio.CancelScope() as waiting:
+                forget = self.drain.closing.on_cancel(waiting.cancel)
+                try:
+                    await self._shown.options.settled()
+                finally:
+                    forget()
+        self._shown.has_settled = True
+        self.sessions.listed(self._shown.box.descriptors())
+        async with self._lent(context) as box:
+            shown = self._catalog.publish(box.descriptors(), context.protocol_version)
+        context.lifespan_context.whole = {"tools": shown}
+        return types.ListToolsResult(tools=[])
+
+    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        meta = _raw_meta(context)
+        call = ClientCall(
+            id=str(context.request_id),
+            name=params.name,
+            is_modern=context.protocol_version in MODERN_PROTOCOL_VERSIONS,
+            arguments=params.arguments or {},
+            meta=_own_meta(meta),
+            tell=_teller(context) if "progressToken" in meta else None,
+        )
+        async with self._lent(context) as box:
+            context.lifespan_context.whole = await run_call(box, call, self.drain)
+        return types.CallToolResult(content=[])
+
+    def _lent(self, context: Context) -> AbstractAsyncContextManager[ToolBox]:
+        """The box that this request's client is answered from."""
+        decks, live = self._shown.decks, self._shown.box
+        if decks is None:
+            return nullcontext(live)
+        if self._is_alone:
+            return decks.lend(self, is_bound=True, live=live)
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return decks.lend(_caller(context), is_bound=False, live=live)
+        connection = connection_of(context.session)
+        if _HAS_DECK not in connection.state:
+            connection.state[_HAS_DECK] = True
+            connection.exit_stack.callback(decks.end, connection)
+        return decks.lend(connection, is_bound=True, live=live)
+
+    def _header_schema(self, name: str) -> Mapping[str, Any] | None:
+        # Asked for 2026-07-28 requests only: earlier revisions mirror nothing, and neither do native tools.
+        box = self._shown.box
+        descriptors = box.descriptors()
+        if isinstance(box, NamedBox):
+            name = box.public(name)
+        return self._catalog.header_schema(descriptors, name, LATEST_MODERN_VERSION)
+
+
+@asynccontextmanager
+async def _lifespan(_: Server[Answer]) -> AsyncIterator[Answer]:
+    yield Answer()
+
+
+def _caller(context: Context) -> str:
+    """Who asks, where no connection tells: the client's own word about itself, short."""
+    info = json.dumps(_raw_meta(context).get(CLIENT_INFO_META_KEY), sort_keys=True)
+    return hashlib.sha256(info.encode()).hexdigest()
+
+
+def _raw_meta(context: Context) -> Mapping[str, object]:
+    """`_meta` as it came: the typed one is for the SDK."""
+    meta = (context.params or {}).get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _own_meta(meta: Mapping[str, object]) -> bytes:
+    """The caller's own part of `_meta`: hop-by-hop keys end here."""
+    own = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ENVELOPE_PREFIX)}
+    return msgspec.json.encode(own) if own else b""
+
+
+def _teller(context: Context) -> Tell:
+    async def tell(note: ProgressNote) -> None:
+        await context.session.report_progress(note.progress, note.total, note.message)
+
+    return tell

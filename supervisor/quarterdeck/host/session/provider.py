@@ -1,0 +1,173 @@
+"""The provider host: any tool box as an MCP server, over any pair of the SDK's streams.
+
+A connection runs in an owner task of its own, which its handle signals and awaits.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+
+from quarterdeck.common.published_names import NameBudget
+from quarterdeck.host.names.named_box import named_box
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.tools import ToolBox
+
+from .calls import Drain, alone
+from .decks import Decks
+from .mcp_server import Face, FaceOptions, Shown
+
+StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
+"""What the SDK's transports yield, seen from the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderHostInfo:
+    """Who the host says it is."""
+
+    name: str = "indus-provider-host"
+    version: str = "0.1.0"
+
+
+class ProviderHost(Protocol):
+    """A tool box as an MCP server."""
+
+    async def connect(self, transport: StreamPair) -> "RunningProviderHost":
+        """Serve one client over `transport`, in the background; the streams are closed when it ends.
+
+        Raises:
+            ProtocolFault: `transport`, when serving cannot start.
+        """
+        ...
+
+
+class RunningProviderHost:
+    """One connection being served."""
+
+    def __init__(self, face: Face, transport: StreamPair) -> None:
+        self._face = face
+        self._scope = anyio.CancelScope()
+        self._ended: Final = asyncio.Event()
+        self._fault: ProtocolFault | None = None
+        self._owner = asyncio.get_running_loop().create_task(self._own(transport))
+
+    @property
+    def fault(self) -> ProtocolFault | None:
+        """What ended the connection other than its client or `cancel`."""
+        return self._fault
+
+    async def waiting(self) -> None:
+        """Wait until the client is gone.
+
+        Raises:
+            ProtocolFault: `transport`, when serving broke.
+        """
+        await self._ended.wait()
+        if self._fault is not None:
+            raise self._fault.with_traceback(None)
+
+    async def ended(self) -> None:
+        """Wait until the connection has ended, however it did."""
+        await self._ended.wait()
+
+    @property
+    def drain(self) -> Drain:
+        """How its calls on the long way end."""
+        return self._face.drain
+
+    def end_listening(self) -> None:
+        """End the streams that a client holds open to hear of changes; each gets its answer."""
+        self._face.sessions.listen.close()
+
+    async def cancel(self) -> None:
+        """End the connection and wait until it has; calls in flight are cancelled.  Harmless when it has ended."""
+        self._scope.cancel()
+        await self._ended.wait()
+
+    async def _own(self, transport: StreamPair) -> None:
+        read, write = transport
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._face.tell_changes)
+                    await self._face.run(read, write, self._face.create_initialization_options())
+                    tasks.cancel_scope.cancel()
+        except Exception as error:
+            self._fault = ProtocolFault(FaultKind.TRANSPORT, f"serving the client broke: {alone(error)}", error)
+        finally:
+            self._face.leave()
+            self._ended.set()
+
+
+class ProviderHostImpl:
+    """The one provider host.  Holds every connection until it ends, so that a dropped handle ends nothing."""
+
+    def __init__(self, box: ToolBox, info: ProviderHostInfo, options: FaceOptions, decks: Decks | None = None) -> None:
+        self.box: Final = box
+        self.info: Final = info
+        self._options = options
+        self._decks = decks
+        self._shown = Shown(box, info.name, info.version, options, decks)
+        self._running: set[RunningProviderHost] = set()
+
+    def within(self, budget: NameBudget) -> "ProviderHostImpl":
+        """The same host, but for the names of its tools: they keep to `budget`.  Calls by the longer ones work, too."""
+        return ProviderHostImpl(named_box(self.box, budget), self.info, self._options, self._decks)
+
+    @property
+    def server_info(self) -> bytes:
+        """Our identity as JSON, as 2026-07-28 results carry it."""
+        return msgspec.json.encode({"name": self.info.name, "version": self.info.version})
+
+    def make_face(self) -> Face:
+        """A server for all connections of one HTTP listener."""
+        return Face(self._shown)
+
+    async def connect(self, transport: StreamPair) -> RunningProviderHost:
+        """Serve one client over `transport`; see `ProviderHost.connect`."""
+        running = RunningProviderHost(Face(self._shown, is_alone=True), _checked(transport))
+        self._running.add(running)
+        running._owner.add_done_callback(lambda _: self._running.discard(running))  # noqa: SLF001 - its other half
+        # Once around the loop, so that the session reads before the caller goes on.
+        await asyncio.sleep(0)
+        if running.fault is not None:
+            raise running.fault
+        return running
+
+
+def create_provider_host(
+    box: ToolBox,
+    info: ProviderHostInfo | None = None,
+    *,
+    portable_schemas: bool = False,
+    settled: Callable[[], Awaitable[object]] | None = None,
+    instructions: Callable[[], str] = str,
+    decks: Decks | None = None,
+) -> ProviderHostImpl:
+    """A provider host over `box`.
+
+    Args:
+        box: read at each list and each call; one that can be watched announces its changes.
+        info: who it says it is.
+        portable_schemas: publish the portable input schemas instead of the servers' own.
+        settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+        instructions: what a client is told when it comes; asked each time, an empty text is none.
+        decks: over the same box, native tools for each client beside it; closed by whoever gives them.
+    """
+    options = FaceOptions(portable_schemas=portable_schemas, settled=settled, instructions=instructions)
+    return ProviderHostImpl(box, info or ProviderHostInfo(), options, decks)
+
+
+def _checked(transport: StreamPair) -> StreamPair:
+    try:
+        read, write = transport
+    except (TypeError, ValueError) as error:
+        raise ProtocolFault(FaultKind.TRANSPORT, "a transport is a pair of streams (read, write)", error) from None
+    if not hasattr(read, "receive") or not hasattr(write, "send"):
+        raise ProtocolFault(FaultKind.TRANSPORT, "a transport is a pair of streams: the first reads, the second writes")
+    return read, write

@@ -1,0 +1,158 @@
+"""What a client is told about one call: values on the long way, bytes on the short one.  Pure.
+
+A grafted tool's result passes whole; a native outcome is projected to one text block.  Nothing here sends.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from msgspec import Raw
+
+from quarterdeck.tools.results import fragments_of
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object, join_object
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_protocol.tools import ToolOutcome, WireResult
+
+FAULT_META_KEY: Final = "quarterdeck/fault"
+"""`_meta` key of a fault's result: kind, code and delivery, so that a program need not read the text."""
+
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+"""`_meta` key under which a 2026-07-28 result says who answers."""
+
+SPLICE_MAX_BYTES: Final = 1024 * 1024 * 1024
+"""The largest `max_result_bytes` that a configuration may name; a server's own limit was enforced before."""
+
+_ENVELOPE_KEYS: Final = ("resultType", "ttlMs", "cacheScope")
+_STRUCTURED: Final = "structuredContent"
+_EMPTY: Final = Raw(b"{}")
+
+
+def text_result(*texts: str, is_error: bool) -> dict[str, object]:
+    """A result of text blocks; what UTF-8 cannot say is escaped."""
+    sayable = (text.encode("utf-8", "backslashreplace").decode() for text in texts)
+    return {"content": [{"type": "text", "text": text} for text in sayable], "isError": is_error}
+
+
+def fault_result(fault: ProtocolFault) -> dict[str, object]:
+    """A fault as a result that a model can read: what happened, and what can be done about it."""
+    text = f"{fault.message}\nFix: {fault.remedy}" if fault.remedy else fault.message
+    about = {"kind": fault.kind.value, "code": fault.code, "delivery": fault.delivery.value}
+    return {**text_result(text, is_error=True), "_meta": {FAULT_META_KEY: about}}
+
+
+def bad_result(reason: object) -> ProtocolFault:
+    """The fault of a body that may not reach a client."""
+    return ProtocolFault(FaultKind.TOOL_ERROR, f"the server's result cannot be passed on: {reason}", code="bad_result")
+
+
+def render(output: object) -> str:
+    """A native output as text: a string verbatim, nothing as nothing, all else as JSON."""
+    if isinstance(output, str):
+        return output
+    if output is None:
+        return ""
+    try:
+        return json.dumps(output, ensure_ascii=False, default=str)
+    except (ValueError, TypeError, RecursionError):
+        return str(output)
+
+
+def outcome_result(outcome: ToolOutcome, *, is_modern: bool) -> dict[str, object]:
+    """An outcome for the long way: its `wire` whole when there is one, else its `output` as text.
+
+    The tagged fragments of several blocks are a text each: a model reads them as their tool wrote them.
+
+    Raises:
+        BodyError: the wire's body is nothing that a client could be sent.
+    """
+    if outcome.wire is not None:
+        return whole_result(outcome.wire, is_modern=is_modern)
+    texts = fragments_of(outcome.output)
+    return text_result(*map(render, (outcome.output,) if texts is None else texts), is_error=outcome.is_error)
+
+
+def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
+    """A server's own result, built: what the SDK's session needs.
+
+    Args:
+        wire: what the server said.
+        is_modern: whether the client speaks 2026-07-28.
+
+    Raises:
+        BodyError: it is not one JSON object, or nests deeper than serialisers allow.
+    """
+    _members(wire)
+    check_depth(wire.body)
+    try:
+        result = msgspec.json.decode(wire.body, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise BodyError(f"not one JSON object: {plain_words(error)}") from None
+    if _is_too_new(wire, is_modern=is_modern) and not isinstance(result.get(_STRUCTURED, {}), dict):
+        del result[_STRUCTURED]
+    return result
+
+
+def under_envelope(skeleton: Mapping[str, object], whole: Mapping[str, object]) -> dict[str, object]:
+    """`whole` in the envelope that the SDK minted for `skeleton`, an empty result of the same method and era."""
+    result = {key: skeleton[key] for key in _ENVELOPE_KEYS if key in skeleton} | dict(whole)
+    stamp = skeleton.get("_meta")
+    if isinstance(stamp, dict):
+        own = whole.get("_meta")
+        result["_meta"] = {**own, **stamp} if isinstance(own, dict) else stamp
+    return result
+
+
+def splice(wire: WireResult, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
+    """The parts of a result object around a server's own bytes, which are checked and not built.
+
+    Args:
+        wire: the server's result without its era's envelope.
+        server_info: our `Implementation` as JSON for a 2026-07-28 client, None for a legacy one.
+
+    Raises:
+        BodyError: the body may not enter a client's stream; its worker let something through that it must not.
+    """
+    body = wire.body
+    members = _members(wire)
+    if server_info is None:
+        if not _is_too_new(wire, is_modern=False) or bytes(members.get(_STRUCTURED, _EMPTY)).startswith(b"{"):
+            return (body,)
+        return (join_object({name: value for name, value in members.items() if name != _STRUCTURED}),)
+    if "_meta" in members:
+        meta = _stamped(members["_meta"], server_info)
+        return (join_object({"resultType": "complete", **members, "_meta": meta}),)
+    head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO_KEY.encode(), server_info)
+    if not members:
+        return (head, b"}")
+    return (head, b",", memoryview(body)[body.index(b"{") + 1 :])
+
+
+def fault_parts(fault: ProtocolFault, server_info: bytes | None) -> tuple[bytes | memoryview, ...]:
+    """The parts of a fault's result object; `server_info` as for `splice`."""
+    return splice(WireResult(msgspec.json.encode(fault_result(fault)), LATEST_HANDSHAKE_VERSION), server_info)
+
+
+def _members(wire: WireResult) -> Mapping[str, Raw]:
+    members = wire.members if wire.members is not None else check_object(wire.body, max_bytes=SPLICE_MAX_BYTES)
+    if "resultType" in members:
+        raise BodyError("a result still carries its era's envelope")
+    return members
+
+
+def _is_too_new(wire: WireResult, *, is_modern: bool) -> bool:
+    """Whether structured content may be what a legacy client's revision forbids: anything but an object."""
+    return not is_modern and wire.era in MODERN_PROTOCOL_VERSIONS
+
+
+def _stamped(meta: Raw, server_info: bytes) -> Raw:
+    try:
+        members = msgspec.json.decode(meta, type=dict[str, Raw] | None) or {}
+    except msgspec.DecodeError:
+        # Neither object nor null: the server's own doing, which its client may judge.
+        return meta
+    members[SERVER_INFO_KEY] = Raw(server_info)
+    return Raw(join_object(members))

@@ -1,0 +1,1 @@
+"""Serve one client over a pair of descriptors."""

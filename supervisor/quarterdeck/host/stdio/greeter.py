@@ -1,0 +1,286 @@
+"""Read a stdio client's first line while the rest of us is still being imported, and answer it once that is sure.
+
+The SDK takes most of a second to import, and a client of the older era waits for the answer to `initialize` before it
+does anything else.  So the line is read at once, in a thread, and answered from here as soon as the configuration is
+read and the ledger is ours: whether this client can be served is known then.  Later the SDK's session gets the same
+line, and its answer, which says the same, is dropped.  Where nothing can be served, every request that has come is
+answered with an error that says why.
+
+Imports next to nothing, on purpose.  Whatever is unusual about a first line is left to the session.
+
+The process's standard streams as descriptors: claimed for the protocol, kept from everyone else.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import select
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
+
+_STDIN: Final = 0
+_STDOUT: Final = 1
+_STDERR: Final = 2
+
+
+@contextmanager
+def claimed_stdio() -> Iterator[tuple[int, int]]:
+    """Private duplicates of stdin and stdout.
+
+    Meanwhile the public ones lead nowhere and to stderr, so that a stray print, or a child that inherits them, can
+    neither read nor write the protocol.  Both are restored at the end.
+    """
+    private_in = fcntl.fcntl(_STDIN, fcntl.F_DUPFD_CLOEXEC, 3)
+    private_out = fcntl.fcntl(_STDOUT, fcntl.F_DUPFD_CLOEXEC, 3)
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(nowhere, _STDIN)
+        try:
+            os.dup2(_STDERR, _STDOUT)
+        except OSError:
+            # Started without a stderr.
+            os.dup2(nowhere, _STDOUT)
+        os.close(nowhere)
+        yield private_in, private_out
+    finally:
+        # What was printed meanwhile may still wait in Python's buffer; restored, it would go to the client.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(private_in, _STDIN)
+        os.dup2(private_out, _STDOUT)
+        os.close(private_in)
+        os.close(private_out)
+
+
+def can_poll(fd: int) -> bool:
+    """Whether `fd` can be polled, and made non-blocking without anyone else noticing."""
+    mode = os.fstat(fd).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return False
+    try:
+        return not os.path.sameopenfile(fd, _STDERR)
+    except OSError:
+        return True
+
+
+def post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> bool:
+    """Run `call` on the loop from a thread; False once the loop is gone."""
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        return False
+    return True
+
+
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""The revisions that begin with `initialize`; a test holds them against the SDK's."""
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""A first line longer than this is nothing that we would answer."""
+
+REQUEST_S: Final = 1.0
+"""How long one that cannot serve waits for its client's first request, to say why."""
+
+CANNOT_SERVE: Final = -32603
+"""JSON-RPC's internal error: the request may be right, and is not answered all the same."""
+
+MAX_REASON_CHARS: Final = 4096
+"""Of why nothing can be served: a message and a remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What was read before the session could.
+
+    Attributes:
+        data: its bytes.
+        greeted_id: the id of the request in them that has its answer.
+        greeted_at: when it had it, monotonic seconds.
+    """
+
+    data: bytes = b""
+    greeted_id: int | str | None = None
+    greeted_at: float | None = None
+
+
+class EarlyGreeter:
+    """Waits for a client's first line in a thread of its own, from `start` to `finish` or `refuse`."""
+
+    def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT) -> None:
+        self._in = stdin_fd
+        self._out = stdout_fd
+        self._data = b""
+        self._head: Head | None = None
+        self._instructions: str | None = None
+        # Written to where something was decided, closed where it is over: the thread looks up from its wait.
+        self._news_r, self._news_w = os.pipe()
+        self._thread = threading.Thread(target=self._wait, name="greeter", daemon=True)
+
+    def start(self) -> None:
+        """Begin to wait."""
+        self._thread.start()
+
+    def admit(self, instructions: str) -> None:
+        """Answer the client from now on: it can be served, and is told this."""
+        self._instructions = instructions
+        os.write(self._news_w, b"!")
+
+    def finish(self) -> Head:
+        """Stop waiting; from here on the descriptors are the caller's.  To be called once, or `refuse`."""
+        os.close(self._news_w)
+        self._thread.join()
+        os.close(self._news_r)
+        return self._head or Head(self._data)
+
+    def refuse(self, reason: str, within_s: float = REQUEST_S) -> None:
+        """Answer every request that has come, or comes within this time, with an error; the greeting is over."""
+        head = self.finish()
+        data = head.data
+        until = time.monotonic() + within_s
+        try:
+            while more := self._read(until if b"\n" not in data else 0.0):
+                data += more
+                if len(data) >= MAX_HEAD_BYTES:
+                    break
+            for line in data.split(b"\n"):
+                self._write(refusal(line, reason, besides=head.greeted_id))
+        except OSError:
+            pass  # the client has left
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        poll.register(self._in, select.POLLIN)
+        poll.register(self._news_r, select.POLLIN)
+        has_line = is_over = False
+        while not (is_over or (has_line and self._instructions is not None)):
+            for fd, _ in poll.poll():
+                if fd == self._news_r:
+                    is_over = not os.read(fd, 1)
+                else:
+                    try:
+                        chunk = os.read(fd, MAX_HEAD_BYTES)
+                    except OSError:
+                        chunk = b""
+                    self._data += chunk
+                    has_line = b"\n" in self._data
+                    if has_line or not chunk or len(self._data) >= MAX_HEAD_BYTES:
+                        poll.unregister(fd)
+        if has_line and self._instructions is not None:
+            self._greet(self._instructions)
+
+    def _greet(self, instructions: str) -> None:
+        greeted_id, answer = answer_to(self._data.partition(b"\n")[0], instructions)
+        if greeted_id is None:
+            return
+        try:
+            self._write(answer)
+        except OSError:
+            pass  # the client has left; the session will see it too
+        self._head = Head(self._data, greeted_id, time.monotonic())
+
+    def _read(self, until: float) -> bytes:
+        """What the client says before `until`, monotonic; empty when that is nothing, or it has left."""
+        poll = select.poll()
+        poll.register(self._in, select.POLLIN)
+        left_s = max(0.0, until - time.monotonic())
+        return os.read(self._in, MAX_HEAD_BYTES) if poll.poll(left_s * 1000) else b""
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._out, data) :]
+
+
+def answer_to(line: bytes, instructions: str = "") -> tuple[int | str | None, bytes]:
+    """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None, b""
+    match message:
+        case {
+            "jsonrpc": "2.0",
+            "id": int() | str() as request_id,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": str() as wanted,
+                "capabilities": dict(),
+                "clientInfo": {"name": str(), "version": str()},
+            },
+        } if not isinstance(request_id, bool) and len(message) == len(("jsonrpc", "id", "method", "params")):
+            result: dict[str, object] = {
+                "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": {"name": CLIENT_NAME, "version": CLIENT_VERSION},
+            }
+            if instructions:
+                result["instructions"] = instructions
+            return request_id, _line({"id": request_id, "result": result})
+    return None, b""
+
+
+def refusal(line: bytes, reason: str, *, besides: int | str | None = None) -> bytes:
+    """The error, with its line's end, that answers the request in `line`; nothing where there is none to answer.
+
+    Args:
+        line: what a client said.
+        reason: why nothing can be served.
+        besides: the id of a request that has its answer.
+    """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return b""
+    match message:
+        case {"id": int() | str() as request_id, "method": str()} if request_id != besides:
+            text = f"quarterdeck cannot serve: {reason}"[:MAX_REASON_CHARS]
+            return _line({"id": request_id, "error": {"code": CANNOT_SERVE, "message": text}})
+    return b""
+
+
+def _line(members: dict[str, object]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **members}, separators=(",", ":")).encode() + b"\n"
+
+
+def start_early() -> None:
+    """Read what comes on the process's standard input, unless that is a terminal: a person is nobody who waits."""
+    global _early
+    try:
+        mode = os.fstat(_STDIN).st_mode
+    except OSError:
+        return  # there is none
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode):
+        _early = EarlyGreeter()
+        _early.start()
+
+
+def admit_early(instructions: str) -> None:
+    """Have the client that `start_early` reads greeted with these instructions: it can be served."""
+    if _early is not None:
+        _early.admit(instructions)
+
+
+def finish_early() -> Head:
+    """What `start_early` has read and `admit_early` has had answered; nothing where nothing was read."""
+    global _early
+    greeter, _early = _early, None
+    return greeter.finish() if greeter is not None else Head()
+
+
+def refuse_early(reason: str) -> None:
+    """Tell the client that `start_early` reads why it cannot be served; nothing where it is served already."""
+    global _early
+    greeter, _early = _early, None
+    if greeter is not None:
+        greeter.refuse(reason)
+
+
+_early: EarlyGreeter | None = None

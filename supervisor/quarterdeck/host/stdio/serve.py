@@ -1,0 +1,301 @@
+"""Serve one client over a pair of descriptors, the process's standard streams by default.
+
+Every line comes through here once.  Calls of grafted tools may take the short way, from bytes to bytes; everything
+else goes to the SDK's session.  One sink serialises both ways.  `shortway` decides, this carries out.
+
+One call on the short way, from its request to its answer on the wire.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+import anyio
+import msgspec
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from quarterdeck.common.processes import carried_through
+from quarterdeck.host.session.calls import ANSWER_S, GRACE_S, shut_down
+from quarterdeck.host.session.provider import ProviderHostImpl, RunningProviderHost
+from quarterdeck.host.session.results import bad_result, fault_parts, splice
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineBuffer, LineTooLongError
+from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, ShortWay, WireResult
+
+from .greeter import Head, claimed_stdio
+from .short_way import (
+    INVALID_REQUEST,
+    MAX_LINE_BYTES,
+    ClientMessage,
+    Gate,
+    ShortRequest,
+    UnreadableError,
+    read_cancellation,
+    read_message,
+)
+from .sink import Part, Sink, open_sink
+from .streams import Inlet, Outlet, open_source
+
+_logger = logging.getLogger(__name__)
+
+
+class Flight:
+    """A call under way; it ends once, answered or cancelled."""
+
+    __slots__ = ("_call", "_is_over", "_on_over", "_request", "_server_info", "_sink")
+
+    def __init__(self, request: ShortRequest, sink: Sink, server_info: bytes, on_over: Callable[[int | str], None]):
+        self._request = request
+        self._sink = sink
+        self._server_info = server_info if request.is_modern else None
+        self._on_over = on_over
+        self._call: ShortCall | None = None
+        self._is_over = False
+
+    def begin(self, way: ShortWay) -> bool:
+        """Start the call; False when it has to go the long way."""
+        request = self._request
+        on_progress = self._pass_on if request.progress_token else None
+        try:
+            self._call = way.begin(
+                request.name, request.arguments, self._settle, meta=request.meta, on_progress=on_progress
+            )
+        except Exception:
+            # Ours to mend; on the long way it becomes an answer, here it would be silence.
+            _logger.exception("the call of %s could not begin", request.name)
+        return self._call is not None
+
+    def cancel(self, reason: str) -> None:
+        """Give up; nothing more is written for this call."""
+        if not self._is_over:
+            self._end()
+            if self._call is not None:
+                self._call.cancel(reason)
+
+    def end(self) -> None:
+        """Give up because serving ends, and tell the client."""
+        if not self._is_over:
+            self._end()
+            delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
+            self._answer(fault_parts(shut_down(delivery), self._server_info))
+
+    def _settle(self, settled: Settled) -> None:
+        """Answer the client.
+
+        Raises:
+            BodyError: the body was refused, and the client told so; its worker let through what it must not.
+        """
+        if self._is_over:
+            return
+        self._end()
+        if not isinstance(settled, WireResult):
+            self._answer(fault_parts(settled, self._server_info))
+            return
+        try:
+            self._answer(splice(settled, self._server_info))
+        except BodyError as error:
+            self._answer(fault_parts(bad_result(error), self._server_info))
+            raise
+
+    def _pass_on(self, note: ProgressNote) -> None:
+        """Relay a note; one that a slow client has no room for, or that is no number, is dropped."""
+        if self._is_over or self._sink.is_congested or not math.isfinite(note.progress):
+            return
+        params: dict[str, object] = {
+            "progressToken": msgspec.Raw(self._request.progress_token),
+            "progress": note.progress,
+        }
+        if note.total is not None:
+            params["total"] = note.total
+        if note.message is not None:
+            params["message"] = note.message
+        message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        self._sink.write(msgspec.json.encode(message), b"\n")
+
+    def _answer(self, parts: tuple[Part, ...]) -> None:
+        self._sink.write(b'{"jsonrpc":"2.0","id":', self._request.id_json, b',"result":', *parts, b"}\n")
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._on_over(self._request.key)
+
+
+MAX_IN_FLIGHT: Final = 4096
+"""Requests of one client under way at once; more are refused, so that cancellations are always still read."""
+
+BUSY: Final = -32000
+"""JSON-RPC's first implementation-defined code: too many requests under way."""
+
+END_OF_INPUT_S: Final = 0.5
+"""How long calls in flight may still take after the end of input: `serve < requests` gets its answers, and a client
+that waits for our exit (the SDK's for 2 s) does not notice."""
+
+CLOSE_S: Final = 2.0
+"""How long the session, and then what is left to write, may take once the client is gone."""
+
+NOTHING: Final = Head()
+"""Nobody has read anything before us."""
+
+
+async def serve_stdio(
+    host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None, head: Head = NOTHING
+) -> None:
+    """Serve one client until it closes its end, or this is cancelled; then what is under way ends.
+
+    Calls have a short grace (`END_OF_INPUT_S`, or `GRACE_S` when cancelled), new ones are refused meanwhile, and what
+    is left then is answered with a fault: every request that was read has its answer.
+
+    Args:
+        host: what is served.
+        stdin_fd: read instead of the process's stdin; give both or neither.
+        stdout_fd: written instead of its stdout.
+        head: what somebody else has read and answered before.
+
+    Raises:
+        ProtocolFault: `transport`, when serving cannot start or breaks.
+    """
+    with ExitStack() as stack:
+        if stdin_fd is None or stdout_fd is None:
+            stdin_fd, stdout_fd = stack.enter_context(claimed_stdio())
+        await _Connection(host, stdin_fd, stdout_fd, head).serve()
+
+
+class _Connection:
+    """One client: its lines, its session, its calls in flight."""
+
+    def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int, head: Head) -> None:
+        self._host = host
+        self._head = head
+        self._way = host.box if isinstance(host.box, ShortWay) else None
+        self._server_info = host.server_info
+        self._gate = Gate()
+        self._flights: dict[int | str, Flight] = {}
+        self._over = asyncio.Event()
+        self._landed = asyncio.Event()
+        self._is_abandoned = False
+        self._is_ending = False
+        self._lines = LineBuffer(MAX_LINE_BYTES)
+        self._inlet = Inlet(on_room=self._balance, on_closed=self._abandon)
+        self._sink = open_sink(stdout_fd, on_broken=self._abandon, on_room=self._balance)
+        self._source = open_source(stdin_fd, self._take, self._over.set)
+
+    async def serve(self) -> None:
+        outlet = Outlet(self._sink, self._answered, greeted_id=self._head.greeted_id)
+        running = await self._host.connect((self._inlet, outlet))
+        try:
+            self._take(self._head.data)
+            await self._over.wait()
+        finally:
+            await carried_through(partial(self._end, running))
+        if running.fault is not None:
+            raise running.fault
+        if (failure := self._sink.failure) is not None:
+            why = f"the answer to the client cannot be written: {failure.strerror}"
+            raise ProtocolFault(FaultKind.TRANSPORT, why, failure)
+
+    async def _end(self, running: RunningProviderHost) -> None:
+        """Let what is under way end, then have it end, each with its answer."""
+        self._is_ending = True
+        running.end_listening()
+        running.drain.closing.cancel()
+        with anyio.move_on_after(END_OF_INPUT_S if self._over.is_set() else GRACE_S):
+            await self._finished()
+        self._source.close()
+        for flight in list(self._flights.values()):
+            flight.end()
+        running.drain.ending.cancel()
+        with anyio.move_on_after(ANSWER_S):
+            await self._finished()
+        self._inlet.end()
+        with anyio.move_on_after(CLOSE_S):
+            await running.ended()
+        await running.cancel()
+        await self._sink.close(CLOSE_S)
+
+    async def _finished(self) -> None:
+        """Wait until nothing is in flight that could still be answered."""
+        while self._gate.in_flight and not self._is_abandoned:
+            self._landed.clear()
+            await self._landed.wait()
+
+    def _abandon(self) -> None:
+        """Nobody is left to answer, or to be answered."""
+        self._is_abandoned = True
+        self._landed.set()
+        self._over.set()
+
+    def _take(self, data: bytes) -> None:
+        try:
+            for line in self._lines.feed(data):
+                self._read(line)
+        except LineTooLongError as error:
+            # Where the next message begins is not known any more: the client must connect again.
+            self._refuse(None, INVALID_REQUEST, str(error))
+            self._over.set()
+        self._balance()
+
+    def _balance(self) -> None:
+        if self._over.is_set() or self._inlet.is_full or self._sink.is_congested:
+            self._source.pause()
+        else:
+            self._source.resume()
+
+    def _read(self, line: bytes) -> None:
+        try:
+            message = read_message(line)
+        except UnreadableError as error:
+            self._refuse(None, error.code, str(error))
+            return
+        if self._cancel(message):
+            return
+        # At the end the session's way says why nothing is begun any more.
+        request = self._gate.admit(message) if self._way is not None and not self._is_ending else None
+        if request is not None and self._way is not None and self._gate.in_flight < MAX_IN_FLIGHT:
+            flight = Flight(request, self._sink, self._server_info, self._land)
+            if flight.begin(self._way):
+                self._gate.began(request.key)
+                self._flights[request.key] = flight
+                return
+        self._forward(line, message)
+
+    def _cancel(self, message: ClientMessage) -> bool:
+        """Whether `message` cancelled a call on the short way, so that the session need not know."""
+        cancelled = read_cancellation(message)
+        flight = self._flights.get(cancelled.key) if cancelled is not None else None
+        if cancelled is None or flight is None:
+            return False
+        flight.cancel(cancelled.reason)
+        return True
+
+    def _forward(self, line: bytes, message: ClientMessage) -> None:
+        request_id = message.id if isinstance(message.id, int | str) else None
+        if request_id is not None and self._gate.in_flight >= MAX_IN_FLIGHT:
+            self._refuse(request_id, BUSY, f"more than {MAX_IN_FLIGHT:,} requests are under way")
+            return
+        try:
+            parsed = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError:
+            self._refuse(request_id, INVALID_REQUEST, "not a JSON-RPC 2.0 message")
+            return
+        self._gate.forwarded(message)
+        self._inlet.put(SessionMessage(parsed))
+
+    def _land(self, key: int | str) -> None:
+        self._gate.settled(key)
+        self._flights.pop(key, None)
+        self._landed.set()
+
+    def _answered(self, request_id: int | str | None, *, is_success: bool) -> None:
+        self._gate.answered(request_id, is_success=is_success)
+        self._landed.set()
+
+    def _refuse(self, request_id: int | str | None, code: int, reason: str) -> None:
+        _logger.warning("a client's message was refused: %s", reason)
+        refusal = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
+        self._sink.write(refusal.model_dump_json(by_alias=True, exclude_unset=True).encode(), b"\n")

@@ -1,0 +1,234 @@
+"""Decide which of a client's lines may pass the SDK's session by.  Pure: lines in, decisions out.
+
+The short way opens only once that session has answered a request of this connection, so that the handshake, the
+version checks and the era are the SDK's word; and it takes a call only when nothing about it needs judgement.
+Whatever is unusual goes the long way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Raw
+
+from quarterdeck_protocol.mcp.jsonrpc import (
+    ENVELOPE_PREFIX,
+    BodyError,
+    Message,
+    check_object,
+    correlation_key,
+    join_object,
+)
+
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+"""One line of a client; the same as one line of a server."""
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+"""JSON-RPC 2.0, section 5.1."""
+
+_MAX_ENVELOPES: Final = 8
+"""Distinct accepted envelopes remembered per connection; a client varies at most its log level."""
+
+_VERSION_KEY: Final = ENVELOPE_PREFIX + "protocolVersion"
+
+Key = int | str
+Envelope = tuple[tuple[str, bytes], ...]
+
+
+class ClientMessage(Message, kw_only=True, gc=False):
+    """One message of a client; JSON-RPC's version is checked, as the SDK's session does."""
+
+    jsonrpc: Literal["2.0"]
+
+
+class UnreadableError(BodyError):
+    """A line that is no message; `code` is what JSON-RPC calls it."""
+
+    def __init__(self, code: int, reason: object) -> None:
+        what = "not JSON" if code == PARSE_ERROR else "not a JSON-RPC 2.0 message"
+        super().__init__(f"{what}: {reason}")
+        self.code = code
+
+
+class ShortRequest(msgspec.Struct, frozen=True, gc=False):
+    """A call that may take the short way.
+
+    Attributes:
+        id_json: the request's id as JSON, for the answer.
+        arguments: one JSON object, untouched.
+        meta: the caller's own `_meta`, empty for none.
+        progress_token: as JSON, empty when no progress is wanted.
+        is_modern: whether the answer needs the 2026-07-28 envelope.
+    """
+
+    key: Key
+    id_json: bytes
+    name: str
+    arguments: bytes
+    meta: bytes
+    progress_token: bytes
+    is_modern: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """The client gives up on a request."""
+
+    key: Key
+    reason: str
+
+
+def read_message(line: bytes) -> ClientMessage:
+    """The parts of one line of a client.
+
+    Raises:
+        UnreadableError: it is not a JSON-RPC message, nests too deeply, or is no UTF-8.
+    """
+    try:
+        if not line.isascii():
+            line.decode()
+        return _message.decode(line)
+    except msgspec.ValidationError as error:
+        raise UnreadableError(INVALID_REQUEST, error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableError(PARSE_ERROR, error) from None
+
+
+def read_cancellation(message: Message) -> Cancellation | None:
+    """What a `notifications/cancelled` names, None for any other message."""
+    if message.method != "notifications/cancelled":
+        return None
+    try:
+        params = _cancelled.decode(message.params)
+    except msgspec.DecodeError:
+        return None
+    key = correlation_key(params.request_id)
+    return None if key is None else Cancellation(key, params.reason or "")
+
+
+class Gate:
+    """What one connection has been granted so far, and which requests are under way on either way."""
+
+    def __init__(self) -> None:
+        self._long: dict[Key, Envelope | Literal["initialize"] | None] = {}
+        self._short: set[Key] = set()
+        self._initialize_seen = False
+        self._initialize_answered = False
+        self._initialized = False
+        self._envelopes: dict[Envelope, None] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way."""
+        return len(self._long) + len(self._short)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any call may take the short way."""
+        return bool(self._envelopes) or (self._initialize_answered and self._initialized)
+
+    def admit(self, message: ClientMessage) -> ShortRequest | None:
+        """The call in `message` when it may take the short way, None when the SDK's session has to see it."""
+        if message.method != "tools/call" or not self.is_open:
+            return None
+        key = correlation_key(message.id)
+        if key is None or key in self._long or key in self._short:
+            return None
+        try:
+            return self._read_call(message, key)
+        except (msgspec.DecodeError, BodyError):
+            return None
+
+    def began(self, key: Key) -> None:
+        """A call has taken the short way."""
+        self._short.add(key)
+
+    def settled(self, key: Key) -> None:
+        """A call on the short way has ended."""
+        self._short.discard(key)
+
+    def forwarded(self, message: ClientMessage) -> None:
+        """`message` was given to the SDK's session."""
+        key = correlation_key(message.id)
+        if key is not None and isinstance(message.method, str):
+            self._initialize_seen |= message.method == "initialize"
+            self._long[key] = "initialize" if message.method == "initialize" else _envelope_of(message)
+        elif message.method == "notifications/initialized":
+            self._initialized |= self._initialize_seen
+        elif (cancelled := read_cancellation(message)) is not None:
+            # The session never answers what was cancelled.
+            self._long.pop(cancelled.key, None)
+
+    def answered(self, request_id: Key | None, *, is_success: bool) -> None:
+        """The SDK's session answered a request; a success is what opens the short way."""
+        key = correlation_key(request_id)
+        opening = self._long.pop(key, None) if key is not None else None
+        if not is_success or opening is None:
+            return
+        if opening == "initialize":
+            self._initialize_answered = True
+        else:
+            self._envelopes[opening] = None
+            if len(self._envelopes) > _MAX_ENVELOPES:
+                del self._envelopes[next(iter(self._envelopes))]
+
+    def _read_call(self, message: ClientMessage, key: Key) -> ShortRequest | None:
+        params = _call_params.decode(message.params)
+        arguments = bytes(params.arguments)
+        check_object(arguments, max_bytes=MAX_LINE_BYTES)
+        meta = bytes(params.meta)
+        members = check_object(meta, max_bytes=MAX_LINE_BYTES) if meta else {}
+        envelope = _envelope(members)
+        # A modern connection repeats an envelope that its session has accepted, byte for byte; a legacy one has none.
+        if envelope not in self._envelopes if self._envelopes else envelope:
+            return None
+        token = members.pop("progressToken", None)
+        if token is not None:
+            _token.decode(token)
+        own = {name: raw for name, raw in members.items() if not name.startswith(ENVELOPE_PREFIX)}
+        return ShortRequest(
+            key=key,
+            id_json=msgspec.json.encode(message.id),
+            name=params.name,
+            arguments=arguments,
+            meta=join_object(own) if own else b"",
+            progress_token=b"" if token is None else bytes(token),
+            is_modern=bool(self._envelopes),
+        )
+
+
+class _CallParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    arguments: Raw = Raw(b"{}")
+    meta: Raw = msgspec.field(name="_meta", default=Raw())
+
+
+class _MetaOnly(msgspec.Struct, gc=False):
+    meta: dict[str, Raw] | None = msgspec.field(name="_meta", default=None)
+
+
+class _CancelledParams(msgspec.Struct, gc=False):
+    request_id: int | str = msgspec.field(name="requestId")
+    reason: str | None = None
+
+
+_message: Final = msgspec.json.Decoder(ClientMessage)
+_call_params: Final = msgspec.json.Decoder(_CallParams)
+_meta_only: Final = msgspec.json.Decoder(_MetaOnly)
+_cancelled: Final = msgspec.json.Decoder(_CancelledParams)
+_token: Final = msgspec.json.Decoder(int | str)
+
+
+def _envelope(meta: Mapping[str, Raw]) -> Envelope:
+    return tuple(sorted((name, bytes(raw)) for name, raw in meta.items() if name.startswith(ENVELOPE_PREFIX)))
+
+
+def _envelope_of(message: ClientMessage) -> Envelope | None:
+    """The envelope of a request that claims the modern era, None for any other."""
+    try:
+        meta = _meta_only.decode(message.params).meta
+    except msgspec.DecodeError:
+        return None
+    return _envelope(meta) if meta and _VERSION_KEY in meta else None

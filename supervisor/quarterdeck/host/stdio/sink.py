@@ -1,0 +1,227 @@
+"""Write lines to one descriptor without blocking the event loop.
+
+Pipes and sockets are polled; files, terminals and whatever shares its description with stderr are written by a daemon
+thread.  Descriptors are borrowed: their owner closes them.
+"""
+
+import asyncio
+import errno
+import os
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+import anyio
+
+from .greeter import can_poll, post
+
+HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+"""A sink that holds more is congested: droppable lines are dropped, and the client is not read."""
+
+LOW_WATER_BYTES: Final = 1024 * 1024
+"""A congested sink that holds less has room again."""
+
+BURST_S: Final = 0.00005
+"""A line that follows another so closely waits for those behind it: many calls end in one turn of the loop."""
+
+_MAX_PARTS: Final = 256
+"""Buffers in one writev; Linux takes 1,024."""
+
+_JOIN_BYTES: Final = 32 * 1024
+"""Parts that are smaller together are joined: a copy is cheaper than a vector."""
+
+_READER_LEFT: Final = (errno.EPIPE, errno.ECONNRESET)
+
+Part = bytes | memoryview
+
+
+class Sink(ABC):
+    """Writes lines to one descriptor, whole and in order; lines that follow one another closely go out together."""
+
+    def __init__(self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_broken = on_broken
+        self._on_room = on_room
+        self._loop = asyncio.get_running_loop()
+        self._parts: deque[Part] = deque()
+        self._held_bytes = 0
+        self._is_over = False
+        self.failure: OSError | None = None
+        """Why nothing can be written any more, when it is not that the reader has left."""
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the reader is too slow for what was written."""
+        return not self._has_room.is_set()
+
+    def write(self, *parts: Part) -> None:
+        """Send one whole line, its newline included; dropped once the reader is gone."""
+        if self._is_over:
+            return
+        size = sum(map(len, parts))
+        if size <= _JOIN_BYTES:
+            self._parts.append(b"".join(parts))
+        else:
+            self._parts.extend(parts)
+        self._held_bytes += size
+        if self._held_bytes > HIGH_WATER_BYTES:
+            self._has_room.clear()
+        if self._is_empty.is_set():
+            self._is_empty.clear()
+            self._start()
+
+    async def room(self) -> None:
+        """Wait while congested."""
+        await self._has_room.wait()
+
+    async def close(self, timeout_s: float) -> None:
+        """Send what is held, for at most `timeout_s`, then nothing any more."""
+        try:
+            with anyio.move_on_after(timeout_s):
+                await self._is_empty.wait()
+        finally:
+            self._finish()
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Parts have come where none were."""
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """Nothing more is written: leave the descriptor as it was found."""
+
+    def _wrote(self, size: int) -> None:
+        self._held_bytes -= size
+        if self._held_bytes <= LOW_WATER_BYTES and not self._has_room.is_set():
+            self._has_room.set()
+            self._on_room()
+        if self._held_bytes <= 0:
+            self._is_empty.set()
+
+    def _broke(self, error: OSError) -> None:
+        if not self._is_over:
+            if error.errno not in _READER_LEFT:
+                self.failure = error
+            self._finish()
+            self._on_broken()
+
+    def _finish(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._stop()
+            self._parts.clear()
+            self._wrote(self._held_bytes)
+
+
+class PolledSink(Sink):
+    """A pipe or socket."""
+
+    def __init__(self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> None:
+        super().__init__(fd, on_broken=on_broken, on_room=on_room)
+        self._was_blocking = os.get_blocking(fd)
+        self._waits = False
+        self._written_at = 0.0
+        os.set_blocking(fd, False)
+
+    def _start(self) -> None:
+        # An answer on its own leaves at once, those that follow it closely leave together after the loop's turn.
+        if self._loop.time() < self._written_at + BURST_S:
+            self._loop.call_soon(self._flush)
+        else:
+            self._flush()
+
+    def _stop(self) -> None:
+        self._loop.remove_writer(self._fd)
+        os.set_blocking(self._fd, self._was_blocking)
+
+    def _flush(self) -> None:
+        if self._is_over:
+            return
+        try:
+            while self._parts:
+                self._drop(os.writev(self._fd, list(islice(self._parts, _MAX_PARTS))))
+        except BlockingIOError:
+            if not self._waits:
+                self._waits = True
+                self._loop.add_writer(self._fd, self._flush)
+            return
+        except OSError as error:
+            self._broke(error)
+            return
+        self._written_at = self._loop.time()
+        if self._waits:
+            self._waits = False
+            self._loop.remove_writer(self._fd)
+
+    def _drop(self, size: int) -> None:
+        left = size
+        while left:
+            part = self._parts[0]
+            if left < len(part):
+                self._parts[0] = memoryview(part)[left:]
+                break
+            left -= len(part)
+            self._parts.popleft()
+        self._wrote(size)
+
+
+class ThreadedSink(Sink):
+    """A file, a terminal, or a description that stderr shares."""
+
+    def __init__(self, fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> None:
+        super().__init__(fd, on_broken=on_broken, on_room=on_room)
+        self._batches: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._write, name="quarterdeck-stdout", daemon=True).start()
+
+    def _start(self) -> None:
+        self._loop.call_soon(self._hand_over)
+
+    def _stop(self) -> None:
+        self._batches.put(None)
+
+    def _hand_over(self) -> None:
+        if self._parts:
+            self._batches.put(list(self._parts))
+            self._parts.clear()
+
+    def _landed(self, size: int) -> None:
+        if not self._is_over:
+            self._wrote(size)
+            self._hand_over()
+
+    def _write(self) -> None:
+        while (batch := self._batches.get()) is not None:
+            size = 0
+            try:
+                for part in batch:
+                    size += len(part)
+                    view = memoryview(part)
+                    while view:
+                        # Given up: the descriptor may be somebody else's by now.
+                        if self._is_over:
+                            return
+                        view = view[os.write(self._fd, view) :]
+            except OSError as error:
+                post(self._loop, self._broke, error)
+                return
+            if not post(self._loop, self._landed, size):
+                return
+
+
+def open_sink(fd: int, *, on_broken: Callable[[], None], on_room: Callable[[], None]) -> Sink:
+    """The right writer for `fd`.
+
+    Args:
+        fd: borrowed until `close`.
+        on_broken: called once when the reader is gone.
+        on_room: called when the sink was congested and no longer is.
+    """
+    return (PolledSink if can_poll(fd) else ThreadedSink)(fd, on_broken=on_broken, on_room=on_room)

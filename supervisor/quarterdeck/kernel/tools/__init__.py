@@ -1,1 +1,0 @@
-"""The built-in tools, one module each: a factory without arguments, `<name>_tool()`."""

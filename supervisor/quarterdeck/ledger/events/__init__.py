@@ -1,0 +1,1 @@
+"""The ledger as values: its events, their chain and what they amount to.  Pure."""

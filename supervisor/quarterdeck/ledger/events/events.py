@@ -1,0 +1,231 @@
+"""What the chain holds: a closed union of events, each about one server of one configuration file.  Pure.
+
+Documents (a tool's whole definition, a server's instructions, how it is launched) are kept once, beside the chain,
+under their hash; events name the hash.
+
+The hash by which a document is kept and approved.  Pure.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from . import surrogates
+
+
+def hash_of(body: bytes) -> str:
+    """The hash of a JSON document; of one that cannot be read, that of its bytes."""
+    try:
+        body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass  # deeper than any reader goes, or half a character: its very bytes count
+    return hashlib.sha256(body).hexdigest()
+
+
+class Subject(StrEnum):
+    """What can be approved of a server."""
+
+    LAUNCH = "launch"
+    """How it is started or reached: command line, environment names, URL, policy."""
+    INSTRUCTIONS = "instructions"
+    TOOL = "tool"
+
+    __hash__ = str.__hash__
+    """An enumeration's own is written in Python; this one is asked for every event of a fold."""
+
+
+class Voice(StrEnum):
+    """Who approves."""
+
+    PERSON = "person"
+    BASELINE = "baseline"
+    """It was there at first sight."""
+    OPEN = "open"
+    """Its server's `trust` is open."""
+    PROGRAM = "program"
+    """An embedding program configured it."""
+    NAMED = "named"
+    """Its file was named on the command line, or is the user's own."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True, gc=False):
+    """Any event.  Nothing in one can form a cycle, so the collector need not walk a million of them.
+
+    Attributes:
+        scope: the file that configures the server, as `scope_of` names it: servers of two files may share an id.
+        server: its id.
+    """
+
+    scope: str
+    server: str
+
+
+class Enrolled(Event, frozen=True, tag="enroll"):
+    """A tool joined the live set, or replaced the one that had its key; `tool` is the server's own name for it."""
+
+    key: str
+    tool: str
+    definition: str
+
+
+class Retired(Event, frozen=True, tag="retire"):
+    """The tool of this key left the live set; `tool` is the server's own name for it, for people."""
+
+    key: str
+    tool: str = ""
+
+
+class Seen(Event, frozen=True, tag="seen"):
+    """The server offers this now, and did not, or not in this form, before; `hash` names the document."""
+
+    subject: Subject
+    hash: str
+    name: str = ""
+
+
+class Gone(Event, frozen=True, tag="gone"):
+    """The server does not offer this any more."""
+
+    subject: Subject
+    name: str = ""
+
+
+class Approved(Event, frozen=True, tag="approve"):
+    """This form, and no other, may be used; ends a block."""
+
+    subject: Subject
+    hash: str
+    by: Voice
+    name: str = ""
+
+
+class Blocked(Event, frozen=True, tag="block"):
+    """No form of this may be used, until one is approved."""
+
+    subject: Subject
+    name: str = ""
+
+
+class Scanned(Event, frozen=True, tag="scan"):
+    """What the rules of `version` found in a document; none of it is no event.
+
+    Attributes:
+        findings: pairs of a rule's id and a place in the document, as JSON pointer.
+    """
+
+    hash: str
+    version: int
+    findings: tuple[tuple[str, str], ...]
+
+
+class Began(Event, frozen=True, tag="began"):
+    """A server became ready.
+
+    Attributes:
+        era: the protocol revision spoken.
+        program: its own name and version.
+        package: what a package runner resolved; empty when that cannot be told.
+    """
+
+    pid: int | None = None
+    worker_pid: int | None = None
+    era: str = ""
+    program: str = ""
+    package: str = ""
+
+
+class Ended(Event, frozen=True, tag="ended"):
+    """A server that had begun ended, or one that was to begin could not; `message` is redacted."""
+
+    code: str
+    message: str
+    exit_status: int | None = None
+    signal: int | None = None
+    limit: str | None = None
+
+
+class Checkpoint(Event, frozen=True, tag="checkpoint"):
+    """Stands for all events before it, which are archived.  Names no scope and no server.
+
+    Attributes:
+        count: how many events the archived segment ends with.
+        head: its last hash, 64 hex digits.
+        state: what they amount to; see `Book.to_state`.
+        redacted: where the chain ended before secrets were taken out of all events; empty where none were.
+    """
+
+    count: int
+    head: str
+    state: msgspec.Raw
+    redacted: str = ""
+
+
+LedgerEvent = Enrolled | Retired | Seen | Gone | Approved | Blocked | Scanned | Began | Ended | Checkpoint
+
+TRUST_EVENTS: Final = (Approved, Blocked)
+"""What a person would have to do again if it were lost: written through to the disk before it counts."""
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """An event in its place.
+
+    Attributes:
+        seq: from 1, without gaps.
+        at: ISO-8601 UTC with milliseconds and `Z`; for people, the order is that of `seq`.
+    """
+
+    seq: int
+    at: str
+    event: LedgerEvent
+
+
+def encode_event(event: LedgerEvent) -> bytes:
+    """The event as JSON; what the chain hashes.
+
+    Total: a lone surrogate, in a name that a server chose, becomes an escape.
+    """
+    return surrogates.encode(event)
+
+
+def decode_event(body: bytes) -> LedgerEvent:
+    """The event of `body`.
+
+    Raises:
+        msgspec.MsgspecError: it is none.
+    """
+    try:
+        event: LedgerEvent = _events.decode(body)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_slowly(body)
+    return event
+
+
+def decode_events(bodies: Sequence[bytes]) -> list[LedgerEvent]:
+    """The events of many bodies, for a fraction of what one by one would cost.
+
+    Raises:
+        msgspec.MsgspecError: one of them is none.
+    """
+    try:
+        events = _event_lists.decode(b"[" + b",".join(bodies) + b"]")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return [decode_event(body) for body in bodies]
+    # A damaged body may hold two, or swallow its neighbour.
+    return events if len(events) == len(bodies) else [decode_event(body) for body in bodies]
+
+
+def _decode_slowly(body: bytes) -> LedgerEvent:
+    value = surrogates.load(body)
+    if isinstance(value, dict) and "state" in value:
+        value["state"] = surrogates.as_raw(value["state"])
+    event: LedgerEvent = msgspec.convert(value, LedgerEvent)
+    return event
+
+
+_events: Final = msgspec.json.Decoder(LedgerEvent)
+_event_lists: Final = msgspec.json.Decoder(list[LedgerEvent])

@@ -1,0 +1,314 @@
+"""The ledger's database as a file: made whole, told from other files, opened, brought up to date.  Blocking.
+
+    <state>/ledger/    0700
+        ledger.db      SQLite in WAL mode
+        head           module `head`
+        lock, holder   module `lease`
+        archive/       module `archive`
+        backup/        the database as it was before its schema was changed, and heads that were given up
+
+It is looked at through a connection that cannot write before one that can is opened: SQLite tidies up whatever it
+opens for writing, and what is damaged must stay as it is for whoever mends it.
+"""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from quarterdeck.common.identity import CLIENT_VERSION
+from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem
+from quarterdeck.ledger.errors import (
+    BrokenChainError,
+    CorruptLedgerError,
+    ForeignFileError,
+    LedgerWriteError,
+    MissingLedgerError,
+    NewerLedgerError,
+    OlderLedgerError,
+    TruncatedLedgerError,
+    UnsafeLedgerError,
+    UnusableLedgerError,
+)
+
+from . import migrations
+from .head import read_head, sync_directory
+
+DATABASE_NAME: Final = "ledger.db"
+
+BACKUP_NAME: Final = "backup"
+
+BUSY_S: Final = 10.0
+"""How long a step of another process may lock us out; a large append takes a second."""
+
+PAGE_BYTES: Final = 8192
+"""Holds two dozen events; larger ones are read no quicker."""
+
+CACHE_KIB: Final = 16 * 1024
+
+_MAGIC: Final = b"SQLite format 3\0"
+
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+"""What SQLite says of a file that is not what it was; a plain error is a table that is not there."""
+
+
+def open_for_reading(directory: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, beside whoever writes.
+
+    Raises:
+        LedgerError: there is no ledger that we know.
+    """
+    path = directory / DATABASE_NAME
+    try:
+        is_there = path.is_symlink() or path.exists()
+    except OSError as error:
+        raise UnusableLedgerError(path, error.strerror or str(error)) from error
+    if not is_there:
+        raise MissingLedgerError(path)
+    if problem := privacy_problem(directory):
+        raise UnsafeLedgerError(f"{directory} {problem}")
+    version, connection = _look(path)
+    if version < migrations.SCHEMA_VERSION:
+        connection.close()
+        raise OlderLedgerError(path, version)
+    return connection
+
+
+def prepare(directory: Path, now: str) -> None:
+    """Make the directory and its database where there are none, and bring an older schema up to date.
+
+    Raises:
+        LedgerError: there is something else in its place; it is left as it is.
+    """
+    path = directory / DATABASE_NAME
+    try:
+        make_private_dir(directory)
+        if not (path.is_symlink() or path.exists()):
+            _require_nothing(directory)
+            _create(path)
+    except UnsafePathError as error:
+        raise UnsafeLedgerError(str(error)) from error
+    except (OSError, sqlite3.Error) as error:
+        raise UnusableLedgerError(path, getattr(error, "strerror", None) or str(error)) from error
+    version, connection = _look(path)
+    with closing(connection):
+        if version < migrations.SCHEMA_VERSION:
+            _update(path, connection, version, now)
+
+
+def open_for_writing(directory: Path) -> sqlite3.Connection:
+    """The writer's connection to a database that was prepared.
+
+    Raises:
+        LedgerError: it cannot be written.
+    """
+    path = directory / DATABASE_NAME
+    with reading(path):
+        connection = _connect(path, "rw")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours.
+
+    Raises:
+        CorruptLedgerError: the file is damaged.
+        UnusableLedgerError: it cannot be reached.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None or code & 0xFF in _DAMAGE or code == sqlite3.SQLITE_IOERR_SHORT_READ:
+            raise CorruptLedgerError(path, str(error)) from error
+        raise UnusableLedgerError(path, str(error)) from error
+    except UnicodeDecodeError as error:
+        # A name in a damaged schema, which the library fails to put into its own message.
+        raise CorruptLedgerError(path, "its schema is not text") from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of the block or nothing.
+
+    Raises:
+        LedgerWriteError: nothing.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("COMMIT")
+    except sqlite3.IntegrityError as error:
+        _roll_back(connection)
+        raise LedgerWriteError(str(error), "another process wrote to it; end that one and restart this") from error
+    except sqlite3.Error as error:
+        _roll_back(connection)
+        raise LedgerWriteError(str(error)) from error
+    except BaseException:
+        _roll_back(connection)
+        raise
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):  # the error that led here is the one to tell
+            connection.execute("ROLLBACK")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode if '=' in mode else f'mode={mode}'}",
+        uri=True,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute("PRAGMA trusted_schema = OFF")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _look(path: Path) -> tuple[int, sqlite3.Connection]:
+    """The schema of a database of ours, and a connection that can only read."""
+    _require_database(path)
+    with reading(path):
+        connection = _connect(path, _mode(path))
+        try:
+            version = _version(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+    return version, connection
+
+
+def _version(path: Path, connection: sqlite3.Connection) -> int:
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != migrations.APPLICATION_ID:
+        raise ForeignFileError(path, "another program's database")
+    if version > migrations.SCHEMA_VERSION:
+        raise NewerLedgerError(path, version, migrations.SCHEMA_VERSION, _made_by(connection))
+    return version
+
+
+def _made_by(connection: sqlite3.Connection) -> str:
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'quarterdeck'").fetchone()
+    except sqlite3.Error:
+        return ""
+    return str(row[0]) if row else ""
+
+
+def _require_database(path: Path) -> None:
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ForeignFileError(path, "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file")
+        with open(path, "rb") as file:
+            magic = file.read(len(_MAGIC))
+    except OSError as error:
+        raise UnusableLedgerError(path, error.strerror or str(error)) from error
+    if not magic:
+        raise ForeignFileError(path, "an empty file")
+    if magic != _MAGIC:
+        raise ForeignFileError(path, "not a database, or its first bytes are damaged")
+
+
+def _mode(path: Path) -> str:
+    """How to read: where nothing can be written and nothing is pending, SQLite must be told to do without its locks."""
+    return "mode=ro" if _is_pending(path) or os.access(path.parent, os.W_OK) else "immutable=1"
+
+
+def _is_pending(path: Path) -> bool:
+    """Whether there are events that are not in the database's own file yet."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _require_nothing(directory: Path) -> None:
+    """Where the database is not there, that it never was."""
+    path = directory / DATABASE_NAME
+    head = read_head(directory, 0)
+    if head is not None and head.count:
+        raise TruncatedLedgerError(0, head.count)
+    if _is_pending(path):
+        raise CorruptLedgerError(path, "it is gone, and its -wal file is there")
+
+
+def _create(path: Path) -> None:
+    """Make an empty one under another name first, so that nobody ever sees half of it."""
+    draft = path.with_name(f".{path.name}.new")
+    _remove_draft(draft)
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        with closing(_connect(draft, "rw")) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN")
+            connection.execute(f"PRAGMA application_id = {migrations.APPLICATION_ID}")
+            migrations.make_chain(connection)
+            connection.execute("COMMIT")
+            migrations.migrate(connection, 0, CLIENT_VERSION)
+        os.rename(draft, path)
+    finally:
+        _remove_draft(draft)
+    sync_directory(path.parent)
+
+
+def _remove_draft(draft: Path) -> None:
+    for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(draft.with_name(name))
+
+
+def _update(path: Path, connection: sqlite3.Connection, version: int, now: str) -> None:
+    """Copy an older database into `backup/`, then change it."""
+    try:
+        folder = make_private_dir(path.parent / BACKUP_NAME)
+        back_up(connection, folder / f"ledger-schema-{version}-{now.replace(':', '')}.db")
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerWriteError(f"the backup before its update failed: {error}") from error
+    except UnsafePathError as error:
+        raise UnsafeLedgerError(str(error)) from error
+    with closing(open_for_writing(path.parent)) as writer:
+        try:
+            migrations.migrate(writer, version, CLIENT_VERSION)
+        except sqlite3.Error as error:
+            raise LedgerWriteError(f"its update failed: {error}") from error
+        except msgspec.MsgspecError as error:
+            raise BrokenChainError(0, f"an event is of an unknown kind: {error}") from error
+
+
+def back_up(connection: sqlite3.Connection, target: Path) -> None:
+    """A copy of the whole database in `target`, on the disk when this returns.
+
+    Raises:
+        OSError, sqlite3.Error: there is none.
+    """
+    descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with closing(sqlite3.connect(target)) as copy:
+            connection.backup(copy)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_directory(target.parent)

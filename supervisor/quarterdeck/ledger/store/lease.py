@@ -1,0 +1,194 @@
+"""Who writes the ledger: one process at a time, for as long as it lives.  Blocking.
+
+    lock      flock'ed by that process; the kernel lets go when it dies
+    holder    what it says of itself, flock'ed by it, too, before the file gets its name
+
+So what `holder` says is believed only while the very process that wrote it is alive: a file that a killed one left is
+not locked.  Neither descriptor is inherited by programs that we start.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
+from quarterdeck.ledger.errors import LedgerError, UnsafeLedgerError, UnusableLedgerError
+from quarterdeck.ledger.events import surrogates
+
+LOCK_NAME: Final = "lock"
+
+HOLDER_NAME: Final = "holder"
+
+POLL_S: Final = 0.05
+"""How often a lease that is held is asked for again."""
+
+_MAX_HOLDER_BYTES: Final = 64 * 1024
+"""Room for a dozen paths of the longest kind."""
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process says of itself.
+
+    Attributes:
+        digest: of the configuration that it runs; empty for none in particular.
+        command: what it was started as: `serve`, `call` and so on.
+        runtime_directory: where its control socket is; empty for none.
+        started_at: ISO-8601 UTC.
+        url: where it serves clients; None when it does so over stdio alone.
+    """
+
+    pid: int
+    digest: str
+    config_paths: tuple[str, ...] = ()
+    command: str = ""
+    runtime_directory: str = ""
+    started_at: str = ""
+    url: str | None = None
+
+
+class LeaseHeldError(LedgerError):
+    """Another process writes this ledger; `holder` is what it says of itself, None while it says nothing yet."""
+
+    def __init__(self, directory: Path, holder: Holder | None, wanted: Holder) -> None:
+        super().__init__(_story(directory, holder, wanted))
+        self.holder = holder
+
+
+class Lease:
+    """The right to write; a context manager, or `release` it."""
+
+    def __init__(self, directory: Path, lock: int) -> None:
+        self._directory = directory
+        self._lock = lock
+        self._told = -1
+
+    def update(self, holder: Holder) -> None:
+        """Say something else of this process.
+
+        Raises:
+            OSError: what was said before still is.
+        """
+        told = _tell(self._directory, holder)
+        if self._told >= 0:
+            os.close(self._told)
+        self._told = told
+
+    def release(self) -> None:
+        """Let go.  Repeatable."""
+        if self._lock < 0:
+            return
+        if self._told >= 0:
+            with suppress(OSError):
+                os.unlink(self._directory / HOLDER_NAME)
+            os.close(self._told)
+        os.close(self._lock)
+        self._told = self._lock = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def take_lease(
+    directory: Path, holder: Holder, *, wait_s: float = 0.0, given_up: threading.Event | None = None
+) -> Lease:
+    """Take the lease of the ledger in `directory`, which is made where there is none.
+
+    Args:
+        directory: of the ledger.
+        holder: what others are told of this process.
+        wait_s: how long to wait for another to let go.
+        given_up: set when nobody wants it any more.
+
+    Raises:
+        LeaseHeldError: another holds it.
+        LedgerError: the directory cannot be used.
+    """
+    try:
+        make_private_dir(directory)
+        lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except UnsafePathError as error:
+        raise UnsafeLedgerError(str(error)) from error
+    except OSError as error:
+        raise UnusableLedgerError(directory, error.strerror or str(error)) from error
+    lease = Lease(directory, lock)
+    try:
+        if not _acquire(lock, wait_s, given_up=given_up or threading.Event()):
+            raise LeaseHeldError(directory, read_holder(directory), holder)
+        lease.update(holder)
+    except OSError as error:
+        lease.release()
+        raise UnusableLedgerError(directory, error.strerror or str(error)) from error
+    except BaseException:
+        lease.release()
+        raise
+    return lease
+
+
+def read_holder(directory: Path) -> Holder | None:
+    """What the process that holds the lease at this moment says of itself; None when there is none, or it does not."""
+    try:
+        descriptor = os.open(directory / HOLDER_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if _acquire(descriptor, 0.0, fcntl.LOCK_SH, given_up=threading.Event()):
+            return None
+        return surrogates.decode(os.read(descriptor, _MAX_HOLDER_BYTES), Holder)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, wait_s: float, operation: int = fcntl.LOCK_EX, *, given_up: threading.Event) -> bool:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline or given_up.wait(POLL_S):
+                return False
+        else:
+            return True
+
+
+def _tell(directory: Path, holder: Holder) -> int:
+    """Write and lock the file, then give it its name."""
+    draft = directory / f".{HOLDER_NAME}.{os.getpid()}"
+    with suppress(FileNotFoundError):
+        os.unlink(draft)
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, surrogates.encode(holder))
+        os.replace(draft, directory / HOLDER_NAME)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _story(directory: Path, holder: Holder | None, wanted: Holder) -> str:
+    if holder is None:
+        return f"another Quarterdeck starts or ends in {directory}: try again, or name another with --state-dir"
+    who = f"`quarterdeck {holder.command}` (pid {holder.pid})" if holder.command else f"process {holder.pid}"
+    if not wanted.digest:
+        return f"{who} writes the ledger in {directory}: stop it first, or name another directory with --state-dir"
+    if holder.digest != wanted.digest:
+        return f"{who} uses {directory} for another configuration: name another directory with --state-dir"
+    where = f" at {holder.url}" if holder.url else ""
+    return f"{who} runs this configuration already{where}: join it, or stop it first"

@@ -1,0 +1,237 @@
+"""The ledger as it is read: events, documents, books of any moment, and whether all of it is what was written.
+
+Blocking; for one thread at a time.  Beside a writer as long as one likes; changes nothing.
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from quarterdeck.ledger.errors import BrokenChainError, LedgerError
+from quarterdeck.ledger.events import json_lines
+from quarterdeck.ledger.events.chain import BrokenRowError, Head, Verdict, Verification, check, verify
+from quarterdeck.ledger.events.events import Stored
+from quarterdeck.ledger.events.fold import Book
+from quarterdeck.ledger.events.json_lines import Document
+
+from . import archive, rows
+from .calls import CallRow, select_calls
+from .database import DATABASE_NAME, open_for_reading, reading
+from .head import read_head
+from .rows import Selection
+
+_DOCUMENTS: Final = 16
+"""Documents that are held at a time; each may have 4 MiB."""
+
+
+class LedgerReader:
+    """See the module; a context manager, or `close` it.
+
+    Attributes:
+        directory: where the ledger is.
+        connection: to its database; the ledger's own modules use it.
+    """
+
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self.directory: Final = directory
+        self.connection: Final = connection
+
+    @classmethod
+    def open_reader(cls, directory: Path) -> "LedgerReader":
+        """Open the ledger in `directory` as it is, so that even a broken one can be looked at.
+
+        Raises:
+            LedgerError: there is none that we know.
+        """
+        return LedgerReader(directory, open_for_reading(directory))
+
+    @cached_property
+    def book(self) -> Book:
+        """What all events amount to; of a reader, those that were there when it was first asked for.
+
+        Raises:
+            LedgerError: one of them is none that is known.
+        """
+        with self.reading():
+            return rows.fold(self.connection)
+
+    @property
+    def head(self) -> Head:
+        """Where the chain ends at this moment."""
+        with self.reading():
+            return rows.tip(self.connection)[0]
+
+    @property
+    def start(self) -> Head:
+        """Where the events begin that are not archived."""
+        with self.reading():
+            return rows.start(self.connection)
+
+    def document(self, digest: str, *, archived: bool = False) -> bytes | None:
+        """A document by its hash; with `archived` those that were compacted away are looked through, too."""
+        with self.reading():
+            row = self.connection.execute("SELECT body FROM documents WHERE hash = ?", (digest,)).fetchone()
+        if row is None and archived:
+            return archive.archived_document(self.directory, self.start, digest)
+        return None if row is None else bytes(row[0])
+
+    def documents(self) -> Iterator[Document]:
+        """All documents that were not archived, in the order in which they came."""
+        after: tuple[int, str] = (0, "")
+        statement = (
+            f"SELECT seq, hash, body FROM documents WHERE (seq, hash) > (?, ?) ORDER BY seq, hash LIMIT {_DOCUMENTS}"  # noqa: S608
+        )
+        with self.reading():
+            while found := self.connection.execute(statement, after).fetchall():
+                for each in found:
+                    yield Document(*each)
+                after = found[-1][:2]
+
+    def events(
+        self,
+        *,
+        scope: str | None = None,
+        server: str | None = None,
+        tool: str | None = None,
+        kinds: Collection[str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        after_seq: int = 0,
+        limit: int | None = None,
+        newest_first: bool = False,
+        archived: bool = False,
+    ) -> Iterator[Stored]:
+        """The events that are wanted, as they are read; with `archived` those that were compacted away, too.
+
+        Times are as the ledger writes them, both ends included; kinds are the events' tags (`approve`, `seen`, …).
+
+        Raises:
+            ArchivedError: an archive is not there.
+            LedgerError: one cannot be read.
+        """
+        selection = Selection(
+            scope=scope, server=server, tool=tool, kinds=kinds, since=since, until=until, after_seq=after_seq
+        )
+        old = (
+            archive.select_archived(self.directory, self.start, selection, newest_first=newest_first)
+            if archived
+            else iter(())
+        )
+        with self.reading():
+            here = rows.select(self.connection, selection, newest_first=newest_first)
+            yield from islice(chain(here, old) if newest_first else chain(old, here), limit)
+
+    def book_at(self, when: int | str) -> Book:
+        """What the events up to a number, or up to a time, amounted to; an archive is read when it is needed.
+
+        Raises:
+            ArchivedError: the archive that is needed is not there.
+            LedgerError: something cannot be read.
+        """
+        with self.reading(), snapshot(self.connection):
+            start = rows.start(self.connection)
+            seq = when if isinstance(when, int) else rows.seq_at(self.connection, when)
+            if seq > start.count or not start.count:
+                return rows.fold(self.connection, seq)
+        return archive.archived_book(self.directory, start, when)
+
+    def verify(self, hash_of: Callable[[bytes], str] | None = None, *, anchored: bool = True) -> Verification:
+        """Look at every event, here and in the archives that are there, and hold them against the head.
+
+        Args:
+            hash_of: gives the hash that a document should be kept under; without it documents are not looked at.
+            anchored: whether the head is looked at.
+        """
+        nothing = Verification(Verdict.BROKEN, Head())
+        try:
+            with self.reading(), snapshot(self.connection):
+                # First, for a writer may bring it forward at any moment.
+                anchor = read_head(self.directory, 0) if anchored else None
+                start = rows.start(self.connection)
+                checked = verify(rows.rows(self.connection, compare=True), anchor, start)
+                problem = _damage(self.connection) or self._changed(hash_of)
+        except BrokenChainError as error:
+            return replace(nothing, broken_seq=error.seq, reason=error.reason)
+        except (LedgerError, OSError) as error:
+            return replace(nothing, reason=str(error))
+        if problem and checked.verdict is not Verdict.BROKEN:
+            return replace(checked, verdict=Verdict.BROKEN, reason=problem)
+        return archive.verify_archives(self.directory, checked)
+
+    def export(self) -> Generator[bytes, None, None]:
+        """All that is not archived, as lines that `transfer.import_ledger` takes; see module `lines`.
+
+        Close it before the ledger is written again.
+
+        Raises:
+            BrokenChainError: an event is not what was written.
+            LedgerError: something cannot be read.
+        """
+        with self.reading(), snapshot(self.connection):
+            start, (head, _) = rows.start(self.connection), rows.tip(self.connection)
+            yield from json_lines.write(start, head, check(rows.rows(self.connection), start), self.documents())
+
+    def calls(
+        self,
+        *,
+        scope: str | None = None,
+        server: str | None = None,
+        tool: str | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CallRow]:
+        """The calls that are wanted, the last one first."""
+        with self.reading():
+            yield from select_calls(self.connection, scope=scope, server=server, tool=tool, since=since, limit=limit)
+
+    def close(self) -> None:
+        """Let go of it.  Repeatable."""
+        self.connection.close()
+
+    def _changed(self, hash_of: Callable[[bytes], str] | None) -> str:
+        """Which document is not what its hash names; empty for none."""
+        if hash_of is None:
+            return ""
+        changed = (each.hash for each in self.documents() if hash_of(each.body) != each.hash)
+        digest = next(changed, "")
+        return f"the document {digest} is not what was written" if digest else ""
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """SQLite's errors, and those of single rows, as the ledger's."""
+        try:
+            with reading(self.directory / DATABASE_NAME):
+                yield
+        except BrokenRowError as error:
+            raise BrokenChainError(error.seq, error.reason) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let all reads of the block see one state, whatever is written meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _damage(connection: sqlite3.Connection) -> str:
+    """What SQLite finds amiss in its own structures; empty for nothing."""
+    found: str = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    return "" if found == "ok" else f"the database is damaged: {found}"

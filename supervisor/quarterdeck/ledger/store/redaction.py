@@ -1,0 +1,328 @@
+"""Take secrets out of a ledger that was written before they were recognised: nothing else changes what was written.
+
+    1. every archive and all events, oldest first, are written anew into files of `archive/`, each read back and found
+       whole: how servers are started, and how they ended, with their secrets hidden; each event with the hash that it
+       then has
+    2. in one transaction: a checkpoint that names the head before goes in, all events and what they name go out
+    3. the head; then the files that were replaced, and copies of the database in `backup/`, are removed
+
+Killed before 2 is through, the ledger is as before; between 2 and 3, `verify --accept` writes the head.  Run again, it
+finishes what was left.  Heads that were written down before (in a `deck.lock`) do not fit any more.  Blocking.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
+from quarterdeck.ledger.errors import (
+    ArchivedError,
+    CorruptLedgerError,
+    LedgerWriteError,
+    TransferError,
+    UnsafeLedgerError,
+)
+from quarterdeck.ledger.events import json_lines
+from quarterdeck.ledger.events.chain import Head, Row, check, row_hash
+from quarterdeck.ledger.events.events import (
+    Approved,
+    Checkpoint,
+    Ended,
+    LedgerEvent,
+    Seen,
+    Subject,
+    encode_event,
+    hash_of,
+)
+from quarterdeck.ledger.events.fold import Book
+from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Document, Piece, read_header
+
+from . import archive, rows
+from .archive import ARCHIVE_NAME
+from .compaction import compact
+from .database import BACKUP_NAME
+from .store import LedgerStore
+
+_HASH_DIGITS: Final = 12
+"""Of a head, in the name of a file that stands in for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """What was done.
+
+    Attributes:
+        launches: documents of how servers are started, in which something was hidden.
+        messages: of how servers ended, in which something was hidden.
+        before: where the chain ended before.
+        head: where it ends now.
+        removed: files that held what was hidden.
+        missing: up to which event archives are not there, so that they could not be looked at; 0 for none.
+    """
+
+    launches: int
+    messages: int
+    before: Head
+    head: Head
+    removed: tuple[Path, ...]
+    missing: int
+
+
+def redact(
+    store: LedgerStore, redact_launch: Callable[[bytes], bytes], redact_message: Callable[[str], str]
+) -> Redacted:
+    """Hide secrets in all that the ledger holds, archive it, and leave nothing of them in its files.
+
+    Args:
+        store: open for writing.
+        redact_launch: the document of a launch, without its secrets; the same bytes when there are none.
+        redact_message: the message of an end, likewise.
+
+    Raises:
+        BrokenChainError: an event is not what was written; nothing was done.
+        LedgerWriteError: it is as before; or, where the message says so, its files may still hold what was hidden.
+    """
+    store.sync()  # from here the head is never older than the checkpoint
+    before = store.head
+    sources, missing = _sources(store)
+    rewriter = _Rewriter(redact_launch, redact_message)
+    rewriter.learn(sources)
+    if rewriter.is_needed:
+        _rewrite(store, sources, rewriter)
+    else:
+        compact(store)
+    store.sync()
+    removed = _remove_replaced(store)
+    store.wipe()
+    return Redacted(rewriter.launches, rewriter.messages, before, store.head, removed, missing)
+
+
+def _rewrite(store: LedgerStore, sources: Sequence["_Source"], rewriter: "_Rewriter") -> None:
+    """Archive all parts anew, and have a checkpoint stand for them."""
+    before, new = store.head, sources[0].start
+    try:
+        make_private_dir(store.directory / ARCHIVE_NAME)
+        for source in sources:
+            start, new = new, rewriter.head_of(source, new)
+            if source.path is None or (start, new) != (source.start, source.head):
+                archive.write_file(_beside(store.directory, start, new), rewriter.lines(source, start, new))
+    except (OSError, TransferError) as error:
+        raise LedgerWriteError(f"no archive could be made: {error}") from error
+    except UnsafePathError as error:
+        raise UnsafeLedgerError(str(error)) from error
+    with store.reading():
+        book = rewriter.book(rows.fold(store.connection))
+    checkpoint = Checkpoint(
+        scope="", server="", count=new.count, head=new.hash, state=book.to_state(), redacted=str(before)
+    )
+    kept = book.documents()
+    documents = [found for each in store.documents() if (found := rewriter.document(each)).hash in kept]
+    store.replace_all(new, checkpoint, documents)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A part of the chain: an archive, or, without a path, what the database holds."""
+
+    start: Head
+    head: Head
+    events: Callable[[], Iterator[tuple[Row, LedgerEvent]]]
+    documents: Callable[[], Iterator[Document]]
+    path: Path | None = None
+
+
+class _Rewriter:
+    """Writes the chain anew; the same pieces always become the same.
+
+    Attributes:
+        launches: documents in which something was hidden.
+        messages: messages, likewise.
+    """
+
+    def __init__(self, redact_launch: Callable[[bytes], bytes], redact_message: Callable[[str], str]) -> None:
+        self._redact_launch = redact_launch
+        self._redact_message = redact_message
+        self._named: set[str] = set()
+        self._renamed: dict[str, str] = {}
+        self._ended: set[str] = set()
+
+    @property
+    def launches(self) -> int:
+        """See the class."""
+        return len(self._renamed)
+
+    @property
+    def messages(self) -> int:
+        """See the class."""
+        return len(self._ended)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is to be hidden."""
+        return bool(self._renamed or self._ended)
+
+    def learn(self, sources: Iterable[_Source]) -> None:
+        """Find what is to be hidden, and what becomes of the hashes of launches."""
+        sources = tuple(sources)
+        for source in sources:
+            for _, event in source.events():
+                if isinstance(event, Seen | Approved) and event.subject is Subject.LAUNCH:
+                    self._named.add(event.hash)
+                elif isinstance(event, Ended):
+                    self._end(event)
+                elif isinstance(event, Checkpoint):
+                    self._named.update(_launches(self.book(_book_of(event))))
+        for source in sources:
+            for document in source.documents():
+                if document.hash in self._named and (body := self._redact_launch(document.body)) != document.body:
+                    self._renamed[document.hash] = hash_of(body)
+
+    def document(self, document: Document) -> Document:
+        """A document in its new form."""
+        if document.hash not in self._renamed:
+            return document
+        return Document(document.seq, self._renamed[document.hash], self._redact_launch(document.body))
+
+    def head_of(self, source: _Source, start: Head) -> Head:
+        """Where a source ends when it begins at `start`."""
+        head = start
+        for row, _ in self._rows(source, start):
+            head = Head(row.seq, row.hash.hex())
+        return head
+
+    def lines(self, source: _Source, start: Head, head: Head) -> Iterator[bytes]:
+        """The source as an archive."""
+        return json_lines.write(start, head, self._rows(source, start), map(self.document, source.documents()))
+
+    def book(self, book: Book) -> Book:
+        """A book that names documents by their new hashes; changed in place."""
+        for entry in book.entries.values():
+            for key, item in entry.items.items():
+                if key.subject is Subject.LAUNCH:
+                    item.seen = self._renamed.get(item.seen, item.seen)
+                    item.approved = self._renamed.get(item.approved, item.approved)
+            if entry.last_end is not None:
+                entry.last_end = self._end(entry.last_end)
+        return book
+
+    def _rows(self, source: _Source, start: Head) -> Iterator[tuple[Row, LedgerEvent]]:
+        digest = start.digest
+        for row, event in source.events():
+            changed = self._event(event, start)
+            body = row.body if changed is event else encode_event(changed)
+            digest = row_hash(digest, row.seq, row.at, body)
+            yield Row(row.seq, row.at, body, digest), changed
+
+    def _event(self, event: LedgerEvent, start: Head) -> LedgerEvent:
+        match event:
+            case Seen(subject=Subject.LAUNCH) | Approved(subject=Subject.LAUNCH) if event.hash in self._renamed:
+                return msgspec.structs.replace(event, hash=self._renamed[event.hash])
+            case Ended():
+                return self._end(event)
+            case Checkpoint():
+                found = _book_of(event)
+                state = bytes(found.to_state())
+                new = self.book(found).to_state()
+                if bytes(new) == state and event.head == start.hash:
+                    return event
+                return msgspec.structs.replace(event, head=start.hash, state=new)
+            case _:
+                return event
+
+    def _end(self, event: Ended) -> Ended:
+        message = self._redact_message(event.message)
+        if message == event.message:
+            return event
+        self._ended.add(event.message)
+        return msgspec.structs.replace(event, message=message)
+
+
+def _sources(store: LedgerStore) -> tuple[list[_Source], int]:
+    """The parts of the chain, oldest first, and up to which event archives are not there."""
+    found: list[_Source] = []
+    missing = 0
+    start, head = store.start, store.head
+    try:
+        for path, begin in archive.segments(store.directory, start):
+            end = found[-1].start if found else start
+            found.append(_archived(path, begin, end))
+    except ArchivedError as error:
+        missing = error.seq
+    found.reverse()
+
+    def events() -> Iterator[tuple[Row, LedgerEvent]]:
+        with store.reading():
+            yield from check(rows.rows(store.connection), start)
+
+    return [*found, _Source(start, head, events, store.documents)], missing
+
+
+def _archived(path: Path, start: Head, head: Head) -> _Source:
+    def pieces() -> Iterator[Piece]:
+        try:
+            with closing(archive.pieces(path)) as found:
+                yield from found
+        except TransferError as error:
+            raise CorruptLedgerError(path, f"line {error.line}: {error.reason}") from error
+
+    def events() -> Iterator[tuple[Row, LedgerEvent]]:
+        return (piece for piece in pieces() if not isinstance(piece, Document))
+
+    def documents() -> Iterator[Document]:
+        return (piece for piece in pieces() if isinstance(piece, Document))
+
+    return _Source(start, head, events, documents, path)
+
+
+def _beside(directory: Path, start: Head, head: Head) -> Path:
+    """Where a part is archived anew: beside the file that it stands in for, until that is removed."""
+    path = archive.archive_path(directory, start, head)
+    first, _, last = path.name.rpartition("-")
+    return path.with_name(f"{first}-{head.hash[:_HASH_DIGITS]}-{last}")
+
+
+def _book_of(checkpoint: Checkpoint) -> Book:
+    book = Book()
+    book.apply_rows([(1, "", checkpoint)])
+    return book
+
+
+def _launches(book: Book) -> Iterator[str]:
+    for entry in book.entries.values():
+        for key, item in entry.items.items():
+            if key.subject is Subject.LAUNCH:
+                yield from (item.seen, item.approved)
+
+
+def _remove_replaced(store: LedgerStore) -> tuple[Path, ...]:
+    """Remove archives that another one stands in for, of this run or of one that was killed, and old databases.
+
+    Raises:
+        LedgerWriteError: a file is still there.
+    """
+    chain: dict[int, Path] = {}
+    with suppress(ArchivedError):
+        for path, begin in archive.segments(store.directory, store.start):
+            chain[begin.count] = path
+    folder = store.directory / ARCHIVE_NAME
+    replaced = [path for path in folder.glob("events-*.jsonl") if chain.get(_start_of(path), path) != path]
+    gone = (*sorted(replaced), *sorted((store.directory / BACKUP_NAME).glob("ledger-schema-*.db")))
+    try:
+        for path in gone:
+            path.unlink()
+    except OSError as error:
+        raise LedgerWriteError(f"the ledger is redacted, but a file still contains the secrets: {error}") from error
+    return gone
+
+
+def _start_of(path: Path) -> int:
+    """The number of the event before an archive's first; -1 where it is none."""
+    try:
+        with open(path, "rb") as file:
+            return read_header(file.readline(MAX_LINE_BYTES))[1].count
+    except (OSError, TransferError):
+        return -1

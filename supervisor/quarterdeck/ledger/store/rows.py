@@ -1,0 +1,264 @@
+"""The chain's rows as they are asked for: in order, in part, folded.  Blocking; reads only.
+
+Nothing keeps a statement open between two pages, so that a slow reader never holds the writer's files.
+
+Which events are wanted.  Pure.
+"""
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from quarterdeck.ledger.errors import BrokenChainError
+from quarterdeck.ledger.events.chain import BrokenRowError, Head, Row
+from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Stored, decode_event, decode_events
+from quarterdeck.ledger.events.fold import Book
+
+from .migrations import column, lookups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What is asked for; None asks for nothing in particular.
+
+    Attributes:
+        kinds: as events are tagged: `approve`, `seen` and so on.
+        since: the earliest time, itself included.
+        until: the latest time, itself included.
+        after_seq: the events up to this one are not wanted.
+    """
+
+    scope: str | None = None
+    server: str | None = None
+    tool: str | None = None
+    kinds: Collection[str] | None = None
+    since: str | None = None
+    until: str | None = None
+    after_seq: int = 0
+
+    def matches(self, stored: Stored) -> bool:
+        """Whether the event is wanted."""
+        kind, scope, server, tool = lookups(stored.event)
+        return (
+            stored.seq > self.after_seq
+            and (self.since is None or stored.at >= self.since)
+            and (self.until is None or stored.at <= self.until)
+            and (self.kinds is None or kind in self.kinds)
+            and (self.scope is None or scope == column(self.scope))
+            and (self.server is None or server == column(self.server))
+            # What is of no tool is not of one without a name.
+            and (self.tool is None or (bool(tool) and tool == column(self.tool)))
+        )
+
+
+PAGE_ROWS: Final = 200
+"""What a processor's cache holds, with its events: larger pages are read more slowly."""
+
+_DAMAGED: Final = "its record is damaged"
+
+_NO_BOUND: Final = 2**62
+
+
+def first_seq(connection: sqlite3.Connection) -> int:
+    """The number of the first event that is there; 1 without any."""
+    seq: int | None = connection.execute("SELECT min(seq) FROM events").fetchone()[0]
+    return 1 if seq is None else seq
+
+
+def tip(connection: sqlite3.Connection) -> tuple[Head, str]:
+    """Where the chain ends, as its last row says, and that one's time; empty without any.
+
+    Raises:
+        BrokenRowError: the row is damaged.
+    """
+    row = connection.execute("SELECT seq, at, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+    if row is None:
+        return Head(), ""
+    seq, at, digest = row
+    if not (isinstance(at, str) and isinstance(digest, bytes)):
+        raise BrokenRowError(seq, _DAMAGED)
+    return Head(seq, digest.hex()), at
+
+
+def start(connection: sqlite3.Connection) -> Head:
+    """Where the rows begin: the head of what was archived before them.
+
+    Raises:
+        BrokenRowError: the first row is no checkpoint, though events before it are gone.
+    """
+    seq = first_seq(connection)
+    if seq == 1:
+        return Head()
+    event = _event_at(connection, seq)
+    if not isinstance(event, Checkpoint):
+        raise BrokenRowError(1, "it is missing")
+    return Head(event.count, event.head)
+
+
+def head_at(connection: sqlite3.Connection, seq: int, start: Head) -> Head:
+    """The head as it was after event `seq`; `start` where that is archived or never was.
+
+    Raises:
+        BrokenRowError: the row is damaged, or not there.
+    """
+    if seq <= start.count:
+        return start
+    row = connection.execute("SELECT hash FROM events WHERE seq = ?", (seq,)).fetchone()
+    if row is None or not isinstance(row[0], bytes):
+        raise BrokenRowError(seq, _DAMAGED if row else "it is missing")
+    return Head(seq, row[0].hex())
+
+
+def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = False) -> Iterator[Row]:
+    """All rows beyond number `after`.
+
+    Args:
+        connection: to the database.
+        after: the last number that is not wanted.
+        compare: also see that each is found by what it says.
+
+    Raises:
+        BrokenRowError: one is damaged.
+    """
+    columns = "seq, at, body, hash" + (", kind, scope, server, tool" if compare else "")
+    statement = f"SELECT {columns} FROM events WHERE seq > ? ORDER BY seq LIMIT {PAGE_ROWS}"  # noqa: S608  # ours
+    while page := connection.execute(statement, (after,)).fetchall():
+        for seq, at, body, digest, *found_by in page:
+            if not (isinstance(at, str) and isinstance(body, bytes) and isinstance(digest, bytes)):
+                raise BrokenRowError(seq, _DAMAGED)
+            yield Row(seq, at, body, digest)
+            # Last, for what the taker finds tells more.
+            if compare and not _is_found(body, tuple(found_by)):
+                raise BrokenRowError(seq, "its index does not match its content")
+        after = page[-1][0]
+
+
+def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
+    """The book of all rows, or of those up to number `until`; for a million of them, in seconds.
+
+    Raises:
+        BrokenChainError: one is not an event that this version knows.
+    """
+    book = Book()
+    after = 0
+    statement = f"SELECT seq, at, body FROM events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT {PAGE_ROWS}"  # noqa: S608
+    last = _NO_BOUND if until is None else until
+    while page := connection.execute(statement, (after, last)).fetchall():
+        seqs, times, bodies = zip(*page, strict=True)
+        try:
+            book.apply_rows(zip(seqs, times, decode_events(bodies), strict=True))
+        except (msgspec.MsgspecError, TypeError):
+            raise BrokenChainError(_first_unknown(page), "it is not an event that this version knows") from None
+        after = seqs[-1]
+    return book
+
+
+def select(connection: sqlite3.Connection, selection: Selection, *, newest_first: bool = False) -> Iterator[Stored]:
+    """The events that are wanted, by whichever index finds them.
+
+    Raises:
+        BrokenChainError: one is not an event that this version knows.
+    """
+    by_kind = selection.kinds is not None and selection.server is None and selection.tool is None
+    kinds = sorted(set(selection.kinds or ()))
+    streams = (
+        [_pages(connection, selection, [kind], newest_first=newest_first) for kind in kinds]
+        if by_kind
+        else [_pages(connection, selection, None if selection.kinds is None else kinds, newest_first=newest_first)]
+    )
+    return merge(*streams, key=attrgetter("seq"), reverse=newest_first)
+
+
+def seq_at(connection: sqlite3.Connection, at: str, *, before: bool = False) -> int:
+    """The number of the last event not after `at`, or `before` it; what stands before the first row when there is none.
+
+    Times never fall along the chain, so halving finds it.
+    """
+    low, high = first_seq(connection) - 1, tip(connection)[0].count
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = connection.execute("SELECT at FROM events WHERE seq = ?", (middle,)).fetchone()
+        if row is not None and (row[0] < at if before else row[0] <= at):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _pages(
+    connection: sqlite3.Connection, selection: Selection, kinds: list[str] | None, *, newest_first: bool
+) -> Iterator[Stored]:
+    low, high = _bounds(connection, selection)
+    conditions, values = _conditions(selection, kinds)
+    order = "DESC" if newest_first else "ASC"
+    statement = f"SELECT seq, at, body FROM events WHERE seq > ? AND seq <= ?{conditions} ORDER BY seq {order} LIMIT ?"  # noqa: S608
+    size = 64  # mostly somebody looks at the first few
+    while page := connection.execute(statement, (low, high, *values, size)).fetchall():
+        for seq, at, body in page:
+            yield Stored(seq, at, _decode(seq, body))
+        if newest_first:
+            high = page[-1][0] - 1
+        else:
+            low = page[-1][0]
+        size = PAGE_ROWS
+
+
+def _bounds(connection: sqlite3.Connection, selection: Selection) -> tuple[int, int]:
+    low = selection.after_seq
+    high = _NO_BOUND if selection.until is None else seq_at(connection, selection.until)
+    if selection.since is not None:
+        low = max(low, seq_at(connection, selection.since, before=True))
+    return low, high
+
+
+def _conditions(selection: Selection, kinds: list[str] | None) -> tuple[str, list[object]]:
+    """The plus keeps SQLite from an index that would have it sort everything for each page."""
+    text, values = "", list[object]()
+    is_found = selection.server is not None or selection.tool is not None
+    if selection.tool is not None:
+        text, values = text + " AND tool = ? AND tool <> ''", [*values, column(selection.tool)]
+    if selection.server is not None:
+        plus = "+" if selection.tool is not None else ""
+        text, values = text + f" AND {plus}server = ?", [*values, column(selection.server)]
+    if selection.scope is not None:
+        text, values = text + " AND scope = ?", [*values, column(selection.scope)]
+    if kinds is not None:
+        name = "+kind" if is_found else "kind"
+        text, values = text + f" AND {name} IN ({', '.join('?' * len(kinds))})", [*values, *kinds]
+    return text, values
+
+
+def _event_at(connection: sqlite3.Connection, seq: int) -> LedgerEvent | None:
+    row = connection.execute("SELECT body FROM events WHERE seq = ?", (seq,)).fetchone()
+    try:
+        return None if row is None else decode_event(row[0])
+    except (msgspec.MsgspecError, TypeError):
+        return None
+
+
+def _decode(seq: int, body: bytes) -> LedgerEvent:
+    try:
+        return decode_event(body)
+    except (msgspec.MsgspecError, TypeError):
+        raise BrokenChainError(seq, "it is not an event that this version knows") from None
+
+
+def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:
+    try:
+        return lookups(decode_event(body)) == found_by
+    except msgspec.MsgspecError:
+        return True  # the chain's own check tells it better
+
+
+def _first_unknown(page: list[tuple[int, str, bytes]]) -> int:
+    for seq, _, body in page:
+        try:
+            decode_event(body)
+        except (msgspec.MsgspecError, TypeError):
+            return seq
+    return page[0][0]

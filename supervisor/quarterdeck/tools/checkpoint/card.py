@@ -1,0 +1,257 @@
+"""Keep what a file held before `write` or `edit` changes it: a wrapper around their cards that no model can see.
+
+Keeping is best effort: nothing that goes wrong here stops the write.  What is kept, and how it is brought back, is the
+store's business.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from typing import Final, Protocol, runtime_checkable
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+
+from quarterdeck.tools.context import FileStat, Fs, ToolContext
+from quarterdeck.tools.deck.contract import Capability, CheckpointStore, JsonSchema
+from quarterdeck.tools.results import ToolResult
+from quarterdeck.tools.spec import coerce_input
+from quarterdeck_protocol.tools import ToolHints
+
+CHECKPOINTED_TOOLS: Final = ("write", "edit")
+"""The tools whose one target is known before they run; what a command changes is not."""
+
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+"""Of one file; of a larger one only the fact is kept, for it would fill memory and disk."""
+
+LARGE_BYTES: Final = 1024 * 1024
+"""A file that is larger waits for its turn to be held in memory."""
+
+LARGE_AT_A_TIME: Final = 2
+"""Large files held at a time, of all sessions."""
+
+TURN_S: Final = 10.0
+"""How long a call waits for another one on the same file; then it goes on, and may be undone with the other only."""
+
+_logger = logging.getLogger("quarterdeck.deck")
+
+_large: Final = anyio.CapacityLimiter(LARGE_AT_A_TIME)
+
+_turns: Final[WeakValueDictionary[str, asyncio.Lock]] = WeakValueDictionary()
+
+
+class OpenNode(Protocol):
+    """The node of one call, as its store knows it."""
+
+
+@runtime_checkable
+class NodeStore(CheckpointStore, Protocol):
+    """A store that keeps every call apart, so that each can be undone by itself."""
+
+    def begin_node(self, name: str) -> OpenNode:
+        """Begin a node; what is recorded from now on belongs to it."""
+        ...
+
+    async def record_gap(self, path: str, reason: str) -> None:
+        """Note that the file at `path` will be changed, and why its content could not be kept.
+
+        Raises:
+            OSError: it cannot be noted.
+        """
+        ...
+
+    async def forget(self, node: OpenNode) -> None:
+        """Drop a node whose call changed nothing.
+
+        Raises:
+            OSError: it cannot be dropped.
+        """
+        ...
+
+
+def maybe_wrap_checkpoint(card: Capability, store: CheckpointStore | None) -> Capability:
+    """`card`, keeping what it overwrites; the very same object without a store, or when it is none of the two."""
+    if store is None or card.name not in CHECKPOINTED_TOOLS:
+        return card
+    return CheckpointingCard(card, store)
+
+
+class CheckpointingCard:
+    """A card whose target's content goes into `store` before it runs; all else is the card's own."""
+
+    def __init__(self, inner: Capability, store: CheckpointStore) -> None:
+        self._inner = inner
+        self._store = store
+        self._keeping = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """The card's."""
+        return self._inner.name
+
+    @property
+    def label(self) -> str:
+        """The card's."""
+        return self._inner.label
+
+    @property
+    def description(self) -> str:
+        """The card's."""
+        return self._inner.description
+
+    @property
+    def parameters(self) -> JsonSchema:
+        """The card's."""
+        return self._inner.parameters
+
+    @property
+    def read_only(self) -> bool:
+        """The card's."""
+        return self._inner.read_only
+
+    @property
+    def hints(self) -> ToolHints | None:
+        """The card's."""
+        return self._inner.hints
+
+    @property
+    def definition(self) -> bytes | None:
+        """The card's."""
+        return self._inner.definition
+
+    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
+        """Keep, then run the card; its result is handed on unchanged."""
+        path = _path_of(value)
+        target = None if path is None or ctx.cancel.cancelled else await _real_target(path, ctx.fs)
+        if target is None:
+            return await self._inner.run(value, ctx)
+        async with _turn(target):
+            before = await _stat(target, ctx.fs)
+            node = await self._keep(target, before, ctx.fs)
+            result = await self._inner.run(value, ctx)
+            if node is not None and result.is_error and _is_same(before, await _stat(target, ctx.fs)):
+                await self._forget(node)
+        return result
+
+    async def _keep(self, target: str, before: FileStat | Exception | None, fs: Fs) -> OpenNode | None:
+        """Hand the content at `target` to the store; the node that it is in, when the store has nodes."""
+        if isinstance(before, FileStat) and not before.is_file:
+            return None  # the tool refuses it
+        is_large = isinstance(before, FileStat) and before.size_bytes > LARGE_BYTES
+        # One after another: together they would only wait for the store, each in a thread and with a file in memory.
+        async with self._keeping, _large if is_large else nullcontext():
+            return await self._keep_now(target, before, fs)
+
+    async def _keep_now(self, target: str, before: FileStat | Exception | None, fs: Fs) -> OpenNode | None:
+        try:
+            content = await _content(target, before, fs)
+            if not isinstance(self._store, NodeStore):
+                if isinstance(content, str):
+                    _logger.warning("no checkpoint of %s: %s", target, content)
+                else:
+                    await self._store.record(target, content)
+                return None
+            # No other call can come between these: `record` looks up its node before it first waits.
+            node = self._store.begin_node(self.name)
+            await (
+                self._store.record_gap(target, content)
+                if isinstance(content, str)
+                else self._store.record(target, content)
+            )
+            return node
+        except Exception as error:
+            _logger.warning("no checkpoint of %s: %s", target, str(error) or type(error).__name__)
+            return None
+
+    async def _forget(self, node: OpenNode) -> None:
+        assert isinstance(self._store, NodeStore)
+        try:
+            await self._store.forget(node)
+        except Exception as error:
+            _logger.warning("a checkpoint that changes nothing is kept: %s", error)
+
+
+def _path_of(value: object) -> str | None:
+    """The call's target as the caller spelt it; None when the tool will refuse the input."""
+    arguments = coerce_input(value)
+    path = arguments.get("path") if isinstance(arguments, Mapping) else None
+    return path if isinstance(path, str) and path and "\0" not in path else None
+
+
+async def _real_target(path: str, fs: Fs) -> str | None:
+    """Where `path` leads, absolute, directories that are yet to be made included; None where the tool may not go."""
+    missing: list[str] = []
+    while True:
+        try:
+            return os.path.join(await fs.real_path(path or "."), *reversed(missing))
+        except FileNotFoundError:
+            path, name = os.path.split(path.rstrip("/"))
+            if name in ("", ".", ".."):
+                return None
+            missing.append(name)
+        except Exception:
+            return None  # the tool says why
+
+
+async def _stat(target: str, fs: Fs) -> FileStat | Exception | None:
+    """What is there; None for nothing, an exception where that cannot be known."""
+    try:
+        return await fs.stat(target)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except Exception as error:
+        return error
+
+
+async def _content(target: str, before: FileStat | Exception | None, fs: Fs) -> bytes | str | None:
+    """The file's content, None when there is none, or, as text, why it cannot be kept."""
+    if before is None:
+        return None
+    if isinstance(before, Exception):
+        return str(before) or type(before).__name__
+    try:
+        content = await read_bounded(target, fs, MAX_FILE_BYTES)
+    except OSError as error:
+        return str(error) or type(error).__name__
+    return content if content is not None else f"it was larger than {MAX_FILE_BYTES:,} bytes"
+
+
+async def read_bounded(path: str, fs: Fs, most: int) -> bytes | None:
+    """The whole file, None when it is longer than `most` bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    file = await fs.open_binary(path)
+    try:
+        data = await anyio.to_thread.run_sync(file.read, most + 1)
+    finally:
+        file.close()
+    return data if len(data) <= most else None
+
+
+def _is_same(before: FileStat | Exception | None, after: FileStat | Exception | None) -> bool:
+    """Whether nothing was changed, for certain."""
+    if isinstance(before, FileStat) and isinstance(after, FileStat):
+        return before.revision == after.revision != ""
+    return before is None and after is None
+
+
+@asynccontextmanager
+async def _turn(target: str) -> AsyncIterator[None]:
+    """One call at a time on one file, so that each keeps what the one before it left."""
+    lock = _turns.get(target)
+    if lock is None:
+        lock = _turns[target] = asyncio.Lock()
+    is_ours = False
+    with anyio.move_on_after(TURN_S):
+        await lock.acquire()
+        is_ours = True
+    try:
+        yield
+    finally:
+        if is_ours:
+            lock.release()

@@ -1,0 +1,167 @@
+"""Bring one file back to a recorded state, through an `Fs` and nothing else; say what was done."""
+
+import io
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import BinaryIO, Final
+
+import anyio.to_thread
+import msgspec
+
+from quarterdeck.tools.context import FileStat, Fs
+
+from .card import read_bounded
+from .index import Absent, Gap, Kept, Record
+
+PERMISSIONS: Final = 0o777
+"""Of a mode; set-id bits are neither kept nor given, since a write drops them."""
+
+_OWNERS_ALONE: Final = 0o600
+
+
+class RestoreOutcome(StrEnum):
+    """What became of one file."""
+
+    RESTORED = "restored"
+    DELETED = "deleted"
+    UNCHANGED = "unchanged"
+    """It was as it had been already."""
+
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredPath:
+    """One file of a restore; `note` says why it failed, or what else there is to know."""
+
+    path: str
+    outcome: RestoreOutcome
+    note: str = ""
+
+
+async def bring_back(
+    record: Record,
+    fs: Fs,
+    content_of: Callable[[Kept], Awaitable[bytes]],
+    keep: Callable[[str], Awaitable[None]],
+    keep_absence: Callable[[str], Awaitable[None]],
+) -> RestoredPath:
+    """Bring the file of `record` back; never raises but cancellation.
+
+    Args:
+        record: the state to bring back.
+        fs: what may be read and written.
+        content_of: reads what was kept.
+        keep: keeps what the path holds now, for an undo of this; raises `OSError` when it cannot.
+        keep_absence: keeps that there is nothing now.
+    """
+    try:
+        match record:
+            case Gap():
+                return RestoredPath(record.path, RestoreOutcome.FAILED, f"it was not kept: {record.reason}")
+            case Absent():
+                return await _delete(record.path, fs, keep)
+            case Kept():
+                return await _restore(record, fs, content_of, keep, keep_absence)
+    except Exception as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        return RestoredPath(record.path, RestoreOutcome.FAILED, reason)
+
+
+async def _delete(path: str, fs: Fs, keep: Callable[[str], Awaitable[None]]) -> RestoredPath:
+    if await _present(path, fs) is None:
+        return RestoredPath(path, RestoreOutcome.UNCHANGED)
+    await keep(path)
+    await fs.rm(path)
+    return RestoredPath(path, RestoreOutcome.DELETED)
+
+
+async def _restore(
+    kept: Kept,
+    fs: Fs,
+    content_of: Callable[[Kept], Awaitable[bytes]],
+    keep: Callable[[str], Awaitable[None]],
+    keep_absence: Callable[[str], Awaitable[None]],
+) -> RestoredPath:
+    content = await content_of(kept)
+    present = await _present(kept.path, fs)
+    if present is None:
+        await keep_absence(kept.path)
+        await fs.mkdir(os.path.dirname(kept.path), recursive=True)
+        await _check_place(kept.path, fs)
+        if kept.mode is not None:
+            # Empty first: what only its owner might read must not be anyone's meanwhile.
+            await fs.write_file(kept.path, b"")
+            await _adopt(msgspec.structs.replace(kept, mode=_OWNERS_ALONE), fs)
+        await fs.write_file(kept.path, content)
+    elif present.size_bytes == kept.size and await read_bounded(kept.path, fs, kept.size) == content:
+        is_adopted, note = await _adopt(kept, fs)
+        if not is_adopted:
+            return RestoredPath(kept.path, RestoreOutcome.UNCHANGED, note)
+        return RestoredPath(kept.path, RestoreOutcome.RESTORED, note or "its mode and owner")
+    else:
+        await keep(kept.path)
+        await fs.write_file(kept.path, content)
+    _, problem = await _adopt(kept, fs)
+    return RestoredPath(kept.path, RestoreOutcome.RESTORED, problem)
+
+
+async def _present(path: str, fs: Fs) -> FileStat | None:
+    """The file at `path`, None when there is nothing.
+
+    Raises:
+        OSError: something else is there, or the way there has become another.
+    """
+    try:
+        await _check_place(path, fs)
+        status = await fs.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not status.is_file:
+        raise OSError("a directory, or something else that is not a file, is in its place: move it away")
+    return status
+
+
+async def _check_place(path: str, fs: Fs) -> None:
+    place = await fs.real_path(path)
+    if place != path:
+        raise OSError(f"a symbolic link leads from there to {place}: remove the link")
+
+
+async def _adopt(kept: Kept, fs: Fs) -> tuple[bool, str]:
+    """Give the file its old mode and owner; whether anything changed, and what could not."""
+    if kept.mode is None:
+        return False, ""
+    try:
+        file = await fs.open_binary(kept.path)
+    except PermissionError:
+        return False, "its mode cannot be seen"
+    try:
+        return await anyio.to_thread.run_sync(_adopt_by_descriptor, file, kept)
+    finally:
+        file.close()
+
+
+def _adopt_by_descriptor(file: BinaryIO, kept: Kept) -> tuple[bool, str]:
+    try:
+        descriptor = file.fileno()
+    except io.UnsupportedOperation:
+        return False, ""  # files that are no real ones have no mode
+    status, is_changed, problem = os.fstat(descriptor), False, ""
+    try:
+        if None not in (kept.uid, kept.gid) and (status.st_uid, status.st_gid) != (kept.uid, kept.gid):
+            os.fchown(descriptor, kept.uid or 0, kept.gid or 0)
+            is_changed = True
+    except OSError:
+        problem = "its owner could not be set"
+    try:
+        assert kept.mode is not None
+        # After the owner, whose change clears bits.
+        if os.fstat(descriptor).st_mode & PERMISSIONS != kept.mode:
+            os.fchmod(descriptor, kept.mode)
+            is_changed = True
+    except OSError:
+        problem = "its mode could not be set"
+    return is_changed, problem

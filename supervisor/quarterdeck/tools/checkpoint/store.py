@@ -1,0 +1,410 @@
+"""A checkpoint store in files: every call of `write` and `edit` is a node that can be undone, with all after it.
+
+It outlives the session, so that a person can undo later.  What a restore overwrites is kept as a node too: an undo can
+be undone.  Restoring writes through an `Fs` only, so it cannot be led out of the roots that this has.
+
+A checkpoint store's directory: contents by digest, and the index that names them.  Blocking; used from threads.
+
+    lock             flock'ed for every step, since a session and a command may both be at work
+    index.jsonl      appended and synced; replaced whole when it has become mostly void
+    blobs/<sha256>   a content, synced before the index names it
+
+A process may be killed between any two steps: what the index names is whole, what it does not name is swept at the
+next opening, and half a line is cut off.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio.to_thread
+
+from quarterdeck.config.places.paths import make_private_dir
+from quarterdeck.tools.context import Fs
+
+from .card import MAX_FILE_BYTES, OpenNode, read_bounded
+from .index import (
+    Absent,
+    CheckpointIndex,
+    CheckpointNode,
+    Forget,
+    Gap,
+    Kept,
+    Line,
+    Record,
+    Start,
+    encode,
+    node_name,
+    parse,
+)
+from .restore import PERMISSIONS, RestoredPath, bring_back
+
+LOCK_S: Final = 10.0
+"""How long another process may hold the lock; its steps take milliseconds."""
+
+LOCK_POLL_S: Final = 0.005
+
+MAX_DEAD_LINES: Final = 2_000
+"""Some hundred KiB; then the index is written anew."""
+
+_logger = logging.getLogger("quarterdeck.deck")
+
+
+class DamagedBlobError(OSError):
+    """A kept content is missing, or is not what was kept."""
+
+
+class CheckpointDisk:
+    """One store's files; every method but `read_blob` belongs inside `locked`."""
+
+    def __init__(self, directory: Path, max_bytes: int, max_nodes: int) -> None:
+        self._directory = directory
+        self._index_path = directory / "index.jsonl"
+        self._blobs = directory / "blobs"
+        self._max_bytes = max_bytes
+        self._max_nodes = max_nodes
+        self._index = CheckpointIndex()
+        self._seen: tuple[int, int, int] | None = None
+        self._is_swept = False
+
+    @contextmanager
+    def locked(self, *, create: bool = True) -> Iterator[CheckpointIndex]:
+        """The index of this moment, while no other process changes it.
+
+        Args:
+            create: make the directory when there is none; else the index is empty, and nothing may be appended.
+
+        Raises:
+            OSError: the directory cannot be used, or stays locked.
+            UnsafePathError: others may use the directory.
+        """
+        if not create and not self._directory.is_dir():
+            yield CheckpointIndex()
+            return
+        make_private_dir(self._directory)
+        make_private_dir(self._blobs)
+        descriptor = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            _lock(descriptor, self._directory)
+            self._refresh()
+            yield self._index
+        finally:
+            os.close(descriptor)
+
+    def append(self, lines: Iterable[Line]) -> None:
+        """Add lines to file and index.
+
+        Raises:
+            OSError: they could not be written; then none counts.
+        """
+        lines = list(lines)
+        is_new = self._seen is None
+        data = b"".join(map(encode, [Start(1, 1), *lines] if is_new else lines))
+        descriptor = os.open(self._index_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._seen = None  # until the whole is written, what the file holds is unknown
+        try:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+            seen = _identity(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+        if is_new:
+            _sync_directory(self._directory)
+        for line in lines:
+            self._index.apply(line)
+        self._seen = seen
+
+    def tidy(self) -> None:
+        """Drop the oldest nodes where a bound is exceeded, and write the index anew where much of it is void."""
+        if self._index.make_room(self._max_bytes, self._max_nodes) or self._index.dead_lines > MAX_DEAD_LINES:
+            self._replace(self._index_path, b"".join(map(encode, self._index.lines())))
+            self._index.dead_lines = 0
+            self._seen = _identity(self._index_path.stat())
+            self.sweep()
+
+    def write_blob(self, data: bytes) -> str:
+        """Keep `data`; its digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        path = self._blobs / digest
+        try:
+            if path.stat().st_size == len(data):
+                return digest
+        except FileNotFoundError:
+            pass
+        self._replace(path, data)
+        return digest
+
+    def read_blob(self, kept: Kept) -> bytes:
+        """A kept content.
+
+        Raises:
+            DamagedBlobError: it is not there, or is another.
+        """
+        try:
+            with open(self._blobs / kept.digest, "rb") as file:
+                data = file.read(kept.size + 1)
+        except OSError as error:
+            raise DamagedBlobError(f"what was kept of it cannot be read: {error.strerror}") from error
+        if hashlib.sha256(data).hexdigest() != kept.digest:
+            raise DamagedBlobError("what was kept of it is damaged")
+        return data
+
+    def sweep(self, names: Iterable[str] | None = None) -> None:
+        """Remove the contents, those of `names` or all, that the index does not name."""
+        for name in os.listdir(self._blobs) if names is None else names:
+            if not self._index.uses(name):
+                (self._blobs / name).unlink(missing_ok=True)
+
+    def _refresh(self) -> None:
+        """Read the index again when another process has changed it."""
+        try:
+            seen = _identity(self._index_path.stat())
+        except FileNotFoundError:
+            self._index, self._seen = CheckpointIndex(), None
+            return
+        if seen != self._seen:
+            self._index, length, damaged = parse(self._index_path.read_bytes())
+            if damaged:
+                _logger.warning("%s: %d lines cannot be read and are left out", self._index_path, damaged)
+            if length < seen[1]:
+                os.truncate(self._index_path, length)
+                seen = _identity(self._index_path.stat())
+            self._seen = seen if length else None
+        if not self._is_swept:
+            self.sweep()
+            self._is_swept = True
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        """Write a file of ours whole or not at all; the name of the half-done one is free, for the lock is held."""
+        draft = path.with_name(path.name + ".new")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+            os.replace(draft, path)
+        except BaseException:
+            # On a full disk it would take the room that the user's own file needs.
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+        finally:
+            os.close(descriptor)
+        _sync_directory(path.parent)
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another process has held {directory / 'lock'} for {LOCK_S:g} s") from None
+        time.sleep(LOCK_POLL_S)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+MAX_TOTAL_BYTES: Final = 512 * 1024 * 1024
+"""Of all contents of one session; the oldest nodes make room."""
+
+MAX_NODES: Final = 10_000
+"""Of one session; some megabytes of index."""
+
+DEFAULT_NODE: Final = "session"
+"""Who recorded, when nobody began a node."""
+
+RESTORE_NODE: Final = "restore"
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node; it has its name once something was recorded."""
+
+    tool: str
+    name: str | None = None
+
+
+class FileCheckpointStore:
+    """A `NodeStore` over one directory, which it makes when something is first recorded.
+
+    Several stores, in several processes, may work on one directory at once.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        max_file_bytes: int = MAX_FILE_BYTES,
+        max_total_bytes: int = MAX_TOTAL_BYTES,
+        max_nodes: int = MAX_NODES,
+    ) -> None:
+        self._disk = CheckpointDisk(directory, max_total_bytes, max_nodes)
+        self._max_file_bytes = max_file_bytes
+        self._current = _Node(DEFAULT_NODE)
+
+    def begin_node(self, name: str) -> _Node:
+        """Begin the node `<number>-<name>`; what is recorded from now on belongs to it."""
+        self._current = _Node(name)
+        return self._current
+
+    async def record(self, path: str, previous: bytes | None) -> None:
+        """See `CheckpointStore.record`; of a file that is too large only a gap is kept.
+
+        Raises:
+            OSError: it cannot be kept.
+            UnsafePathError: others may use the directory.
+        """
+        node = self._current
+        await _in_thread(lambda: self._record(node, path, previous, is_last=True))
+
+    async def record_gap(self, path: str, reason: str) -> None:
+        """See `NodeStore.record_gap`."""
+        node = self._current
+        await _in_thread(lambda: self._record_gap(node, path, reason))
+
+    async def forget(self, node: OpenNode) -> None:
+        """See `NodeStore.forget`."""
+        if isinstance(node, _Node) and node.name is not None:
+            name = node.name
+            await _in_thread(lambda: self._forget(name))
+
+    async def nodes(self) -> list[CheckpointNode]:
+        """All nodes, oldest first.
+
+        Raises:
+            OSError: they cannot be read.
+            UnsafePathError: others may use the directory.
+        """
+        return await _in_thread(lambda: self._read(CheckpointIndex.nodes))
+
+    async def restore(self, node: str, fs: Fs) -> list[RestoredPath]:
+        """Bring every file that `node` or a later one was about to change back to what it was before them all.
+
+        File by file, each whole or not at all; what was done, or why not, is said of each.  What is too large to be
+        kept for an undo of this is left as it is.  The same again after an interruption does the rest.  Files that a
+        node made are deleted, directories that it made are not.
+
+        Args:
+            node: the oldest call to undo.
+            fs: what may be read and written, by absolute paths.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+            OSError: the store cannot be read.
+            UnsafePathError: others may use the directory.
+        """
+        plan = await _in_thread(lambda: self._read(lambda index: index.plan(node)))
+        undo = _Node(RESTORE_NODE)
+
+        async def keep(path: str) -> None:
+            content = await read_bounded(path, fs, self._max_file_bytes)
+            if content is None:
+                most = f"{self._max_file_bytes:,} bytes"
+                raise OSError(f"it holds more than {most} now, which could not be brought back: move it away")
+            # Older nodes make room only at the end: they are what is being restored.
+            await _in_thread(lambda: self._record(undo, path, content, is_last=False))
+
+        async def keep_absence(path: str) -> None:
+            await _in_thread(lambda: self._record(undo, path, None, is_last=False))
+
+        async def content_of(kept: Kept) -> bytes:
+            return await _in_thread(lambda: self._disk.read_blob(kept))
+
+        # Deletions first: a file may have to come back where a directory of new ones stands.
+        order = sorted(plan, key=lambda record: not isinstance(record, Absent))
+        done = [await bring_back(record, fs, content_of, keep, keep_absence) for record in order]
+        await _in_thread(self._tidy)
+        return done
+
+    def _record(self, node: _Node, path: str, previous: bytes | None, *, is_last: bool) -> None:
+        if previous is not None and len(previous) > self._max_file_bytes:
+            self._record_gap(node, path, f"it was larger than {self._max_file_bytes:,} bytes")
+            return
+        with self._disk.locked() as index:
+            name = _name(node, index)
+            if index.has(name, path):
+                return
+            record: Record
+            if previous is None:
+                record = Absent(name, path, _now())
+            else:
+                mode, uid, gid = _mode_and_owner(path)
+                digest = self._disk.write_blob(previous)
+                record = Kept(name, path, _now(), digest, len(previous), mode, uid, gid)
+            self._disk.append([record])
+            node.name = name
+            if is_last:
+                self._disk.tidy()
+
+    def _record_gap(self, node: _Node, path: str, reason: str) -> None:
+        with self._disk.locked() as index:
+            name = _name(node, index)
+            if not index.has(name, path):
+                self._disk.append([Gap(name, path, _now(), reason)])
+                node.name = name
+
+    def _forget(self, name: str) -> None:
+        with self._disk.locked() as index:
+            digests = index.digests(name)
+            self._disk.append([Forget(name)])
+            self._disk.sweep(digests)
+
+    def _read(self, question: Callable[[CheckpointIndex], T]) -> T:
+        with self._disk.locked(create=False) as index:
+            return question(index)
+
+    def _tidy(self) -> None:
+        with self._disk.locked():
+            self._disk.tidy()
+
+
+def _name(node: _Node, index: CheckpointIndex) -> str:
+    return node.name or node_name(index.next_number, node.tool)
+
+
+def _mode_and_owner(path: str) -> tuple[int | None, int | None, int | None]:
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        return None, None, None
+    if not stat.S_ISREG(status.st_mode):
+        return None, None, None
+    return status.st_mode & PERMISSIONS, status.st_uid, status.st_gid
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(work)

@@ -1,0 +1,182 @@
+"""`bash`: one command, run to its end in a sandbox, with what it wrote and how it ended.
+
+What it writes is bounded while it runs, and shown also when it was ended before its time.
+"""
+
+import asyncio
+import math
+from typing import Annotated, Final
+
+import anyio.to_thread
+from msgspec import Meta
+
+from quarterdeck.tools.context import ExecResult, OutsideRootsError, Stream, ToolContext
+from quarterdeck.tools.results import ToolResult
+from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck_protocol.tools import ToolHints
+
+from .jobs import name_of_signal
+from .output import Excerpt
+
+DEFAULT_TIMEOUT_MS: Final = 120_000
+
+MAX_TIMEOUT_MS: Final = 600_000
+"""More is pulled down to it; what takes longer is for `process`."""
+
+HEAD_BYTES: Final = 4 * 1024 * 1024
+"""Kept of a stream's beginning; with `TAIL_BYTES`, and twice, some less than an overflow file holds."""
+
+TAIL_BYTES: Final = 3 * 1024 * 1024
+"""Kept of a stream's end."""
+
+LONG_BYTES: Final = 256 * 1024
+"""A report of more is put together in a thread: of megabytes that are no text, it takes a tenth of a second."""
+
+NOTE_S: Final = 0.1
+"""Between two notes of progress."""
+
+MAX_NOTE_CHARS: Final = 200
+"""Of the line that a note shows."""
+
+_SHELL: Final = 128
+"""With the number of a signal, what a shell exits with when that ended its last command."""
+
+_SCRATCH: Final = frozenset({"scratch_bytes", "scratch_inodes"})
+"""Limits on what outlives the command that passed them."""
+
+_TAIL_OF_NOTES: Final = 4 * MAX_NOTE_CHARS
+"""Bytes in which that line is looked for; a character has up to four."""
+
+
+class BashArguments(Arguments, frozen=True):
+    """One command."""
+
+    command: Annotated[str, Meta(min_length=1, description="A command line for /bin/sh.")]
+    timeout_ms: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                description=f"Milliseconds until it is ended with all that it started. Default {DEFAULT_TIMEOUT_MS}, "
+                f"at most {MAX_TIMEOUT_MS}.",
+            ),
+        ]
+        | None
+    ) = None
+    cwd: (
+        Annotated[str, Meta(min_length=1, description="The directory to run it in. Default: the workspace.")] | None
+    ) = None
+
+
+def bash_tool() -> DefinedTool:
+    """The tool."""
+    return define_tool(
+        ToolSpec(
+            "bash",
+            "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It may change the "
+            "workspace, its own private $HOME, which stays, and $TMPDIR, which ends with the session; /tmp is empty "
+            "for every command. In the workspace .git/hooks, .git/config and what configures the user's programs are "
+            "read-only. Standard input is empty, so pass flags such as --yes instead of waiting for "
+            "questions. What it leaves running is ended with it: use process for servers.",
+            schema_of(BashArguments),
+            typed(BashArguments, _run),
+            title="Run shell command",
+            hints=ToolHints(destructive=True, open_world=True),
+        )
+    )
+
+
+async def _run(arguments: BashArguments, ctx: ToolContext) -> ToolResult:
+    if not arguments.command.strip():
+        return ToolResult.of_error("The command is blank: nothing was run.")
+    try:
+        cwd = await ctx.fs.real_path(arguments.cwd) if arguments.cwd is not None else None
+    except OutsideRootsError as error:
+        return ToolResult.of_error(str(error))
+    except (OSError, ValueError) as error:
+        return ToolResult.of_error(f"cwd: {error}")
+    timeout_s = min(arguments.timeout_ms or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS) / 1000
+    taken = {stream: Excerpt(HEAD_BYTES, TAIL_BYTES) for stream in Stream}
+    progress = _Progress(ctx)
+
+    def take(stream: Stream, data: bytes) -> None:
+        taken[stream].feed(data)
+        progress.feed(data)
+
+    try:
+        done = await ctx.shell.exec(arguments.command, cwd=cwd, cancel=ctx.cancel, timeout_s=timeout_s, on_output=take)
+    except TimeoutError:
+        status = (
+            f"still running after {timeout_s:g} s, ended with all that it had started; "
+            "what it wrote until then is above"
+        )
+        return ToolResult.of_error(await _report(taken, status))
+    except OSError as error:
+        if not ctx.cancel.cancelled:
+            return ToolResult.of_error(f"The command was not run: {error}")
+        return ToolResult.of_error(await _report(taken, "cancelled, ended with all that it had started"))
+    finally:
+        progress.close()
+    report = await _report(taken, _status(done))
+    return ToolResult.of_text(report) if done.code == 0 and done.limit is None else ToolResult.of_error(report)
+
+
+def _status(done: ExecResult) -> str:
+    if done.limit is not None:
+        hint = "; what lies in $TMPDIR counts for the next one too: remove it" if done.limit in _SCRATCH else ""
+        return f"ended with all that it had started, because it passed the limit {done.limit} of its sandbox{hint}"
+    if done.signal is not None:
+        name = name_of_signal(done.signal).removeprefix("signal ")
+        return f"ended by signal {name}, or exited with code {_SHELL + done.signal}, which looks the same"
+    return f"exited with code {done.code}"
+
+
+async def _report(taken: dict[Stream, Excerpt], status: str) -> str:
+    if sum(excerpt.total_bytes for excerpt in taken.values()) < LONG_BYTES:
+        return _composed(taken, status)
+    return await anyio.to_thread.run_sync(_composed, taken, status)
+
+
+def _composed(taken: dict[Stream, Excerpt], status: str) -> str:
+    sections = []
+    for stream, excerpt in taken.items():
+        if text := excerpt.text():
+            sections.append(f"{stream}:\n{text}" + ("" if text.endswith("\n") else "\n"))
+    return "\n".join((*(sections or ["No output.\n"]), f"status: {status}"))
+
+
+class _Progress:
+    """Notes of what a command writes, as often as anybody can read; nothing when nobody wants any."""
+
+    def __init__(self, ctx: ToolContext) -> None:
+        self._ctx = ctx
+        self._loop = asyncio.get_running_loop()
+        self._next_at = -math.inf
+        self._due: asyncio.TimerHandle | None = None
+        self._total_bytes = 0
+        self._last = b""
+
+    def feed(self, data: bytes) -> None:
+        """Note that it wrote `data`, now or soon."""
+        self._total_bytes += len(data)
+        if self._ctx.report is None:
+            return
+        self._last = (self._last + data[-_TAIL_OF_NOTES:])[-_TAIL_OF_NOTES:]
+        if self._due is None:
+            self._due = self._loop.call_at(max(self._loop.time(), self._next_at), self._tell)
+
+    def close(self) -> None:
+        """It has ended: what is due is not told any more, the result says it all."""
+        if self._due is not None:
+            self._due.cancel()
+
+    def _tell(self) -> None:
+        self._due = None
+        self._next_at = self._loop.time() + NOTE_S
+        lines = self._last.decode(errors="replace").split("\n")
+        line = next((line for line in reversed(lines) if line.strip()), "")
+        self._ctx.tell(self._total_bytes, None, _clipped(line.strip()) or None)
+
+
+def _clipped(line: str) -> str:
+    return line if len(line) <= MAX_NOTE_CHARS else f"{line[:MAX_NOTE_CHARS]}…"

@@ -1,0 +1,222 @@
+"""One confined command under way: its streams are drained whatever becomes of what they carry, its end is told once.
+
+First the program ends, or is ended, then whatever else runs; what the pipes still hold is read; its end is told; all
+that it held is given back.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from quarterdeck.tools.context import OnOutput, Stream
+from quarterdeck_sandbox.run.process import ConfinedProcess, ask_to_end, signal_tree
+from quarterdeck_sandbox.usage.limits import Excess
+
+STOP_GRACE_S: Final = 1.0
+"""Between TERM and KILL, for a command that is ended before its time, unless somebody says otherwise."""
+
+KILL_S: Final = 1.0
+"""Each step of the end of a tree that was killed takes at most so long; it takes milliseconds."""
+
+AFTERLIFE_S: Final = 0.5
+"""How long the streams of a tree that has ended are still read, should anything hold them all the same."""
+
+BURIAL_S: Final = 10.0
+"""How long one that was killed and told as ended is waited for, in the background: a busy machine buries late."""
+
+READ_BYTES: Final = 64 * 1024
+
+BURST_BYTES: Final = 512 * 1024
+"""After so many the reader of a stream pauses."""
+
+PAUSE_S: Final = 0.002
+"""Leaves each stream some 150 MiB/s, and the event loop most of its time when one floods."""
+
+_log = logging.getLogger("quarterdeck.tools")
+
+
+class SandboxedCommand:
+    """`ShellProcess`; `SandboxedShell` makes it, and runs its `live`."""
+
+    def __init__(
+        self, process: ConfinedProcess, stdin: bytes, on_output: OnOutput | None, output_bytes: int | None
+    ) -> None:
+        self._process = process
+        self._stdin = stdin
+        self._on_output = on_output
+        self._output_bytes = output_bytes
+        self._listeners: list[Callable[[int | None, int | None], None]] = []
+        self._said: list[str] = []
+        self._doom = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def process(self) -> ConfinedProcess:
+        """What confines it: its receipt, its limit."""
+        return self._process
+
+    @property
+    def status(self) -> tuple[int | None, int | None]:
+        """Exit status and signal, one of them None; once it has ended."""
+        code = self._process.returncode
+        if code is None:
+            return None, signal.SIGKILL  # nothing in it has run since
+        return (code, None) if code >= 0 else (None, -code)
+
+    def kill(self, number: int) -> None:
+        """See `ShellProcess.kill`."""
+        if self._process.returncode is not None:
+            return
+        if number == signal.SIGKILL:
+            self._process.kill()
+        else:
+            signal_tree(self._process.tree(()), number)
+
+    def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
+        """See `ShellProcess.on_exit`; nothing of it is left by then."""
+        if self._ended.is_set():
+            listener(*self.status)
+        else:
+            self._listeners.append(listener)
+
+    def condemn(self, excess: Excess) -> None:
+        """End it because it passed a limit; the reason is the last line of its stderr."""
+        self._said.append(f"ended: {excess.detail} (limit {excess.limit})\n")
+        self._process.condemn(excess.limit)
+
+    async def ended(self) -> None:
+        """Wait until nothing of it is left and all that it wrote has been given to its `on_output`."""
+        await self._ended.wait()
+
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """See `ShellProcess.stop`; cancellation does not interrupt it."""
+        with anyio.CancelScope(shield=True):
+            if self._process.returncode is None:
+                with anyio.move_on_after(grace_s):
+                    await ask_to_end(self._process.tree(()), grace_s)
+                    await self._ended.wait()
+            self._doom.set()
+            await self._ended.wait()
+
+    async def live(self) -> None:
+        """Run it to its end, and release everything; cancellation does not interrupt it: `stop` does.
+
+        To be called once.
+        """
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._run()
+            finally:
+                self._tell()
+            await self._process.release()
+            self._process.close_fds()
+            with anyio.move_on_after(BURIAL_S):
+                await self._process.wait()
+
+    async def _run(self) -> None:
+        async with anyio.create_task_group() as reading:
+            ends = [
+                self._drain(reading, Stream.STDOUT, self._process.stdout_fd),
+                self._drain(reading, Stream.STDERR, self._process.stderr_fd),
+            ]
+            async with anyio.create_task_group() as waiting:
+                waiting.start_soon(self._write)
+                waiting.start_soon(self._wait_for_doom, waiting.cancel_scope)
+                waiting.start_soon(self._tell_of_network)
+                await self._process.wait()
+                waiting.cancel_scope.cancel()
+            self._process.kill()
+            await self._process.end(KILL_S)
+            with anyio.move_on_after(AFTERLIFE_S):
+                for end in ends:
+                    await end.wait()
+            reading.cancel_scope.cancel()
+        for line in self._said:
+            self._give(Stream.STDERR, line.encode())
+
+    async def _wait_for_doom(self, scope: anyio.CancelScope) -> None:
+        await self._doom.wait()
+        scope.cancel()
+
+    async def _tell_of_network(self) -> None:
+        """Say it at once, and let the command go on: what it does next may need no network."""
+        why = await self._process.network_lost()
+        self._give(
+            Stream.STDERR, f"[quarterdeck] its network is gone ({why}): connections fail from here on\n".encode()
+        )
+
+    async def _write(self) -> None:
+        view = memoryview(self._stdin)
+        while view:
+            await anyio.wait_writable(self._process.stdin_fd)
+            try:
+                view = view[os.write(self._process.stdin_fd, view[:READ_BYTES]) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                break  # it does not want the rest
+        self._process.close_stdin()
+
+    def _drain(self, tasks: TaskGroup, stream: Stream, fd: int) -> anyio.Event:
+        """Read `fd` from now on; what is returned tells that its end is reached."""
+        end = anyio.Event()
+
+        async def run() -> None:
+            total_bytes = 0
+            async for data in _pieces(fd):
+                self._give(stream, data if self._output_bytes is None else data[: self._output_bytes - total_bytes])
+                total_bytes = min(total_bytes + len(data), self._output_bytes or sys.maxsize)
+                if total_bytes == self._output_bytes and self._process.limit is None:
+                    self.condemn(Excess("output_bytes", f"it wrote more than {total_bytes:,} bytes on a stream"))
+            end.set()
+
+        tasks.start_soon(run)
+        return end
+
+    def _give(self, stream: Stream, data: bytes) -> None:
+        if self._on_output is None or not data:
+            return
+        try:
+            self._on_output(stream, data)
+        except Exception:
+            self._on_output = None  # the command goes on, as with nobody to listen
+            _log.exception("the receiver of a command's output failed")
+
+    def _tell(self) -> None:
+        self._ended.set()
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            try:
+                listener(*self.status)
+            except Exception:
+                _log.exception("a listener for the end of a command failed")
+
+
+async def _pieces(fd: int) -> AsyncIterator[bytes]:
+    """What comes on `fd` until its end, with a pause after each burst."""
+    burst_bytes = 0
+    while True:
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            await anyio.wait_readable(fd)
+            continue
+        if not data:
+            return
+        yield data
+        burst_bytes += len(data)
+        if burst_bytes >= BURST_BYTES:
+            burst_bytes = 0
+            await anyio.sleep(PAUSE_S)

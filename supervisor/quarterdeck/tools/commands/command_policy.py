@@ -1,0 +1,333 @@
+"""What a session's commands run under: their policy, their environment, the user's tools, directories of their own.
+
+`shell` runs them, `toolbelt` knows what the tools take.  A tool that may not be shown is left out, and nothing else
+fails for it; what the policy itself names and cannot be had is an error of every command, with what to do.
+
+The user's own tools for commands that see only the system's: what has to be shown for the programs on a PATH to run.
+
+Interpreters of version managers, virtual environments, packages in /opt, programs in a home: each is shown by the
+folder that it belongs to, never a home, never credentials.  Only looks, and for long: call it in a thread.
+Whether a folder is shown in the end, `workbench` decides.
+"""
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from quarterdeck.config.load.variables import server_environment
+from quarterdeck.config.places.private_homes import trusted_files
+from quarterdeck.tools.search.ripgrep import ripgrep_path
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.policy import SandboxPolicy, Tier
+from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.program.prefixes import SYSTEM, Prefix, environment_of, is_environment, is_fit, prefix_of
+from quarterdeck_sandbox.program.resolve import resolve_program
+from quarterdeck_sandbox.run.confine import Asker
+from quarterdeck_sandbox.run.identity import Identity, choose_identity, closed_to, out_of_reach
+from quarterdeck_sandbox.usage.monitor import TreeMonitor
+from quarterdeck_sandbox.view.mounts import Places
+from quarterdeck_sandbox.view.paths import is_within, is_within_any
+from quarterdeck_sandbox.view.secret_paths import Border
+
+from .shell import Outfit, SandboxedShell
+
+MAX_PROGRAMS: Final = 1_000
+"""Looked at on one PATH, a third of a millisecond each; those of the system count only when they are links."""
+
+_RUSTUP: Final = "rustup"
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbelt:
+    """What the user's tools take.
+
+    Attributes:
+        path: PATH, with what version managers' shims stand for in their place.
+        read: folders and files to be shown, as they are called; the system's are not among them.
+        env: variables without which tools would look for their things in the private home.
+    """
+
+    path: str
+    read: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def pack(
+    env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Iterable[str]
+) -> Toolbelt:
+    """The tools of `env`'s PATH.
+
+    Args:
+        env: what commands begin with.
+        cwd: where version managers' settings are looked for.
+        user_home: the user's own home.
+        environ: our own environment: where version managers keep their things.
+        writable: what commands can change; what only a file in there says is needed is not shown.
+    """
+    packing = _Packing(env, cwd, os.path.realpath(user_home), environ, tuple(map(os.path.realpath, writable)))
+    for folder in dict.fromkeys(env.get("PATH", "").split(os.pathsep)):
+        packing.add(folder)
+    return packing.result()
+
+
+class _Packing:
+    def __init__(
+        self, env: Mapping[str, str], cwd: str, home: str, environ: Mapping[str, str], writable: tuple[str, ...]
+    ) -> None:
+        self._given = {**env}
+        self._cwd = cwd
+        self._home = home
+        self._environ = environ
+        self._writable = writable
+        self._path: list[str] = []
+        self._late: list[str] = []
+        self._read: dict[str, None] = {}
+        self._links: dict[str, str] = {}
+        self._env: dict[str, str] = {}
+        self._looked_at = 0
+
+    def add(self, folder: str) -> None:
+        """Take one folder of the PATH."""
+        if not folder.startswith("/"):
+            return  # a command's own directory is no place for programs
+        real = os.path.realpath(folder)
+        if _is_system(real):
+            self._path.append(folder if _is_system(folder) else real)
+            for path in _leading_out(real, real):
+                self._look_at(path)
+            return
+        whole = prefix_of(os.path.join(real, "program"), self._home, ())
+        if whole is not None and whole.path != os.path.join(real, "program"):
+            # An installation: its programs need no more than it, but for those that are links.
+            self._show(whole)
+            self._path.append(real)
+            for path in _leading_out(real, whole.path):
+                self._look_at(path)
+            return
+        leads_to = [os.path.dirname(path) for name in _programs(real) if (path := self._look_at(f"{real}/{name}"))]
+        self._path += [each for each in dict.fromkeys(leads_to) if each != real and not _is_system(each)]
+        # Of a folder of shims nothing is left: those of versions that are not wanted would run nothing outside either.
+        if real in leads_to:
+            self._path.append(real)
+            self._show(Prefix(real, "a folder of programs"))
+
+    def result(self) -> Toolbelt:
+        """All of it; of folders within others only the outer ones."""
+        path = dict.fromkeys((*self._path, *self._late))
+        read: list[str] = []
+        for each in sorted(self._read):
+            if not is_within_any(each, read):
+                read.append(each)
+        links = [link for link, real in self._links.items() if not _is_shown(link, read) and _is_shown(real, read)]
+        return Toolbelt(os.pathsep.join(path), (*read, *links), self._env)
+
+    def _look_at(self, path: str) -> str:
+        """Note what a program needs.  Returns what it is or, for a shim, stands for; empty when it would not run."""
+        if self._looked_at >= MAX_PROGRAMS:
+            return ""
+        self._looked_at += 1
+        plan = LaunchPlan(path, (os.path.basename(path),), self._given, self._cwd)
+        try:
+            program = resolve_program(plan, Path(self._home), self._environ)
+        except (LaunchError, OSError, ValueError):
+            return ""
+        for prefix in program.prefixes:
+            self._show(prefix)
+        self._links.update({link: os.path.realpath(link) for link, _ in program.links})
+        for name, value in program.env.items():
+            if name == "PATH":
+                known = (*self._given["PATH"].split(os.pathsep), os.path.dirname(program.path))
+                self._late += [each for each in value.split(os.pathsep) if each not in known]
+            else:
+                self._env[name] = value
+        if os.path.basename(os.path.realpath(path)) == _RUSTUP:
+            self._add_rust()
+        return program.path
+
+    def _show(self, prefix: Prefix) -> None:
+        if prefix.path in self._read or not is_fit(prefix.path, self._home):
+            return
+        if any(is_within_any(path, self._writable) for path in prefix.said_by):
+            return
+        self._read[prefix.path] = None
+        if is_environment(prefix.path):
+            for other in environment_of(prefix.path, self._home):
+                self._show(other)
+
+    def _add_rust(self) -> None:
+        """Its proxies find the tools by a variable, or in the home."""
+        home = self._environ.get("RUSTUP_HOME") or f"{self._home}/.rustup"
+        if os.path.isdir(home):
+            self._show(Prefix(os.path.realpath(home), "the Rust tools"))
+            self._env["RUSTUP_HOME"] = os.path.realpath(home)
+
+
+def _is_system(path: str) -> bool:
+    return is_within_any(path, SYSTEM) or is_within(path, "/nix/store")
+
+
+def _is_shown(path: str, read: list[str]) -> bool:
+    return _is_system(path) or is_within_any(path, read)
+
+
+def _programs(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file() and os.access(entry.path, os.X_OK))
+    except OSError:
+        return []
+
+
+def _leading_out(folder: str, home: str) -> Iterator[str]:
+    """Links in `folder` to programs that neither the system nor `home` holds."""
+    try:
+        with os.scandir(folder) as entries:
+            links = sorted(entry.path for entry in entries if entry.is_symlink())
+    except OSError:
+        return
+    for link in links:
+        real = os.path.realpath(link)
+        if not _is_system(real) and not is_within(real, home) and os.path.isfile(real) and os.access(real, os.X_OK):
+            yield link
+
+
+MAX_SHOWN: Final = 64
+"""Folders and files of the user's tools; each is a mount at every start, a tenth of a millisecond."""
+
+TOOLS_S: Final = 300.0
+"""How long the tools of one PATH are remembered: looking for them takes a tenth of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """Where a session's commands run, and what they may do.
+
+    Attributes:
+        workspace: their directory, absolute; they may change it.
+        home: their HOME, private; made when it is missing.
+        tmp: their TMPDIR, likewise.
+        allowed: other directories that they may change, absolute.
+        private: our own state and runtime directories, which nobody may see.
+        protected: what is the user's word at a moment, which they may never write.
+        policy: what else they may reach and use; its `write` comes on top of the workspace.
+        environ: our own environment, of which they get the listed part.
+        user_home: the user's own home.
+        allow_unsandboxed: accept limits alone where nothing better works.
+        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
+    """
+
+    workspace: str
+    home: Path
+    tmp: Path
+    allowed: Sequence[str] = ()
+    private: tuple[str, ...] = ()
+    protected: Callable[[], Iterable[str]] = trusted_files
+    policy: SandboxPolicy = field(default_factory=SandboxPolicy)
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))
+    allow_unsandboxed: bool = False
+    open_port: int | None = None
+
+    def outfit(self) -> Outfit:
+        """What its commands run under.  Looks at many files: call it in a thread.
+
+        Raises:
+            LaunchError: a directory is missing, or cannot be made.
+        """
+        try:
+            for folder in (self.home, self.tmp):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchError("sandbox_refused", f"commands need a directory of their own: {error}") from error
+        asker = Asker(
+            Places(self.home, self.tmp, self.user_home, self.private),
+            self.environ,
+            known_machine(),
+            allow_unsandboxed=self.allow_unsandboxed,
+            open_port=self.open_port,
+        )
+        config = StdioServerConfig(id="commands", command="sh", sandbox=self.policy)
+        env = server_environment(config, self.environ, self.home, self.tmp)
+        if not self.policy.confines_files:
+            return Outfit(self.policy, asker, env, self.protected)
+        write = tuple(dict.fromkeys((os.path.normpath(self.workspace), *map(os.path.normpath, self.allowed))))
+        policy = self.policy.model_copy(update={"write": tuple(dict.fromkeys((*self.policy.write, *write)))})
+        belt = _tools(env, self.workspace, str(self.user_home), self.environ, policy.write)
+        # The one program of our own that commands need, for `grep` and `find`; of its folder nothing else is shown.
+        searcher = [str(path)] if (path := ripgrep_path()) else []
+        shown = _showable((*belt.read, *searcher), policy, asker)
+        search_path = os.pathsep.join((belt.path, *map(os.path.dirname, searcher)))
+        return Outfit(
+            policy.model_copy(update={"read": (*policy.read, *shown)}),
+            asker,
+            {**env, **belt.env, "PATH": search_path},
+            self.protected,
+        )
+
+
+@asynccontextmanager
+async def open_shell(bench: Workbench, monitor: TreeMonitor | None = None) -> AsyncIterator[SandboxedShell]:
+    """The shell of a session, for as long as the block lasts: see `SandboxedShell.open`.
+
+    It takes no time: what its commands run under is found out before the first of them.
+    """
+    async with SandboxedShell.open(bench.outfit, bench.workspace, monitor) as shell:
+        yield shell
+
+
+_remembered: Final[dict[tuple[object, ...], tuple[float, Toolbelt]]] = {}
+
+
+def _tools(
+    env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Sequence[str]
+) -> Toolbelt:
+    key = (env["PATH"], cwd, user_home, tuple(sorted(environ.items())), writable)
+    now = time.monotonic()
+    for other, (found_at, _) in list(_remembered.items()):
+        if now - found_at > TOOLS_S:
+            _remembered.pop(other, None)
+    if key not in _remembered:
+        _remembered[key] = (now, pack(env, cwd, user_home, environ, writable))
+    return _remembered[key][1]
+
+
+def _showable(paths: Iterable[str], policy: SandboxPolicy, asker: Asker) -> tuple[str, ...]:
+    """Those that the sandbox would not refuse to show, and that are not shown anyway."""
+    places = asker.places
+    own = (str(places.home), str(places.tmp))
+    writable = tuple(os.path.realpath(path) for path in (*own, *policy.write))
+    border = Border(
+        policy, os.path.realpath(places.user_home), tuple(os.path.realpath(path) for path in places.private), writable
+    )
+    identity = _identity(policy, asker)
+    is_walked = asker.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
+    found: list[str] = []
+    for path in dict.fromkeys(paths):
+        real = os.path.realpath(path)
+        if is_within_any(real, (*writable, *policy.read)) or is_within_any(path, policy.hidden):
+            continue
+        try:
+            border.admit(path, "read")
+            if identity is not None and (
+                closed_to(identity, (real,)) or (is_walked and out_of_reach(identity, (real,)))
+            ):
+                continue
+        except (LaunchError, OSError):
+            continue
+        found.append(path)
+    return tuple(found[:MAX_SHOWN])
+
+
+def _identity(policy: SandboxPolicy, asker: Asker) -> Identity | None:
+    """As whom commands will run when we are root."""
+    if asker.machine.euid != 0:
+        return None
+    try:
+        return choose_identity(asker.places.home, policy.write)
+    except LaunchError:
+        return None  # every command will say so

@@ -1,0 +1,254 @@
+"""Commands for tools, each in a sandbox of its own: the `Shell` seam over `quarterdeck_sandbox`.
+
+A command reaches what its policy grants and nothing else; what it writes on its streams is bounded; nothing that it
+started outlives it, nor the shell.  `workbench` says what a session's commands run under, `command` how one lives.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from quarterdeck.config.places.sandbox_notice import tell_once
+from quarterdeck.tools.context import ExecResult, OnOutput, Stream
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.tools import CancelToken
+from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
+from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.usage.monitor import TreeMonitor, Watch
+from quarterdeck_sandbox.view.closed_paths import missing_hooks
+
+from .command import KILL_S, SandboxedCommand
+
+SHELL: Final = "/bin/sh"
+
+STREAM_BYTES: Final = 8 * 1024 * 1024
+"""What `exec` keeps of each stream for whoever takes none of it; what follows is read and dropped."""
+
+MAX_COMMAND_BYTES: Final = 128 * 1024 - 1
+"""Linux takes no longer argument (MAX_ARG_STRLEN)."""
+
+
+_log = logging.getLogger("quarterdeck.tools")
+
+
+class CommandError(OSError):
+    """A command that could not be started, or was cancelled; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What every command of a shell runs under.
+
+    Attributes:
+        policy: what it may reach and use.
+        asker: where private directories are, and what the machine gives.
+        env: the environment that it begins with.
+        protected: what it may not write at the moment when it starts.
+    """
+
+    policy: SandboxPolicy
+    asker: Asker
+    env: Mapping[str, str]
+    protected: Callable[[], Iterable[str]] = tuple
+
+
+class SandboxedShell:
+    """`Shell` under one outfit; made by `open`."""
+
+    def __init__(self, outfit: Callable[[], Outfit], cwd: str, monitor: TreeMonitor, tasks: TaskGroup) -> None:
+        self._find_outfit = outfit
+        self._outfit: Outfit | None = None
+        self._finding = asyncio.Lock()
+        self._cwd = cwd
+        self._monitor = monitor
+        self._tasks = tasks
+        self._running: set[SandboxedCommand] = set()
+        self._starting: set[anyio.Event] = set()
+        self._is_open = True
+        self._has_told = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, outfit: Outfit | Callable[[], Outfit], cwd: str, monitor: TreeMonitor | None = None
+    ) -> AsyncIterator[Self]:
+        """A shell for as long as the block lasts; what runs or starts at its end is ended with all that it started.
+
+        Args:
+            outfit: what its commands run under; a function is called in a thread, before the first command, and may
+                raise `LaunchError`.
+            cwd: where they run unless told otherwise.
+            monitor: holds them to their limits, and is run by the caller; None for one of its own.
+        """
+        find = (lambda: outfit) if isinstance(outfit, Outfit) else outfit
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            if monitor is None:
+                monitor = TreeMonitor()
+                tasks.start_soon(monitor.run)
+            async with anyio.create_task_group() as commands:
+                shell = cls(find, cwd, monitor, commands)
+                try:
+                    yield shell
+                except Exception as error:
+                    failure = error  # out of a task group it would come as a group
+                finally:
+                    await shell._close()
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cancel: CancelToken | None = None,
+        timeout_s: float | None = None,
+        stdin: str = "",
+        on_output: OnOutput | None = None,
+    ) -> ExecResult:
+        """See `Shell.exec`; what ended it before its time is the last line of its stderr."""
+        kept = {stream: bytearray() for stream in Stream}
+
+        def keep(stream: Stream, data: bytes) -> None:
+            kept[stream] += data[: STREAM_BYTES - len(kept[stream])]
+
+        with anyio.CancelScope() as scope:
+            forget = cancel.on_cancel(scope.cancel) if cancel is not None else None
+            try:
+                running = await self._start(command, cwd, env, stdin.encode("utf-8", "replace"), on_output or keep)
+                try:
+                    with anyio.fail_after(timeout_s):
+                        await running.ended()
+                finally:
+                    await running.stop()
+                stdout, stderr = (bytes(each).decode(errors="replace") for each in kept.values())
+                status, number = running.status
+                return ExecResult(stdout, stderr, status, number, running.process.limit)
+            finally:
+                if forget is not None:
+                    forget()
+        raise CommandError("the command was cancelled, and ended with all that it had started")
+
+    async def spawn(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> SandboxedCommand:
+        """See `Shell.spawn`."""
+        return await self._start(command, cwd, env, b"", on_output)
+
+    async def _start(
+        self, command: str, cwd: str | None, env: Mapping[str, str] | None, stdin: bytes, on_output: OnOutput | None
+    ) -> SandboxedCommand:
+        started = anyio.Event()
+        self._starting.add(started)
+        try:
+            return await self._begin(command, cwd, env, stdin, on_output)
+        finally:
+            self._starting.discard(started)
+            started.set()
+
+    async def _begin(
+        self, command: str, cwd: str | None, env: Mapping[str, str] | None, stdin: bytes, on_output: OnOutput | None
+    ) -> SandboxedCommand:
+        place = os.path.join(self._cwd, cwd) if cwd is not None else self._cwd
+        try:
+            if not self._is_open:
+                raise CommandError("the session has ended: nothing can be started any more")
+            if problem := problem_with(command):
+                raise CommandError(problem)
+            outfit = await self._known_outfit()
+            # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
+            confinement = await anyio.to_thread.run_sync(_confine, outfit, command, place, env or {})
+            missing = tuple(path for folder in outfit.policy.write for path in missing_hooks(folder))
+            process = await start(confinement)
+        except LaunchError as error:
+            raise CommandError(str(error)) from error
+        self._tell_once(confinement.gaps)
+        if not self._is_open:
+            process.kill()  # at once: the end of the session waits for it
+            await process.stop(KILL_S)
+            process.close_fds()
+            raise CommandError("the session has ended, and its commands with it")
+        running = SandboxedCommand(process, stdin, on_output, outfit.policy.limits.output_bytes)
+        self._running.add(running)
+        tree = process.tree((str(outfit.asker.places.tmp),))
+        watch = self._monitor.watch(tree, outfit.policy.limits, running.condemn)
+        self._tasks.start_soon(self._accompany, running, watch, missing)
+        return running
+
+    def _tell_once(self, gaps: Sequence[str]) -> None:
+        """Never hide that commands are confined less than wanted; all of a session's are confined alike."""
+        if gaps and not self._has_told:
+            self._has_told = True
+            tell_once(gaps)
+
+    async def _accompany(self, running: SandboxedCommand, watch: Watch, missing: Sequence[str]) -> None:
+        running.on_exit(lambda _status, _signal: watch())
+        try:
+            await running.live()
+        except Exception:
+            _log.exception("a command could not be ended in order")
+        finally:
+            self._running.discard(running)
+        if made := await anyio.to_thread.run_sync(lambda: tuple(filter(os.path.lexists, missing))):
+            _log.warning(
+                "a command made %s, which was not there to be closed, and which other programs run or believe: look at "
+                "it before you use git or an editor there",
+                ", ".join(made),
+            )
+
+    async def _known_outfit(self) -> Outfit:
+        async with self._finding:
+            if self._outfit is None:
+                self._outfit = await anyio.to_thread.run_sync(self._find_outfit)
+            return self._outfit
+
+    async def _close(self) -> None:
+        self._is_open = False
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as ends:
+                for running in self._running:
+                    ends.start_soon(running.stop)
+                for started in self._starting:
+                    ends.start_soon(started.wait)
+
+
+def problem_with(command: str) -> str | None:
+    """Why no shell could be given `command`, and what to do; None when it could."""
+    if "\0" in command:
+        return "a command cannot hold a NUL character: take it out"
+    try:
+        size = len(command.encode())
+    except UnicodeEncodeError as error:
+        return f"a command cannot hold half of a surrogate pair, as character {error.start} is: write the whole one"
+    if size > MAX_COMMAND_BYTES:
+        return (
+            f"the command is {size:,} bytes long, and the system takes {MAX_COMMAND_BYTES:,}: write it to a file and "
+            "run that"
+        )
+    return None
+
+
+def _confine(outfit: Outfit, command: str, place: str, env: Mapping[str, str]) -> Confinement:
+    # The paths that a command line names are the shell's to find or to miss; an argument's would be judged here.
+    plan = plan_launch(SHELL, (), {**outfit.env, **env}, place)
+    places = replace(outfit.asker.places, protected=tuple(outfit.protected()))
+    confinement = confine(plan, outfit.policy, replace(outfit.asker, places=places))
+    return replace(confinement, plan=replace(confinement.plan, argv=(SHELL, "-c", command)))

@@ -1,0 +1,311 @@
+"""What a tool may use while it runs, and whose it is.
+
+The seams through which tools reach files and commands, and the inert pair for tools that have no business there.
+
+Says nothing about confinement: an implementation decides what a path or a command may touch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import BinaryIO, NoReturn, Protocol, Self
+
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, Report, ToolCall
+
+from .overflow import Overflow
+from .results import STANDARD_BUDGET, UNLIMITED_BUDGET, OutputBudget
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What a path names, links followed.
+
+    Attributes:
+        modified_at: seconds since the epoch.
+        revision: another text whenever the content may be another (device, inode, size, time of change).
+    """
+
+    is_file: bool
+    is_directory: bool
+    size_bytes: int
+    modified_at: float
+    revision: str = ""
+
+
+class EntryKind(StrEnum):
+    """What a directory's entry is, by itself: a link is not followed."""
+
+    FILE = "file"
+    DIRECTORY = "dir"
+    SYMLINK = "symlink"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """One name in a directory.  `size_bytes` is 0 for anything but a file."""
+
+    name: str
+    kind: EntryKind
+    size_bytes: int
+
+
+class OutsideRootsError(PermissionError):
+    """A path that leads out of what the session may touch; the text names the path and the roots."""
+
+    def __str__(self) -> str:
+        """The text alone: it has the path, and a number would say less."""
+        return self.strerror or super().__str__()
+
+
+class Fs(Protocol):
+    """Files by path, relative ones from the context's directory.
+
+    Every method raises `OSError` with the caller's spelling of the path; `OutsideRootsError` where an implementation
+    has roots and the path leads out of them, by whatever links, at the moment of use.
+    """
+
+    async def read_text(self, path: str) -> str:
+        """The file as UTF-8, undecodable bytes replaced by U+FFFD."""
+        ...
+
+    async def read_bytes(self, path: str) -> bytes:
+        """The whole file."""
+        ...
+
+    async def open_binary(self, path: str) -> BinaryIO:
+        """A regular file for reading; the caller reads it in a thread, and closes it.
+
+        What is not a regular file is refused, without waiting for what a pipe or a device might say.
+        """
+        ...
+
+    async def write_file(self, path: str, data: str | bytes) -> None:
+        """Create or replace the file, whole or not at all; text is written as UTF-8.
+
+        An existing file keeps its mode and owner, and a link to it stays a link.  Parents must exist.
+        """
+        ...
+
+    async def stat(self, path: str) -> FileStat:
+        """What is there."""
+        ...
+
+    async def readdir(self, path: str) -> Sequence[str]:
+        """The names in a directory."""
+        ...
+
+    async def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
+        """The first `most` entries by name, directories before all else, and how many there are."""
+        ...
+
+    async def real_path(self, path: str) -> str:
+        """Where `path` leads, absolute, links resolved; what is there need not exist yet, its parent need."""
+        ...
+
+    async def mkdir(self, path: str, *, recursive: bool = False) -> None:
+        """Create a directory, with `recursive` its parents too, and then an existing one is no error."""
+        ...
+
+    async def rm(self, path: str, *, recursive: bool = False, ignore_missing: bool = False) -> None:
+        """Remove a file, with `recursive` a directory and all in it."""
+        ...
+
+    async def exists(self, path: str) -> bool:
+        """Whether anything is there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """How a command ended.
+
+    Attributes:
+        code: its exit status; None when a signal ended it.
+        signal: the signal's number, else None.
+        limit: which limit ended it, by its name in the policy; None for none.
+    """
+
+    stdout: str
+    stderr: str
+    code: int | None
+    signal: int | None = None
+    limit: str | None = None
+
+
+class Stream(StrEnum):
+    """What a command writes on."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+OnOutput = Callable[[Stream, bytes], None]
+"""Takes what a command writes, as it comes, from the event loop; chunks of at most 64 KiB, cut anywhere."""
+
+
+class ShellProcess(Protocol):
+    """A command under way."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    def kill(self, signal: int) -> None:
+        """Send `signal` to the command and all that it started; harmless when it has ended."""
+        ...
+
+    def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
+        """Call `listener` once with exit status and signal, one of them None; at once when it has ended.
+
+        All that it wrote has been given to its `on_output` by then.
+        """
+        ...
+
+    async def stop(self, grace_s: float) -> None:
+        """TERM, after `grace_s` KILL, for it and all that it started; returns when nothing of it is left.
+
+        Harmless when it has ended.
+        """
+        ...
+
+
+class Shell(Protocol):
+    """Commands, as one line for `/bin/sh`.  A relative or absent `cwd` starts from the context's."""
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cancel: CancelToken | None = None,
+        timeout_s: float | None = None,
+        stdin: str = "",
+        on_output: OnOutput | None = None,
+    ) -> ExecResult:
+        """Run `command` to its end.
+
+        Cancelling, by token or task, ends the command and all that it started.  With `on_output` the output goes
+        there, as it comes, and the result's texts are empty.
+
+        Raises:
+            TimeoutError: it ran longer than `timeout_s`, seconds, and was ended.
+            OSError: it could not be started.
+        """
+        ...
+
+    async def spawn(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> ShellProcess:
+        """Start `command`, its stdin empty, and leave it running; without `on_output` what it writes is dropped.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        ...
+
+
+class BackendUnavailableError(OSError):
+    """A tool reached for files or commands in a context that has none: the tool's mistake, not the user's."""
+
+
+class UnavailableFs:
+    """No files: every use raises `BackendUnavailableError`."""
+
+    async def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise BackendUnavailableError("this context has no files: its tools run elsewhere")
+
+    read_text = read_bytes = open_binary = write_file = stat = readdir = list_directory = _refuse
+    real_path = mkdir = rm = exists = _refuse
+
+
+class UnavailableShell:
+    """No commands: every use raises `BackendUnavailableError`."""
+
+    async def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise BackendUnavailableError("this context runs no commands: its tools run elsewhere")
+
+    exec = spawn = _refuse
+
+
+class ContextId:
+    """The identity of a context and of all its `with_cancel` copies.
+
+    Opaque.  Meant as the key of a `weakref.WeakKeyDictionary` that keeps a store per session: it lives as long as the
+    session's box.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """Handles that a host lends to tools.
+
+    Attributes:
+        read_state: what the file tools remember of files read, for their read-before-edit gate; None for no gate.
+            They own its type.
+    """
+
+    read_state: object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """The surroundings of a tool call.
+
+    Two contexts are equal when they have the same identity, whatever their other fields hold; so the copy that each
+    call gets equals the box's base context.
+
+    Attributes:
+        budget: how much text one result may hold.
+        overflow: keeps what the budget cuts; None keeps nothing.
+        report: takes progress notes of the call; None when nobody wants any.
+    """
+
+    cwd: str = field(compare=False)
+    fs: Fs = field(compare=False)
+    shell: Shell = field(compare=False)
+    cancel: CancelToken = field(default_factory=CancelToken, compare=False)
+    budget: OutputBudget = field(default=STANDARD_BUDGET, compare=False)
+    framework: Framework = field(default_factory=Framework, compare=False)
+    context_id: ContextId = field(default_factory=ContextId, repr=False)
+    overflow: Overflow | None = field(default=None, compare=False)
+    report: Report | None = field(default=None, compare=False)
+
+    def with_cancel(self, cancel: CancelToken) -> Self:
+        """The same context, identity included, for a call that `cancel` stops."""
+        # Spelt out: `dataclasses.replace` takes as long as all else that the kernel does for a call.
+        return type(self)(
+            self.cwd,
+            self.fs,
+            self.shell,
+            cancel,
+            self.budget,
+            self.framework,
+            self.context_id,
+            self.overflow,
+            self.report,
+        )
+
+    def for_call(self, call: ToolCall, cancel: CancelToken) -> Self:
+        """The same context, identity included, for one call: what stops it, and who hears of its progress."""
+        base = self.with_cancel(cancel)
+        return base if call.report is None else replace(base, report=call.report)
+
+    def tell(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Note how far the call is, when anybody wants to know."""
+        if self.report is not None:
+            self.report(ProgressNote(progress, total, message))
+
+
+def inert_context() -> ToolContext:
+    """A context for tools that run elsewhere: files and commands raise on use, and only then."""
+    return ToolContext(cwd="/", fs=UnavailableFs(), shell=UnavailableShell(), budget=UNLIMITED_BUDGET)

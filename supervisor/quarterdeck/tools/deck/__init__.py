@@ -1,0 +1,1 @@
+"""The deck: which tools a session has, and the box that calls them."""

@@ -1,0 +1,109 @@
+"""`ls`: what is in a directory, one row an entry."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from quarterdeck.tools.context import DirectoryEntry, EntryKind, ToolContext
+from quarterdeck.tools.results import ToolResult
+from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck_protocol.tools import ToolHints
+
+from .file_access import count, explain, spell
+
+MAX_ROWS: Final = 1_000
+"""Some 40 KB; whoever needs more of a directory needs find."""
+
+MAX_HIDDEN: Final = 200_000
+"""Looked at to find `MAX_ROWS` entries that are not hidden; each costs a system call, all of them a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is shown of a directory.
+
+    Attributes:
+        total: how many entries would be shown if there were room.
+        hidden: how many are not, because of their names.
+    """
+
+    rows: Sequence[DirectoryEntry]
+    total: int
+    hidden: int
+
+
+class LsArguments(Arguments, frozen=True):
+    """Which directory."""
+
+    path: Annotated[str, Meta(min_length=1, description="The directory. Default: the working directory.")] | None = None
+    show_hidden: Annotated[bool, Meta(description="Whether to list names that begin with a dot.")] = False
+
+
+def ls_tool() -> DefinedTool:
+    """The tool that lists a directory."""
+    return define_tool(
+        ToolSpec(
+            "ls",
+            "List a directory: kind, size in bytes and name of each entry, directories first. Hidden entries are only "
+            f"counted unless showHidden is true. At most {MAX_ROWS:,} rows; use find to look deeper or by name.",
+            schema_of(LsArguments),
+            typed(LsArguments, _ls),
+            title="List directory",
+            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
+        )
+    )
+
+
+async def _ls(arguments: LsArguments, ctx: ToolContext) -> ToolResult:
+    path = ctx.cwd if arguments.path is None else arguments.path
+    try:
+        stat = await ctx.fs.stat(path)
+        if not stat.is_directory:
+            return ToolResult.of_error(f"{spell(path)} is not a directory. Use read to see what is in a file.")
+        listing = await _listing(path, arguments.show_hidden, ctx)
+    except (OSError, ValueError) as error:
+        return ToolResult.of_error(explain(error, path))
+    return ToolResult.of_text(render(path, listing))
+
+
+async def _listing(path: str, shows_hidden: bool, ctx: ToolContext) -> Listing:
+    entries, total = await ctx.fs.list_directory(path, MAX_ROWS)
+    if shows_hidden:
+        return Listing(_sorted(entries), total, 0)
+    hidden = sum(map(_is_hidden, (entry.name for entry in entries)))
+    if total > len(entries):
+        # Names are cheap, entries are not: so the hidden ones are counted by name, and no more entries than needed
+        # are looked at.
+        hidden = sum(map(_is_hidden, await ctx.fs.readdir(path)))
+        entries, total = await ctx.fs.list_directory(path, MAX_ROWS + min(hidden, MAX_HIDDEN))
+    rows = _sorted([entry for entry in entries if not _is_hidden(entry.name)])[:MAX_ROWS]
+    return Listing(rows, max(len(rows), total - hidden), hidden)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
+
+
+def _sorted(entries: Sequence[DirectoryEntry]) -> Sequence[DirectoryEntry]:
+    return sorted(entries, key=lambda entry: (entry.kind is not EntryKind.DIRECTORY, entry.name.casefold(), entry.name))
+
+
+def render(path: str, listing: Listing) -> str:
+    """The listing for a model: what there is, then one line an entry."""
+    rows, name = listing.rows, spell(path)
+    hidden = count(listing.hidden, "hidden entry", "hidden entries")
+    if not listing.total:
+        return f"{name} has nothing but {hidden} (showHidden)." if listing.hidden else f"{name} is empty."
+    heading = f"{count(listing.total, 'entry', 'entries')} in {name}:"
+    if len(rows) < listing.total:
+        heading += f" Only {len(rows):,} of them are listed; find can narrow them down."
+    if listing.hidden:
+        heading += f" {hidden} not listed (showHidden)."
+    width = max([len("size"), *(len(str(entry.size_bytes)) for entry in rows)])
+    table = (
+        f"{entry.kind:<7}  {entry.size_bytes:>{width}}  {spell(entry.name)}{'/' * (entry.kind is EntryKind.DIRECTORY)}"
+        for entry in rows
+    )
+    return "\n".join((heading, f"{'kind':<7}  {'size':>{width}}  name", *table))

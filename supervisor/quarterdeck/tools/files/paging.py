@@ -1,0 +1,301 @@
+r"""Some lines from the middle of a file of any size, as a model is shown them.  Pure: the file comes open.
+
+Above it `read`, which runs it in a thread.  Lines end in `\n`; in a file whose first bytes hold none, in `\r`.
+
+The lines of an open file, block by block: passed over, taken, or only counted.  Pure.
+
+Nothing of the file is kept but a block and the beginning of one line.  A last line need not have an end.
+"""
+
+import codecs
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from quarterdeck.tools.editing.encoded_text import CR, CRLF, LF
+
+from .file_kinds import SNIFF_BYTES, TextEncoding
+
+BLOCK_BYTES: Final = 1024 * 1024
+"""Read at once: large enough for a disk, small enough to stop soon."""
+
+
+class ReadingStoppedError(Exception):
+    """Nobody waits for the lines any more."""
+
+
+class TextBlocks:
+    """A file's text in UTF-8, without the byte order mark.
+
+    Attributes:
+        read_bytes: how much of the file has been read.
+    """
+
+    def __init__(self, file: BinaryIO, head: bytes, encoding: TextEncoding, should_stop: Callable[[], bool]) -> None:
+        """Go on after `head`, which was read from `file` already; `should_stop` is asked before each block."""
+        self.read_bytes = len(head)
+        self._file = file
+        self._should_stop = should_stop
+        raw = self._read(head[len(encoding.mark) :])
+        self._blocks = raw if encoding.codec == "utf-8" else _transcode(raw, encoding.codec)
+
+    def next(self) -> bytes:
+        """Some more; nothing at the end.
+
+        Raises:
+            ReadingStoppedError: `should_stop` said so.
+            OSError: the file cannot be read.
+        """
+        return next(self._blocks, b"")
+
+    def _read(self, head: bytes) -> Iterator[bytes]:
+        if head:
+            yield head
+        while True:
+            if self._should_stop():
+                raise ReadingStoppedError
+            block = self._file.read(BLOCK_BYTES)
+            if not block:
+                return
+            self.read_bytes += len(block)
+            yield block
+
+
+def _transcode(blocks: Iterator[bytes], codec: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    for block in blocks:
+        if data := decoder.decode(block).encode():
+            yield data
+    if data := decoder.decode(b"", final=True).encode():
+        yield data
+
+
+@dataclass(frozen=True, slots=True)
+class RawLine:
+    """A line without its end.
+
+    Attributes:
+        head: its first bytes, as many as were to be kept.
+        length_bytes: of all of it, as far as it was read.
+        last: its last byte; empty when there is none.
+        is_ended: whether its end was read.
+        is_whole: whether all of it was read; a last line may have no end.
+    """
+
+    head: bytes
+    length_bytes: int
+    last: bytes
+    is_ended: bool
+    is_whole: bool
+
+
+class LineReader:
+    r"""Lines that end in `end`, one byte."""
+
+    def __init__(self, blocks: TextBlocks, end: bytes) -> None:
+        self._blocks = blocks
+        self._end = end
+        self._block = b""
+        self._at = 0
+        self._at_end = False
+        self._read_until: int | None = None
+
+    def limit(self, more_bytes: int) -> None:
+        """Read about so many bytes more, and then behave as if there were no more, except in what is told."""
+        self._read_until = self._blocks.read_bytes + more_bytes
+
+    def skip(self, wanted: int) -> int:
+        """Pass over `wanted` lines; how many there were, which is less at the end."""
+        skipped = 0
+        is_inside = False
+        while skipped < wanted:
+            there = self._block.count(self._end, self._at)
+            if skipped + there >= wanted:
+                self._at = len(self._block) - len(self._block[self._at :].split(self._end, wanted - skipped)[-1])
+                return wanted
+            skipped += there
+            if len(self._block) > self._at:
+                is_inside = not self._block.endswith(self._end)
+            if not self._advance():
+                return skipped + is_inside
+        return skipped
+
+    def take(self, max_bytes: int) -> RawLine | None:
+        """The next line, of which `max_bytes` are kept; None when there is no more."""
+        head, length, last = b"", 0, b""
+        while True:
+            end = self._block.find(self._end, self._at)
+            stop = end if end >= 0 else len(self._block)
+            if stop > self._at:
+                head += self._block[self._at : min(stop, self._at + max_bytes - len(head))]
+                length += stop - self._at
+                last = self._block[stop - 1 : stop]
+            self._at = stop
+            if end >= 0:
+                self._at += 1
+                return RawLine(head, length, last, is_ended=True, is_whole=True)
+            if not self._advance():
+                return RawLine(head, length, last, is_ended=False, is_whole=self._at_end) if length else None
+
+    def count_rest(self) -> int | None:
+        """How many lines there still are; None when the limit came first."""
+        counted = 0
+        is_inside = False
+        while True:
+            counted += self._block.count(self._end, self._at)
+            if len(self._block) > self._at:
+                is_inside = not self._block.endswith(self._end)
+            if not self._advance():
+                return counted + is_inside if self._at_end else None
+
+    def _advance(self) -> bool:
+        """Whether there is another block."""
+        if self._read_until is not None and self._blocks.read_bytes >= self._read_until:
+            self._block, self._at = b"", 0
+            return False
+        self._block, self._at = self._blocks.next(), 0
+        self._at_end = not self._block
+        return not self._at_end
+
+
+LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
+"""Read from where the wanted lines begin, some 50 ms.  What lies further is not even counted."""
+
+MAX_LINE_CHARS: Final = 2_000
+"""Shown of a line; data on one line would crowd out all else."""
+
+_MAX_LINE_BYTES: Final = 4 * MAX_LINE_CHARS + 3
+"""Kept of a line: that many characters, and part of one that is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Which lines are wanted.
+
+    Attributes:
+        first: the number of the first, from 1.
+        max_lines: 1 or more.
+        max_bytes: of all of them as they are shown; the first is shown in any case.
+    """
+
+    first: int
+    max_lines: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageLine:
+    """A line without its end, or the beginning of one.
+
+    Attributes:
+        hidden_bytes: how many more it has; None when it goes on for longer than anybody looked.
+        is_valid: whether its bytes are characters; others are shown as `�`, a NUL as `␀`.
+        end: what it ends in; empty for a last line that ends in nothing, and for the beginning of a line.
+    """
+
+    text: str
+    hidden_bytes: int | None
+    is_valid: bool
+    end: str
+
+    def render(self, number: int) -> str:
+        """The line as line `number`."""
+        shown = f"{number:>6}  {self.text}"
+        if self.hidden_bytes == 0:
+            return shown
+        more = "much more" if self.hidden_bytes is None else f"{self.hidden_bytes:,} bytes more"
+        return f"{shown}… [{more} on this line]"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines that follow each other.
+
+    Attributes:
+        first: the number of the first.
+        total_lines: how many the file has; None when there are more, and they were not counted.
+        ends_in_cr: whether the file's lines end in CR.
+    """
+
+    first: int
+    lines: tuple[PageLine, ...]
+    total_lines: int | None
+    ends_in_cr: bool
+
+    @property
+    def last(self) -> int:
+        """The number of the last line; less than `first` when there is none."""
+        return self.first + len(self.lines) - 1
+
+    def render(self) -> str:
+        """The lines with their numbers."""
+        return "\n".join(line.render(number) for number, line in enumerate(self.lines, self.first))
+
+
+def read_page(
+    file: BinaryIO,
+    head: bytes,
+    encoding: TextEncoding,
+    size_bytes: int,
+    request: PageRequest,
+    should_stop: Callable[[], bool],
+) -> Page:
+    """The lines that `request` wants, as many as fit.
+
+    Args:
+        file: a text of which `head` has been read.
+        head: its first `SNIFF_BYTES`, or all of it.
+        encoding: what they tell of it.
+        size_bytes: of the whole file, as far as known.
+        request: which lines.
+        should_stop: asked before each block.
+
+    Raises:
+        ReadingStoppedError: `should_stop` said so.
+        OSError: the file cannot be read.
+    """
+    blocks = TextBlocks(file, head, encoding, should_stop)
+    end = _line_end(head, encoding)
+    reader = LineReader(blocks, end.encode())
+    skipped = reader.skip(request.first - 1)
+    reader.limit(LOOK_AHEAD_BYTES)
+    lines: list[PageLine] = []
+    left_bytes = request.max_bytes
+    unseen = 0
+    while len(lines) < request.max_lines and (raw := reader.take(_MAX_LINE_BYTES)) is not None:
+        line = _line(raw, end, encoding)
+        left_bytes -= len(line.render(request.first + len(lines)).encode()) + 1
+        if lines and left_bytes < 0:
+            unseen = 1
+            break
+        lines.append(line)
+    if not lines:
+        return Page(request.first, (), skipped, end == CR)
+    is_far = size_bytes - blocks.read_bytes > LOOK_AHEAD_BYTES
+    rest = None if is_far else reader.count_rest()
+    total = None if rest is None else skipped + len(lines) + unseen + rest
+    return Page(request.first, tuple(lines), total, end == CR)
+
+
+def _line_end(head: bytes, encoding: TextEncoding) -> str:
+    start = head.decode(encoding.codec, "replace")
+    # Where there is more, a CR at the very end says nothing: an LF may follow it.
+    known = start if len(head) < SNIFF_BYTES else start[:-1]
+    return CR if CR in known and LF not in start else LF
+
+
+def _line(raw: RawLine, end: str, encoding: TextEncoding) -> PageLine:
+    is_crlf = raw.is_ended and end == LF and raw.last == CR.encode()
+    head = raw.head[:-1] if is_crlf and len(raw.head) == raw.length_bytes else raw.head
+    # Each byte that is no character becomes one, so that the first characters are the first bytes.
+    escaped = head.decode("utf-8", "surrogateescape")[:MAX_LINE_CHARS]
+    shown = escaped.encode("utf-8", "surrogateescape")
+    text = shown.decode("utf-8", "replace")
+    is_valid = text == escaped if encoding.codec == "utf-8" else "\ufffd" not in text
+    hidden = raw.length_bytes - is_crlf - len(shown) if raw.is_whole else None
+    return PageLine(
+        text.replace("\0", "␀"),
+        hidden,
+        is_valid and "\0" not in text,
+        "" if not raw.is_ended else CRLF if is_crlf else end,
+    )

@@ -1,0 +1,199 @@
+"""`read`: a text file's lines with their numbers; a picture or a PDF as what it is.
+
+Whatever the file's size, only what is shown is kept.  A file that was shown is remembered for the session's gate.
+"""
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Annotated, BinaryIO, Final
+
+from msgspec import Meta
+
+from quarterdeck.tools.context import FileStat, ToolContext
+from quarterdeck.tools.editing.encoded_text import CRLF
+from quarterdeck.tools.results import ToolResult
+from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck_protocol.tools import ToolHints
+
+from .file_access import ShouldStop, StoppedError, count, explain, read_state_of, read_up_to, size, spell, with_file
+from .file_kinds import SNIFF_BYTES, Binary, Media, TextEncoding, kind_of
+from .paging import MAX_LINE_CHARS, Page, PageRequest, read_page
+
+DEFAULT_LINES: Final = 2_000
+"""Most source files whole."""
+
+MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
+"""Of one page, in a context without a budget."""
+
+HEADER_BYTES: Final = 1_024
+"""Kept of the budget for what is said above the lines, the path apart."""
+
+MAX_IMAGE_BYTES: Final = 5 * 1024 * 1024
+"""What models are said to take."""
+
+MAX_PDF_BYTES: Final = 10 * 1024 * 1024
+
+
+class ReadArguments(Arguments, frozen=True):
+    """Which file, and which lines of it."""
+
+    path: Annotated[str, Meta(min_length=1, description="The file; relative paths start from the working directory.")]
+    offset: (
+        Annotated[int, Meta(ge=1, description="The number of the first line to show, from 1. Default: 1.")] | None
+    ) = None
+    limit: (
+        Annotated[int, Meta(ge=1, description=f"How many lines to show at most. Default: {DEFAULT_LINES:,}.")] | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page of a text."""
+
+    page: Page
+    encoding: TextEncoding
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFile:
+    """A picture or a document; `data` is one byte too long when it is too large to be shown."""
+
+    media: Media
+    data: bytes
+
+
+def read_tool() -> DefinedTool:
+    """The tool that shows a file."""
+    return define_tool(
+        ToolSpec(
+            "read",
+            "Show a text file with line numbers, by default its first "
+            f"{DEFAULT_LINES:,} lines; offset and limit choose others, also in the middle of a huge file. Lines longer "
+            f"than {MAX_LINE_CHARS:,} characters are cut. Images (PNG, JPEG, GIF, WebP) and PDF documents are returned "
+            "as such. The numbers and the two blanks after them are not part of the file. Read a file before you edit "
+            "or overwrite it.",
+            schema_of(ReadArguments),
+            typed(ReadArguments, _read),
+            title="Read file",
+            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
+        )
+    )
+
+
+async def _read(arguments: ReadArguments, ctx: ToolContext) -> ToolResult:
+    path = arguments.path
+    try:
+        # Before the file is opened: what changes while we read counts as changed since.
+        stat = await ctx.fs.stat(path)
+        if stat.is_directory:
+            return ToolResult.of_error(explain(IsADirectoryError(), path))
+        if not stat.is_file:
+            return ToolResult.of_error(f"{spell(path)} is not a regular file, but a device, a pipe or a socket.")
+        real_path = await ctx.fs.real_path(path)
+        look = _look(_page_request(arguments, ctx), stat.size_bytes)
+        seen = await with_file(ctx, path, look)
+    except StoppedError:
+        return ToolResult.of_error(f"Reading {spell(path)} was cancelled.")
+    except TimeoutError:
+        return ToolResult.of_error(
+            f"{spell(path)}: the lines were not reached in time. Take a smaller offset, or look with bash (tail, sed)."
+        )
+    except (OSError, ValueError) as error:
+        return ToolResult.of_error(explain(error, path))
+    result = _result(arguments, real_path, stat, seen)
+    state = read_state_of(ctx)
+    # Of what cannot be shown, its kind and size are all that there is to know before it is replaced.
+    if state is not None and (not result.is_error or not isinstance(seen, Shown)):
+        state.remember(real_path, stat.revision)
+    return result
+
+
+def _page_request(arguments: ReadArguments, ctx: ToolContext) -> PageRequest:
+    room = min(ctx.budget.max_bytes, MAX_PAGE_BYTES) - HEADER_BYTES - 4 * len(arguments.path)
+    return PageRequest(arguments.offset or 1, arguments.limit or DEFAULT_LINES, room)
+
+
+def _look(request: PageRequest, size_bytes: int) -> Callable[[BinaryIO, ShouldStop], Shown | MediaFile | Binary]:
+    def look(file: BinaryIO, should_stop: ShouldStop) -> Shown | MediaFile | Binary:
+        head = read_up_to(file, SNIFF_BYTES)
+        kind = kind_of(head)
+        if isinstance(kind, Media):
+            return MediaFile(kind, head + read_up_to(file, _max_bytes(kind) + 1 - len(head)))
+        if isinstance(kind, Binary):
+            return kind
+        return Shown(read_page(file, head, kind, size_bytes, request, should_stop), kind)
+
+    return look
+
+
+def _max_bytes(media: Media) -> int:
+    return MAX_IMAGE_BYTES if media.is_image else MAX_PDF_BYTES
+
+
+def _result(arguments: ReadArguments, real_path: str, stat: FileStat, seen: Shown | MediaFile | Binary) -> ToolResult:
+    name = spell(arguments.path)
+    match seen:
+        case Shown(page, encoding) if page.lines:
+            header = " ".join((_position(name, page), *_remarks(page, encoding)))
+            return ToolResult.of_text(f"{header}\n\n{page.render()}")
+        case Shown(page) if page.first == 1:
+            return ToolResult.of_text(f"{name} is empty.")
+        case Shown(page):
+            there = count(page.total_lines or 0, "line")
+            return ToolResult.of_error(f"{name} has {there}: offset {page.first:,} is past its end.")
+        case MediaFile(media, data) if len(data) > _max_bytes(media):
+            return ToolResult.of_error(
+                f"{name} is a {media.name} of {size(stat.size_bytes)}; only those up to {size(_max_bytes(media))} can "
+                "be shown. Make a smaller one of it first."
+            )
+        case MediaFile(media, data):
+            return _media_result(f"{name} is a {media.name} of {size(len(data))}.", media, data, real_path)
+        case Binary():
+            return ToolResult.of_error(
+                f"{name} is a binary file of {size(stat.size_bytes)}, not text. Look into it with bash, for example "
+                "with file, strings or xxd."
+            )
+
+
+def _media_result(caption: str, media: Media, data: bytes, real_path: str) -> ToolResult:
+    text = {"type": "text", "text": caption}
+    encoded = base64.b64encode(data).decode("ascii")
+    if media.is_image:
+        return ToolResult.of_mcp(text, {"type": "image", "data": encoded, "mimeType": media.mime_type})
+    resource = {"uri": PurePath(real_path).as_uri(), "mimeType": media.mime_type, "blob": encoded}
+    return ToolResult.of_mcp(text, {"type": "resource", "resource": resource})
+
+
+def _position(name: str, page: Page) -> str:
+    """Which of the file's lines these are, and how to see more."""
+    some = f"lines {page.first:,}–{page.last:,}" if len(page.lines) > 1 else f"line {page.first:,}"
+    if page.total_lines is None:
+        is_endless = page.lines[-1].hidden_bytes is None
+        more = "It goes on for too long to be read." if is_endless else f"More lines follow: offset={page.last + 1}."
+        return f"Showing {some} of {name}. {more}"
+    if page.total_lines == len(page.lines):
+        return f"Showing {'the only line' if page.total_lines == 1 else f'all {page.total_lines:,} lines'} of {name}."
+    position = f"Showing {some} of {page.total_lines:,} in {name}."
+    left = page.total_lines - page.last
+    if not left:
+        return position
+    return f"{position} {count(left, 'further line')} {'follows' if left == 1 else 'follow'}: offset={page.last + 1}."
+
+
+def _remarks(page: Page, encoding: TextEncoding) -> list[str]:
+    """What the lines do not show."""
+    remarks = []
+    ends = {line.end for line in page.lines if line.end}
+    if page.ends_in_cr:
+        remarks.append("Its lines end in CR.")
+    elif CRLF in ends:
+        remarks.append("Its lines end in CRLF." if len(ends) == 1 else "Some of these lines end in CRLF, others in LF.")
+    if encoding is not TextEncoding.UTF_8:
+        remarks.append(f"It is {encoding}.")
+    if not all(line.is_valid for line in page.lines):
+        remarks.append(
+            f"It is not valid {encoding.family} text: what is shown as � or ␀ is something else; edit will refuse it."
+        )
+    return remarks

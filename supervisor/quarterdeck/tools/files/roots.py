@@ -1,0 +1,272 @@
+"""What a session may touch: its workspace and the directories that it was allowed, judged by what is held open.
+
+A path is followed first (`walking`) and judged afterwards, by the place of the descriptor that it led to; whoever
+swaps a directory for a link meanwhile changes where the path leads, not what is allowed.  A hard link is no way out
+that could be seen here: whoever made it had the file already.
+"""
+
+import errno
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from quarterdeck.common.files.path_walk import Make, Spot, fault, join, walk, whereabouts
+from quarterdeck.tools.context import OutsideRootsError
+from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox.view.closed_paths import is_hook
+from quarterdeck_sandbox.view.paths import is_within
+
+MAX_SHOWN_CHARS: Final = 300
+"""Of a path in a message: its end says more than that it was long."""
+
+KERNEL_DIRECTORIES: Final = ("/proc", "/sys")
+"""Files in name only, among them this process's environment and memory: in no root unless they are one themselves."""
+
+
+class Access(IntEnum):
+    """What may be done in a directory and below it."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory with all below it, or one file.
+
+    Attributes:
+        place: where it is, absolute and without links.
+        shown: how messages call it.
+    """
+
+    place: str
+    access: Access
+    shown: str
+
+    def holds(self, place: str) -> bool:
+        """Whether `place` is this directory or in it."""
+        return place == self.place or place.startswith(self.place.rstrip("/") + "/")
+
+
+class Roots:
+    """The directories of one session.
+
+    Where one lies in another, the inner one decides.  What a root that is a link leads to is settled here, once; one
+    that does not exist yet, or vanishes, holds nothing.  What other programs run in a project (`hooks`) is read-only in
+    a root that holds it, and not in one that is in it: who names `.git/hooks` means it.
+
+    Args:
+        workspace: where the session works, read and written.
+        writable: further directories to read and write.
+        readable: further ones to read only.
+        closed: what is in none of these, although it may lie in one; a root within it is one all the same.
+        protected: what is never changed at this moment, whatever root it is in; files and folders, there or not.
+
+    Raises:
+        ValueError: a directory has no name.
+    """
+
+    def __init__(
+        self,
+        workspace: str | os.PathLike[str],
+        writable: Iterable[str | os.PathLike[str]] = (),
+        readable: Iterable[str | os.PathLike[str]] = (),
+        closed: Iterable[str | os.PathLike[str]] = (),
+        protected: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        named = (
+            _root(workspace, Access.WRITE, " (the workspace)"),
+            *(_root(path, Access.WRITE) for path in writable),
+            *(_root(path, Access.READ) for path in readable),
+        )
+        by_place: dict[str, Root] = {}
+        for root in named:
+            by_place.setdefault(root.place, root)
+        self._named = tuple(by_place.values())
+        hidden = map(os.path.realpath, map(absolute, closed))
+        kernels = (Root(place, Access.NONE, place) for place in (*KERNEL_DIRECTORIES, *hidden))
+        self._by_depth = sorted((*self._named, *kernels), key=lambda root: (len(root.place), root.access), reverse=True)
+
+        self._find_protected = protected
+        self._protected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    def access(self, place: str) -> Access:
+        """What may be done at `place`, absolute and without links."""
+        root = self._deciding(place)
+        return Access.READ if root.access is Access.WRITE and self._closed(place, root) else root.access
+
+    def _deciding(self, place: str) -> Root:
+        return next((root for root in self._by_depth if root.holds(place)), _NOWHERE)
+
+    def _closed(self, place: str, root: Root) -> str:
+        """Why nothing may be changed at `place` although `root` may be; empty when it may."""
+        if any(is_within(place, protected) for protected in self._known_protected()):
+            return "quarterdeck runs it, or takes it for its user's own word"
+        if is_hook(place[len(root.place) :].strip("/").split("/")):
+            return "other programs of the user run or believe it"
+        return ""
+
+    def _known_protected(self) -> tuple[str, ...]:
+        """Where they are now: what links lead to, and the links."""
+        named = tuple(self._find_protected())
+        if self._protected[0] != named:
+            followed = [follow(path) for path in named]
+            places = (*(each.real for each in followed), *(link for each in followed for link, _ in each.links))
+            self._protected = (named, tuple(dict.fromkeys(places)))
+        return self._protected[1]
+
+    def is_root(self, path: str) -> bool:
+        """Whether one of the directories is at `path`, absolute, without a link on the way."""
+        return any(_is_same_name(root.place, path) for root in self._named)
+
+    @contextmanager
+    def look(self, path: str, cwd: str) -> Iterator[Spot]:
+        """What `path`, from `cwd`, leads to, held open for as long as the block lasts, to be read.
+
+        Nothing need be there; the directory that it would be in must.
+
+        Raises:
+            OutsideRootsError: it leads to a place that may not be read.
+            OSError: it leads nowhere.
+        """
+        with self._walk(path, cwd, Access.READ) as spot:
+            spot.place = _place(spot)
+            self._require(spot.place, Access.READ, path)
+            yield spot
+
+    @contextmanager
+    def look_to_change(
+        self, path: str, cwd: str, *, follow_last: bool = True, make: Make | None = None
+    ) -> Iterator[Spot]:
+        """The same, to be created, replaced or removed by its name in the directory that is held open.
+
+        Args:
+            path: as the caller wrote it.
+            cwd: where a relative one begins.
+            follow_last: whether a link at the end is followed, rather than changed itself.
+            make: creates what is missing on the way; called only where something may be created.
+
+        Raises:
+            OutsideRootsError: it leads to a place that may not be changed.
+            OSError: it leads nowhere.
+        """
+
+        def make_inside(directory: int, name: str) -> None:
+            place = _below(directory, name)
+            if self._leads_to_root(place):
+                raise fault(errno.ENOENT)
+            self._require(place, Access.WRITE, path)
+            self._require(whereabouts(directory), Access.WRITE, path)
+            if make is not None:
+                make(directory, name)
+
+        with self._walk(path, cwd, Access.WRITE, follow_last, make and make_inside) as spot:
+            spot.place = _place(spot)
+            self._require(spot.place, Access.WRITE, path)
+            if spot.directory is not None and not spot.is_directory:
+                # Both, as the name is what changes: in this directory, and in no root that is nested there.
+                if not (spot.is_file and self.is_root(spot.place)):  # a file that was given is changed wherever it is
+                    self._require(whereabouts(spot.directory), Access.WRITE, path)
+                self._require(_below(spot.directory, spot.name), Access.WRITE, path)
+            yield spot
+
+    def require_removable(self, spot: Spot, path: str) -> int:
+        """The descriptor of the directory that a directory may go from: no root does, nor what holds one.
+
+        Raises:
+            OSError: it may not.
+        """
+        if spot.directory is None or self._leads_to_root(_place(spot)):
+            raise fault(errno.EBUSY, "it is a directory that this session works in, or holds one")
+        place = _place(spot)
+        self._require(place, Access.WRITE, path)
+        self._require(whereabouts(spot.directory), Access.WRITE, path)
+        if any(is_within(protected, place) for protected in self._known_protected()):
+            raise fault(errno.EBUSY, "it holds what this session may not change")
+        return spot.directory
+
+    def _walk(self, path: str, cwd: str, wanted: Access, follow_last: bool = True, make: Make | None = None) -> Spot:
+        def stuck(directory: int, name: str) -> None:
+            # What is missing or closed elsewhere is nobody's business; that a root has vanished is.
+            place = _below(directory, name)
+            if not self._leads_to_root(place):
+                self._require(place, wanted, path)
+
+        return walk(join(path, cwd), follow_last=follow_last, make=make, stuck=stuck)
+
+    def _leads_to_root(self, place: str) -> bool:
+        above = Root(place, Access.NONE, "")
+        return any(above.holds(root.place) for root in self._named)
+
+    def _require(self, place: str, wanted: Access, path: str) -> None:
+        root = self._deciding(place)
+        reason = self._closed(place, root) if (wanted, root.access) == (Access.WRITE, Access.WRITE) else ""
+        if root.access >= wanted and not reason:
+            return
+        # Of the session's own folders a model knows by the notices that name them.
+        some = ", ".join(root.shown for root in self._named if root.access is Access.WRITE)
+        if reason:
+            raise OutsideRootsError(
+                errno.EACCES, f"`{_cut(path)}` may be read, not changed: {reason}. Ask the user to change it.", path
+            )
+        if root.access is Access.READ:
+            text = f"`{_cut(path)}` may be read, not changed: this session may change {some}. "
+        else:
+            text = f"`{_cut(path)}` is outside of what this session may touch: {some}. "
+        raise OutsideRootsError(errno.EACCES, f"{text}Use a path inside one of these.", path)
+
+
+_NOWHERE: Final = Root("", Access.NONE, "")
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """`path` from `/`, its `..` resolved as the kernel would.
+
+    Raises:
+        ValueError: it is empty, or holds a NUL character.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise ValueError(f"{text!r} needs a directory")
+    return os.path.realpath(text) if ".." in text.split("/") else os.path.abspath(text)
+
+
+def _root(path: str | os.PathLike[str], access: Access, note: str = "") -> Root:
+    spelled = absolute(path)
+    try:
+        with walk(spelled) as spot:
+            place = _place(spot)
+    except OSError:
+        place = os.path.realpath(spelled)
+    if place == "/":
+        note += f" without {' and '.join(KERNEL_DIRECTORIES)}"
+    return Root(place, access, spelled + note)
+
+
+def _place(spot: Spot) -> str:
+    """Where the thing is, or would be."""
+    if spot.thing is not None:
+        return whereabouts(spot.thing)
+    return _below(spot.directory, spot.name)
+
+
+def _below(directory: int | None, name: str) -> str:
+    place = whereabouts(directory) if directory is not None else "/"
+    return place if name in {"", "."} else os.path.join(place, name)
+
+
+def _is_same_name(place: str, path: str) -> bool:
+    if sys.platform == "darwin":  # without regard to case, or to how accents are composed
+        place, path = (unicodedata.normalize("NFC", each).casefold() for each in (place, path))
+    return place == path
+
+
+def _cut(path: str) -> str:
+    text = path.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"

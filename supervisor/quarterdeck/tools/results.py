@@ -1,0 +1,192 @@
+"""What a tool gives back, and how a caller sees it.  Pure.
+
+How much text a tool may put before a model, and what is cut when it is more.  Pure.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Final, Literal, Self
+
+import msgspec
+
+from quarterdeck_protocol.tools import ToolOutcome, WireResult
+
+
+class BudgetKind(StrEnum):
+    """Which part of a text is kept."""
+
+    HEAD = "head"
+    TAIL = "tail"
+    MIDDLE = "middle"
+    """Both ends; the middle goes."""
+
+
+def _name_the_gap(omitted_bytes: int) -> str:
+    return f"\n[{omitted_bytes:,} bytes left out]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBudget:
+    """What `clamp` keeps of a text.
+
+    Attributes:
+        max_bytes: of text kept, in UTF-8; 0 or more.  The notice comes on top.
+        notice: the text put in place of so many bytes; None for a default that names them.
+
+    Raises:
+        ValueError: `max_bytes` is negative.
+    """
+
+    kind: BudgetKind
+    max_bytes: int
+    notice: Callable[[int], str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 0:
+            raise ValueError(f"max_bytes is {self.max_bytes}: a budget cannot be negative")
+
+
+STANDARD_BUDGET: Final = OutputBudget(BudgetKind.MIDDLE, 64 * 1024)
+"""A long output's beginning says what ran and its end how it went; 64 KiB is some 16,000 tokens."""
+
+UNLIMITED_BUDGET: Final = OutputBudget(BudgetKind.HEAD, sys.maxsize)
+"""For contexts whose tools produce no text of ours."""
+
+
+def clamp(text: str, budget: OutputBudget) -> str:
+    """`text`, cut to `budget` between characters; unchanged when it fits."""
+    if len(text) * 4 <= budget.max_bytes:  # no character takes more than four bytes
+        return text
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= budget.max_bytes:
+        return text
+    head_bytes, tail_bytes = _shares(budget)
+    head_end = _character_start(data, head_bytes, -1)
+    tail_start = _character_start(data, len(data) - tail_bytes, +1)
+    gap = (budget.notice or _name_the_gap)(tail_start - head_end)
+    return f"{_text(data[:head_end])}{gap}{_text(data[tail_start:])}"
+
+
+def _shares(budget: OutputBudget) -> tuple[int, int]:
+    """The bytes kept of the head and of the tail."""
+    match BudgetKind(budget.kind):
+        case BudgetKind.HEAD:
+            return budget.max_bytes, 0
+        case BudgetKind.TAIL:
+            return 0, budget.max_bytes
+        case BudgetKind.MIDDLE:
+            return budget.max_bytes // 2, budget.max_bytes - budget.max_bytes // 2
+
+
+def _character_start(data: bytes, at: int, direction: int) -> int:
+    """The boundary between characters nearest to `at` in `direction`."""
+    while 0 < at < len(data) and data[at] & 0xC0 == 0x80:
+        at += direction
+    return at
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+_ERA: Final = "2025-11-25"
+"""The revision that our own blocks are written in; later ones take them as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextContentBlock:
+    """Text for the model."""
+
+    kind: ClassVar[Literal["text"]] = "text"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonContentBlock:
+    """Any JSON value."""
+
+    kind: ClassVar[Literal["json"]] = "json"
+    value: object
+
+
+ContentBlock = TextContentBlock | JsonContentBlock
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """How a run ended.
+
+    Attributes:
+        wire: the result as an MCP client is shown it, of which `content` is the projection: a server's own, or one of
+            `of_mcp`.  Whoever changes `content` drops it.
+    """
+
+    content: Sequence[ContentBlock]
+    is_error: bool = False
+    wire: WireResult | None = None
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        """A success of one text block."""
+        return cls((TextContentBlock(text),))
+
+    @classmethod
+    def of_error(cls, text: str) -> Self:
+        """A failure that `text` explains."""
+        return cls((TextContentBlock(text),), is_error=True)
+
+    @classmethod
+    def of_mcp(cls, *blocks: Mapping[str, object]) -> Self:
+        """A success of MCP content blocks (`{"type": "image", …}`), which an MCP client is shown as they are.
+
+        Source: MCP specification, "Tools", section Tool Result.
+        """
+        body = msgspec.json.encode({"content": blocks, "isError": False})
+        content = tuple(
+            TextContentBlock(str(block["text"])) if block["type"] == "text" else JsonContentBlock(dict(block))
+            for block in blocks
+        )
+        return cls(content, wire=WireResult(body, _ERA))
+
+    def to_outcome(self, call_id: str) -> ToolOutcome:
+        """The outcome of the call that ran to this result; `wire` goes along unchanged."""
+        return ToolOutcome(call_id, project_content(self.content), self.is_error, self.wire)
+
+
+def project_content(content: Sequence[ContentBlock]) -> object:
+    """One JSON value for all blocks.
+
+    A lone text block is its text, a lone JSON block its value; none or many are a list of tagged fragments
+    (`{"type": "text", "text": …}`, `{"type": "json", "value": …}`), so that none is lost.
+    """
+    match content:
+        case [TextContentBlock(text=text)]:
+            return text
+        case [JsonContentBlock(value=value)]:
+            return value
+        case _:
+            return [_fragment(block) for block in content]
+
+
+def fragments_of(output: object) -> list[object] | None:
+    """The texts and values of the blocks that `project_content` made a list of; None when it is no such list."""
+    if not isinstance(output, list) or len(output) < 2:
+        return None
+    found: list[object] = []
+    for item in output:
+        match item:
+            case {"type": "text", "text": str(text)} if len(item) == 2:
+                found.append(text)
+            case {"type": "json", "value": value} if len(item) == 2:
+                found.append(value)
+            case _:
+                return None
+    return found
+
+
+def _fragment(block: ContentBlock) -> dict[str, object]:
+    if isinstance(block, TextContentBlock):
+        return {"type": block.kind, "text": block.text}
+    return {"type": block.kind, "value": block.value}

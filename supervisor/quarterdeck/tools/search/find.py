@@ -1,0 +1,199 @@
+"""`find`: files and directories by name.
+
+ripgrep lists the files that are not ignored, in the session's own confinement; the directories that hold them are
+walked through `Fs` for what ripgrep does not list: links, and directories without any file.
+"""
+
+import os
+from enum import StrEnum
+from typing import Annotated, Final
+
+import anyio
+from msgspec import Meta
+
+from quarterdeck.tools.context import EntryKind, ToolContext
+from quarterdeck.tools.files.file_access import count, explain, spell
+from quarterdeck.tools.results import ToolResult
+from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck_protocol.tools import ToolHints
+
+from .name_query import MAX_QUERY_CHARS, NameQuery
+from .ripgrep import Ending, NotRun, Search, run_ripgrep, telling
+from .ripgrep_output import Listing, PathReader
+from .search_root import SearchPlace, find_place, what_is_missing
+
+MAX_SHOWN: Final = 500
+"""More is no answer to a search by name."""
+
+WALK_S: Final = 20.0
+"""For links and empty directories, after ripgrep is done: some 100,000 directories."""
+
+_MAX_ENTRIES: Final = 10_000
+"""Of one directory that holds more than ripgrep lists; to sort more would hold up other sessions."""
+
+_MAX_NEST: Final = 200
+"""Directories within each other or side by side that are looked into for a file before there must be one."""
+
+_MAX_COMPLAINT_CHARS: Final = 300
+"""Of what ripgrep says when it does not search at all."""
+
+_GIT: Final = ".git"
+
+
+class FindKind(StrEnum):
+    """What is looked for."""
+
+    FILE = "file"
+    DIRECTORY = "dir"
+
+
+class FindArguments(Arguments, frozen=True):
+    """What to look for, and where."""
+
+    query: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="A part of the name; or, with * (any characters) or ? (any one), a pattern for the whole name. "
+            "Upper and lower case are the same. Names only, no directories: for src/*.py give path src and query *.py.",
+        ),
+    ]
+    path: (
+        Annotated[str, Meta(min_length=1, description="Directory to look in; the working directory if absent.")] | None
+    ) = None
+    type: Annotated[FindKind, Meta(description="file (links are files) or dir; both if absent.")] | None = None
+
+
+def find_tool() -> DefinedTool:
+    """The tool."""
+    return define_tool(
+        ToolSpec(
+            "find",
+            f"Find files and directories by name, at any depth; return up to {MAX_SHOWN} paths, sorted, directories "
+            "with a slash at the end. Hidden ones are found, links too, and not followed. Left out are .git, what "
+            ".gitignore, .ignore and .rgignore name, and directories in which all files are ignored; a path that is "
+            "named is looked in even if ignored.",
+            schema_of(FindArguments),
+            typed(FindArguments, _run),
+            title="Find files by name",
+            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
+        )
+    )
+
+
+async def _run(arguments: FindArguments, ctx: ToolContext) -> ToolResult:
+    if problem := _problem(arguments.query):
+        return ToolResult.of_error(f"find did not look: {problem}")
+    try:
+        place = await find_place(ctx, arguments.path)
+    except (OSError, ValueError) as error:
+        return ToolResult.of_error(explain(error, arguments.path or ctx.cwd))
+    if not place.is_directory:
+        return ToolResult.of_error(f"{place.spelled} is a file: find looks in directories. Name the one that it is in.")
+    listing = Listing(
+        NameQuery(arguments.query),
+        os.fsencode(place.real),
+        MAX_SHOWN,
+        wants_files=arguments.type is not FindKind.DIRECTORY,
+        wants_directories=arguments.type is not FindKind.FILE,
+    )
+    looked = await telling(ctx, lambda: f"{count(listing.files, 'file')} so far", _look(ctx, place, listing))
+    if ctx.cancel.cancelled:
+        return ToolResult.of_error("find was cancelled.")
+    if isinstance(looked, NotRun):
+        return ToolResult.of_error(f"find did not look: {looked.reason}")
+    return ToolResult.of_text(_render(arguments, place, listing, looked))
+
+
+def _problem(query: str) -> str | None:
+    if "/" in query:
+        directory, _, name = query.rstrip("/").rpartition("/")
+        example = f", here path {spell(directory)!r} and query {spell(name)!r}" if directory and name else ""
+        return f"query has a slash, and names have none. Give the directory to look in as path{example}."
+    if len(query) > MAX_QUERY_CHARS:
+        return f"query is longer than {MAX_QUERY_CHARS} characters, which no name is."
+    return None
+
+
+async def _look(ctx: ToolContext, place: SearchPlace, listing: Listing) -> list[str] | NotRun:
+    """Fill `listing`; why it may be incomplete, one line a reason."""
+    reader = PathReader()
+
+    def take(data: bytes) -> bool:
+        for path in reader.feed(data):
+            listing.add_file(path)
+        return listing.is_cut
+
+    searched = await run_ripgrep(ctx, Search(("--files",), None, place.real), take)
+    if isinstance(searched, NotRun):
+        return searched
+    if searched.place_error or (searched.failed and searched.complaint):
+        return NotRun(spell(searched.place_error or searched.complaint[:_MAX_COMPLAINT_CHARS]))
+    notes = what_is_missing(searched)
+    if listing.is_cut:
+        notes.append("The directory is too large to be searched to its end: name a smaller one as path.")
+    if searched.ending is Ending.COMPLETE and listing.total <= MAX_SHOWN and not await _walk(ctx, listing):
+        notes.append("Links and empty directories were not looked for everywhere: name a smaller directory as path.")
+    return notes
+
+
+async def _walk(ctx: ToolContext, listing: Listing) -> bool:
+    """Add links, and directories without a file, in the directories that are known; whether none was left out."""
+    is_whole = True
+    with anyio.move_on_after(WALK_S) as scope:
+        forget = ctx.cancel.on_cancel(scope.cancel)
+        try:
+            for directory, listed in list(listing.directories.items()):
+                is_whole &= await _add_entries(ctx, os.fsdecode(directory), listed, listing)
+        finally:
+            forget()
+    return is_whole and not scope.cancelled_caught
+
+
+async def _add_entries(ctx: ToolContext, directory: str, listed: int, listing: Listing) -> bool:
+    """Do so in one directory, of which so many entries are known; whether all of it was looked at."""
+    try:
+        # To count is much faster than to name, and mostly all that is there has been listed.
+        _, number = await ctx.fs.list_directory(directory, 1)
+        if number <= listed:
+            return True
+        entries, number = await ctx.fs.list_directory(directory, _MAX_ENTRIES)
+    except OSError:
+        return True  # gone since, or not ours to see: ripgrep has counted it
+    for entry in entries:
+        path = os.path.join(directory, entry.name)
+        if entry.kind is not EntryKind.DIRECTORY:
+            if entry.kind is not EntryKind.FILE:
+                listing.add_file(os.fsencode(path))
+        elif listing.wants_directories and os.fsencode(path) not in listing.directories and entry.name != _GIT:
+            for empty in await _without_files(ctx, path):
+                listing.add_directory(os.fsencode(empty))
+    return len(entries) == number
+
+
+async def _without_files(ctx: ToolContext, directory: str) -> list[str]:
+    """`directory` and all below it, when there is no file anywhere in it; else nothing: its files are ignored."""
+    below = [directory]
+    for path in below:  # it grows meanwhile
+        try:
+            entries, number = await ctx.fs.list_directory(path, _MAX_NEST)
+        except OSError:
+            return []
+        if number > len(entries) or any(entry.kind is not EntryKind.DIRECTORY for entry in entries):
+            return []
+        below += [os.path.join(path, entry.name) for entry in entries if entry.name != _GIT]
+        if len(below) > _MAX_NEST:
+            return []
+    return below
+
+
+def _render(arguments: FindArguments, place: SearchPlace, listing: Listing, notes: list[str]) -> str:
+    what = {FindKind.FILE: "files", FindKind.DIRECTORY: "directories", None: "files and directories"}[arguments.type]
+    manner = "named" if "*" in arguments.query or "?" in arguments.query else "with a name that contains"
+    asked = f"{what} {manner} '{spell(arguments.query)}' in {place.spelled}"
+    if not listing.total:
+        return "\n".join((f"Nothing found: {asked}.", "Ignored ones were not looked for.", *notes))
+    if left := max(0, listing.total - MAX_SHOWN):
+        notes = [f"The other {left:,} are not shown: narrow the query or name a smaller directory as path.", *notes]
+    header = f"{listing.total:,} found: {asked}:"
+    return "\n".join((header, *notes, *map(place.show, listing.first())))

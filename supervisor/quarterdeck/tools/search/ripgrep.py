@@ -1,0 +1,227 @@
+"""Run ripgrep as one of the session's commands: bounded, stopped as soon as enough is known, confined like the others.
+
+ripgrep walks by path, and directories may be swapped for links meanwhile: that it stays within the session's roots is
+the shell's doing.  What it finds is for the callers to read (`ripgrep_output`).
+"""
+
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from quarterdeck.tools.context import ContextId, Stream, ToolContext
+from quarterdeck.tools.native_extra import INSTALL
+from quarterdeck_protocol.tools import CancelToken
+
+from .ripgrep_output import ComplaintReader
+
+DEADLINE_S: Final = 60.0
+"""Of one search; some 10 million files."""
+
+AT_A_TIME: Final = 4
+"""Searches of one session; each is a sandbox with a thread for every processor."""
+
+MAX_FILE_MIB: Final = 20
+"""Larger files are skipped in a directory: they are data, and several are searched at once."""
+
+TELL_S: Final = 1.0
+"""Between notes of progress."""
+
+HABITS: Final = (
+    "--no-config",
+    *("--color", "never"),
+    "--null",
+    "--hidden",
+    *("--glob", "!.git"),
+    "--no-require-git",  # a workspace may be a part of a repository, whose `.git` it does not see
+    "--no-ignore-global",
+    "--no-ignore-messages",
+)
+"""What is looked at, and how names are written: the same in every search."""
+
+_PROGRAM: Final = "rg"
+
+_MEMORY_KIB: Final = 2 * 1024 * 1024
+"""A line without an end is read whole, however long it is."""
+
+_PATTERN_VARIABLE: Final = "QUARTERDECK_PATTERN"
+_PLACE_VARIABLE: Final = "QUARTERDECK_PLACE"
+"""A command line is text; the name of a place need not be."""
+
+_NOT_RUN: Final = (126, 127)
+"""A shell's status for a command that it could not run."""
+
+
+_turns: Final[WeakKeyDictionary[ContextId, anyio.CapacityLimiter]] = WeakKeyDictionary()
+
+T = TypeVar("T")
+
+
+class Ending(StrEnum):
+    """Why a search is over."""
+
+    COMPLETE = "complete"
+    ENOUGH = "enough"
+    """The caller had seen enough."""
+
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    KILLED = "killed"
+    """By a limit, or a fault of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What ripgrep is to do.
+
+    Attributes:
+        options: beyond `HABITS`.
+        pattern: None where the options say that there is none.
+        place: a directory or a file, as `Fs.real_path` gives it.
+    """
+
+    options: Sequence[str]
+    pattern: str | None
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """How a search went.
+
+    Attributes:
+        unreadable: how many paths could not be read.
+        place_error: why the place itself could not be; empty when it could.
+        complaint: what ripgrep said besides; of a wrong pattern it says what is wrong.
+        failed: whether ripgrep gave an error as its status.
+    """
+
+    ending: Ending
+    unreadable: int
+    place_error: str
+    complaint: str
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """ripgrep could not be run: why, and what to do."""
+
+    reason: str
+
+
+def ripgrep_path() -> Path | None:
+    """The program, links resolved: the one installed with us, else the user's; None when there is none.
+
+    Whoever confines a session's commands lets them see it.
+    """
+    beside = (Path(sysconfig.get_path("scripts")), Path(sys.executable).parent)
+    for candidate in (*(folder / _PROGRAM for folder in beside), shutil.which(_PROGRAM)):
+        if candidate is not None and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return Path(os.path.realpath(candidate))
+    return None
+
+
+async def run_ripgrep(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:
+    """Run `search`, and give `take` what it finds, piece by piece, until that says that it is enough.
+
+    It waits for its turn as long as it may take itself.  Cancellation, by the context's token or the task, ends it.
+    """
+    turns = _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(AT_A_TIME))
+    us = object()
+    with anyio.move_on_after(DEADLINE_S) as waiting:
+        await turns.acquire_on_behalf_of(us)
+    if waiting.cancelled_caught:
+        return NotRun(f"{AT_A_TIME} other searches of this session took too long: ask for fewer at a time")
+    try:
+        return await _run(ctx, search, take)
+    finally:
+        turns.release_on_behalf_of(us)
+
+
+async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:
+    program = ripgrep_path()
+    if program is None:
+        return NotRun(
+            f"the program rg (ripgrep) is not installed: install it with `{INSTALL}` in quarterdeck's environment, "
+            "or from the system's packages"
+        )
+    complaints = ComplaintReader(os.fsencode(search.place))
+    end = CancelToken()
+    has_enough = False
+
+    def on_output(stream: Stream, data: bytes) -> None:
+        nonlocal has_enough
+        if stream is Stream.STDERR:
+            complaints.feed(data)
+        elif not has_enough and take(data):
+            has_enough = True
+            end.cancel()
+
+    ending, code = Ending.COMPLETE, None
+    forget = ctx.cancel.on_cancel(end.cancel)
+    try:
+        done = await ctx.shell.exec(
+            _command(str(program), search),
+            cwd="/",
+            env=_environment(search),
+            cancel=end,
+            timeout_s=DEADLINE_S,
+            on_output=on_output,
+        )
+        code = done.code
+        if code is None or done.limit is not None:
+            ending = Ending.KILLED
+    except TimeoutError:
+        ending = Ending.DEADLINE
+    except OSError as error:
+        if not end.cancelled:
+            return NotRun(str(error) or type(error).__name__)
+    finally:
+        forget()
+    if end.cancelled:
+        ending = Ending.ENOUGH if has_enough else Ending.CANCELLED
+    complaints.close()
+    if ending is Ending.COMPLETE and code in _NOT_RUN:
+        return NotRun(
+            f"the session's commands cannot run {program}, which may be hidden from them: {complaints.text[:300]}"
+        )
+    return Searched(ending, complaints.unreadable, complaints.place_error, complaints.text, code not in (0, 1, None))
+
+
+def _command(program: str, search: Search) -> str:
+    pattern = "" if search.pattern is None else f'-e "${_PATTERN_VARIABLE}"'
+    words = shlex.join((program, *HABITS, *search.options))
+    # Not every shell can bound memory; those of the systems that we confine on can.
+    return f'ulimit -v {_MEMORY_KIB} 2>/dev/null; exec {words} {pattern} -- "${_PLACE_VARIABLE}"'
+
+
+def _environment(search: Search) -> dict[str, str]:
+    pattern = {} if search.pattern is None else {_PATTERN_VARIABLE: search.pattern}
+    return {_PLACE_VARIABLE: search.place, **pattern}
+
+
+async def telling(ctx: ToolContext, words: Callable[[], str], work: Awaitable[T]) -> T:
+    """Do `work`, and tell in `words` how far it is, about once in `TELL_S`."""
+    async with anyio.create_task_group() as notes:
+        notes.start_soon(_tell, ctx, words)
+        result = await work
+        notes.cancel_scope.cancel()
+    return result
+
+
+async def _tell(ctx: ToolContext, words: Callable[[], str]) -> None:
+    started = time.monotonic()
+    while True:
+        await anyio.sleep(TELL_S)
+        ctx.tell(time.monotonic() - started, message=words())

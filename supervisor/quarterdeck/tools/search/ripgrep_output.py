@@ -1,0 +1,242 @@
+"""What ripgrep writes, read piece by piece as it comes: matching lines, paths of files, complaints.  Pure.
+
+Names and contents of files may be hostile: of what they make ripgrep write, no more is kept than the bounds say.
+
+What a search by name has found: the first paths that count, and the directories that hold any file.  Pure.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from .name_query import NameQuery
+
+MAX_DIRECTORIES: Final = 200_000
+"""That are kept to be walked; a tree with more is not searched to its end."""
+
+_SLACK: Final = 4_000
+"""Paths that are kept beyond those wanted before they are sorted: a few milliseconds' work."""
+
+
+class Listing:
+    """Collects files as they are listed.
+
+    Attributes:
+        directories: those that hold a file at any depth, and the place itself, each with how many files and
+            directories of these it holds.
+        files: how many were taken.
+        total: how many paths have a name that is looked for.
+        is_cut: whether there are more directories than are kept.
+    """
+
+    def __init__(
+        self, query: NameQuery, place: bytes, most: int, *, wants_files: bool, wants_directories: bool
+    ) -> None:
+        self.directories = {place: 0}
+        self.files = 0
+        self.total = 0
+        self.is_cut = False
+        self.wants_directories = wants_directories
+        self._wants_files = wants_files
+        self._query = query
+        self._place = place
+        self._most = most
+        self._found: list[bytes] = []
+        self._latest = place
+
+    def first(self) -> list[bytes]:
+        """The first `most` of the paths found, sorted, absolute; those of directories with a slash at the end."""
+        self._found = sorted(self._found, key=lambda path: path.split(b"/"))[: self._most]
+        return self._found
+
+    def add_file(self, path: bytes) -> None:
+        """Take a file, or whatever is not a directory."""
+        self.files += 1
+        directory, _, name = path.rpartition(b"/")
+        directory = directory or b"/"
+        if directory != self._latest:  # they mostly come one directory after another
+            self._latest = directory
+            self._add_parents(directory)
+        if directory in self.directories:
+            self.directories[directory] += 1
+        if self._wants_files:
+            self._add(path, name)
+
+    def add_directory(self, path: bytes) -> None:
+        """Take a directory, without a slash at the end."""
+        if self.wants_directories:
+            self._add(path + b"/", path.rpartition(b"/")[2])
+
+    def _add_parents(self, directory: bytes) -> None:
+        children = 0
+        while directory not in self.directories:
+            if len(self.directories) >= MAX_DIRECTORIES or len(directory) <= len(self._place):
+                self.is_cut = True
+                return
+            self.directories[directory] = children
+            self.add_directory(directory)
+            directory, children = directory.rpartition(b"/")[0] or b"/", 1
+        self.directories[directory] += children
+
+    def _add(self, path: bytes, name: bytes) -> None:
+        if not self._query.matches(name.decode("utf-8", "surrogateescape")):
+            return
+        self.total += 1
+        self._found.append(path)
+        if len(self._found) > self._most + _SLACK:
+            self.first()
+
+
+MAX_RECORD_BYTES: Final = 64 * 1024
+"""Of one record; a path has 4 KiB at most."""
+
+MAX_TEXT_BYTES: Final = 2_100
+"""Kept of a line.  ripgrep clips it too, by characters as people see them, one of which can have any length."""
+
+MAX_NUMBER_BYTES: Final = 20
+"""Of a line's number: no file has as many lines."""
+
+MAX_COMPLAINT_BYTES: Final = 16 * 1024
+"""Kept of what ripgrep complains of, single paths aside; it repeats the pattern."""
+
+_BINARY: Final = re.compile(
+    rb"\A.{1,5000}?: (?:WARNING: stopped searching binary file after match|binary file matches)"
+    rb' \(found "\\0" byte around offset \d{1,20}\)\n',
+    re.DOTALL,
+)
+"""Stands where a record would begin: a binary file matches, and what follows in it is not shown."""
+
+_OS_ERROR: Final = b" (os error "
+"""Ends, with a number and a bracket, the complaint about one path."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingLine:
+    """One line of a file that matched, without its line end.
+
+    Attributes:
+        path: as ripgrep spells it.
+        number: the line's, from 1.
+    """
+
+    path: bytes
+    number: int
+    text: bytes
+
+
+class MatchReader:
+    """Reads what `--null --with-filename --line-number` gives: `path NUL number : text LF`.
+
+    Attributes:
+        lines: the first `most`, in the order in which they came.
+        has_more: whether another one came; whatever follows is dropped.
+        binary_files: how many were searched in part only, or match and show nothing.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.lines: list[MatchingLine] = []
+        self.has_more = False
+        self.binary_files = 0
+        self._most = most
+        self._rest = b""
+        self._is_clipped = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece, cut anywhere."""
+        if self._is_clipped:
+            line_end = data.find(b"\n")
+            if line_end < 0:
+                return
+            data = data[line_end:]
+            self._is_clipped = False
+        data = self._rest + data
+        start = 0
+        while not self.has_more:
+            name_end = data.find(b"\0", start)
+            line_end = data.find(b"\n", name_end) if name_end >= 0 else -1
+            if line_end < 0:
+                break
+            self._take(data[start:name_end], data[name_end + 1 : line_end])
+            start = line_end + 1
+        self._rest = b"" if self.has_more else data[start:]
+        if len(self._rest) > MAX_RECORD_BYTES:
+            self._rest = self._rest[:MAX_RECORD_BYTES]
+            self._is_clipped = True
+
+    def close(self) -> None:
+        """Nothing follows."""
+        self._without_notes(self._rest)
+        self._rest = b""
+
+    def _take(self, path: bytes, rest: bytes) -> None:
+        if b"\n" in path:
+            path = self._without_notes(path)
+        if len(self.lines) == self._most:
+            self.has_more = True
+            return
+        number, _, text = rest[: MAX_TEXT_BYTES + MAX_NUMBER_BYTES].partition(b":")
+        text = text.removesuffix(b"\r")[:MAX_TEXT_BYTES]
+        self.lines.append(MatchingLine(path, int(number) if number.isdigit() else 0, text))
+
+    def _without_notes(self, text: bytes) -> bytes:
+        while (note := _BINARY.match(text)) is not None:
+            self.binary_files += 1
+            text = text[note.end() :]
+        return text
+
+
+class PathReader:
+    """Reads what `--files --null` gives: paths, each with a NUL at its end."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The paths that this piece, cut anywhere, completes."""
+        *paths, rest = (self._rest + data).split(b"\0")
+        self._rest = rest if len(rest) <= MAX_RECORD_BYTES else b""
+        return paths
+
+
+class ComplaintReader:
+    """Reads ripgrep's standard error.
+
+    Attributes:
+        unreadable: how many paths could not be read.
+        place_error: why the searched place itself could not; empty when it could.
+        text: all else that was said, the beginning.
+    """
+
+    def __init__(self, place: bytes) -> None:
+        self.unreadable = 0
+        self.place_error = ""
+        self._place = b"rg: %b: " % place
+        self._other = bytearray()
+        self._rest = b""
+
+    @property
+    def text(self) -> str:
+        """All that was said and is not about one path, from the beginning."""
+        return self._other.decode(errors="replace").strip()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece, cut anywhere."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._take(line)
+        self._rest = rest if len(rest) <= MAX_RECORD_BYTES else b""
+
+    def close(self) -> None:
+        """Nothing follows."""
+        if self._rest:
+            self._take(self._rest)
+        self._rest = b""
+
+    def _take(self, line: bytes) -> None:
+        head, mark, number = line.rpartition(_OS_ERROR)
+        if not mark or not number.removesuffix(b")").isdigit():
+            self._other += (line + b"\n")[: MAX_COMPLAINT_BYTES - len(self._other)]
+            return
+        self.unreadable += 1
+        if line.startswith(self._place):
+            self.place_error = head.rpartition(b": ")[2].decode(errors="replace")

@@ -1,0 +1,312 @@
+"""One GET, bounded in every direction: where it may lead, how long it takes, how much of it is kept.
+
+Above it the tool, below it the guarded network.  Nothing is remembered from one fetch to the next: no cookies, no
+connections; nothing is read from the environment: no proxies, no `.netrc`.
+"""
+
+import math
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import httpcore2
+from httpx2 import URL, create_ssl_context
+
+from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck.config.web_policy import FetchPolicy, allowed_by, refusal
+from quarterdeck_sandbox.network.namespace import own_addresses
+
+from .decoding import ACCEPTED, CodingError, Decoder, decoder_for
+from .guarded_network import (
+    Dial,
+    GuardedNetwork,
+    Meter,
+    RefusedError,
+    Resolve,
+    SystemResolver,
+    TooMuchError,
+    dial,
+    entry_for,
+)
+from .media import Media, parse_media
+from .urls import UrlError, follow, literal_address, parse_url, port_of, shown
+
+MAX_REDIRECTS: Final = 5
+
+MAX_HEADERS: Final = 200
+
+MAX_HEAD_BYTES: Final = 256 * 1024
+"""Of a response before its body; the library itself takes 100 KiB of headers."""
+
+MAX_PIECES: Final = 64 * 1024
+"""Of a body; each costs the event loop some 20 µs, and a server may send them of one byte."""
+
+TELL_BYTES: Final = 64 * 1024
+"""Between two notes of progress."""
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+_HEADERS: Final = (
+    ("User-Agent", f"{CLIENT_NAME}/{CLIENT_VERSION}"),
+    ("Accept", "text/html, application/xhtml+xml, text/*, application/json, image/*;q=0.8, */*;q=0.5"),
+    ("Accept-Encoding", ACCEPTED),
+    ("Connection", "close"),
+)
+
+Tell = Callable[[float, float | None], None]
+"""Takes how many bytes have come, and how many will when that is known."""
+
+
+class FetchError(Exception):
+    """Nothing was fetched; the text says why and what to do, for a model to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """In seconds: for all of a fetch, and within it for each connection (name, address, TLS)."""
+
+    total_s: float = 30.0
+    connect_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A response.
+
+    Attributes:
+        asked_url: what was asked for.
+        url: where it came from in the end.
+        redirects: how many led there.
+        media: what it declares itself to be.
+        body: decoded, at most as long as was wanted.
+        is_cut: whether there was more than was wanted.
+        trouble: why not all of it came; empty when all did, or as much as was wanted.
+        declared_bytes: the length that was announced of a body without coding; None for no word of it.
+    """
+
+    asked_url: str
+    url: str
+    redirects: int
+    status: int
+    media: Media
+    body: bytes
+    is_cut: bool
+    trouble: str
+    declared_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Most:
+    bytes: int
+    of_image_bytes: int
+
+
+class Fetcher:
+    """Fetches under one policy; may be used for many fetches at a time."""
+
+    def __init__(
+        self,
+        policy: FetchPolicy | None = None,
+        *,
+        deadlines: Deadlines | None = None,
+        resolve: Resolve | None = None,
+        dial: Dial = dial,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        """A fetcher; all but `policy` and `deadlines` are for tests and default to this machine's own."""
+        self._policy = policy or FetchPolicy()
+        self._allowed = allowed_by(self._policy)
+        self._deadlines = deadlines or Deadlines()
+        self._resolve = resolve or SystemResolver()
+        self._dial = dial
+        self._ssl_context = ssl_context
+
+    async def fetch(self, url: str, most_bytes: int, most_image_bytes: int, tell: Tell) -> Fetched:
+        """GET `url`, and what it redirects to.
+
+        A response that was begun is returned with what came of it, also when the rest did not.
+
+        Args:
+            url: as a model wrote it.
+            most_bytes: of the body, decoded.
+            most_image_bytes: the same for an image.
+            tell: takes notes of progress.
+
+        Raises:
+            FetchError: there is no response.
+        """
+        try:
+            target = parse_url(url)
+        except UrlError as error:
+            raise FetchError(f"Nothing was fetched: {error}.") from None
+        most = _Most(most_bytes, most_image_bytes)
+        with anyio.CancelScope(deadline=anyio.current_time() + self._deadlines.total_s) as time:
+            return await self._follow(target, most, tell, time)
+        raise FetchError(
+            f"Nothing was fetched: no answer from {shown(str(target))} within {self._deadlines.total_s:g} s."
+        )
+
+    async def _follow(self, url: URL, most: _Most, tell: Tell, time: anyio.CancelScope) -> Fetched:
+        first = str(url)
+        for redirects in range(MAX_REDIRECTS + 1):
+            try:
+                answer = await self._get(url, most, tell, time)
+                if isinstance(answer, Fetched):
+                    return replace(answer, asked_url=first, redirects=redirects)
+                url = follow(url, answer)
+            except (FetchError, UrlError) as error:
+                if isinstance(error, FetchError) and not redirects:
+                    raise
+                reason = str(error) if isinstance(error, FetchError) else f"Nothing was fetched: {error}."
+                raise FetchError(f"{reason} {shown(first)} redirected there.") from None
+        raise FetchError(f"Nothing was fetched: {shown(first)} redirects more than {MAX_REDIRECTS} times.")
+
+    async def _get(self, url: URL, most: _Most, tell: Tell, time: anyio.CancelScope) -> Fetched | str:
+        """The response, or where it says that it is."""
+        meter = Meter(MAX_HEAD_BYTES)
+        self._judge_literal(url)
+        try:
+            async with (
+                GuardedNetwork(
+                    self._allowed,
+                    meter,
+                    resolve=self._resolve,
+                    dial=self._dial,
+                    judges=self._policy.proxy is None,
+                ) as network,
+                await self._pool(network, url) as pool,
+                pool.stream(
+                    "GET",
+                    httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                    headers=[("Host", url.netloc.decode("ascii")), *_HEADERS],
+                    extensions={"timeout": {"connect": self._deadlines.connect_s}},
+                ) as response,
+            ):
+                head = _head(response)
+                if response.status in _REDIRECTS and "location" in head:
+                    return head["location"]
+                return await _receive(url, response, head, most, tell, meter, time)
+        except RefusedError as error:
+            raise FetchError(explain_refusal(url, error)) from None
+        except TooMuchError:
+            raise FetchError(f"Nothing was fetched: {_spot(url)} sends headers without end.") from None
+        except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProxyError) as error:
+            raise FetchError(f"Nothing was fetched: {_spot(url)} cannot be reached: {error}.") from None
+        except (httpcore2.ProtocolError, CodingError) as error:
+            raise FetchError(f"Nothing was fetched: {_spot(url)} gave no proper response: {_plain(error)}.") from None
+
+    def _judge_literal(self, url: URL) -> None:
+        """Judge what a proxy would connect to where that can be seen; without one the network judges all.
+
+        Raises:
+            FetchError: it is refused.
+        """
+        if self._policy.proxy is None:
+            return
+        address = literal_address(url.host)
+        reason = refusal(url.host, port_of(url), address, self._allowed, own_addresses()) if address else None
+        if address and reason:
+            raise FetchError(explain_refusal(url, RefusedError(reason, entry_for(address, port_of(url)))))
+
+    async def _pool(self, network: GuardedNetwork, url: URL) -> httpcore2.AsyncConnectionPool:
+        if self._ssl_context is None and "https" in (url.scheme, (self._policy.proxy or "").partition(":")[0]):
+            # It reads some hundred certificates.
+            self._ssl_context = await anyio.to_thread.run_sync(create_ssl_context)
+        if self._policy.proxy is None:
+            return httpcore2.AsyncConnectionPool(ssl_context=self._ssl_context, network_backend=network)
+        return httpcore2.AsyncHTTPProxy(self._policy.proxy, ssl_context=self._ssl_context, network_backend=network)
+
+
+def explain_refusal(url: URL, error: RefusedError) -> str:
+    """What a model is told of an address that may not be reached, so that it can tell its user."""
+    return (
+        f"Nothing was fetched: webfetch may not connect to {_spot(url)}: {error}. Only the internet is open to it. "
+        f'If your user wants this, they can add "{error.entry}" to native.webfetch.allow in their configuration file.'
+    )
+
+
+def _head(response: httpcore2.Response) -> dict[str, str]:
+    """The headers by name in lower case; of several the first counts.
+
+    Raises:
+        httpcore2.RemoteProtocolError: they are too many.
+    """
+    if len(response.headers) > MAX_HEADERS:
+        raise httpcore2.RemoteProtocolError(f"more than {MAX_HEADERS} headers")
+    head: dict[str, str] = {}
+    for name, value in response.headers:
+        head.setdefault(name.decode("latin-1").lower(), value.decode("utf-8", "replace"))
+    return head
+
+
+async def _receive(
+    url: URL,
+    response: httpcore2.Response,
+    head: dict[str, str],
+    most: _Most,
+    tell: Tell,
+    meter: Meter,
+    time: anyio.CancelScope,
+) -> Fetched:
+    media = parse_media(head.get("content-type", ""))
+    encoding = head.get("content-encoding", "")
+    length = head.get("content-length", "")
+    declared = int(length) if length.isascii() and length.isdecimal() and len(length) < 16 and not encoding else None
+    most_bytes = most.of_image_bytes if media.is_image else most.bytes
+    # Framing and coding cost less than the body itself, in any that is meant to be read.
+    meter.left_bytes = 2 * most_bytes + MAX_HEAD_BYTES
+    body = bytearray()
+    # What has come is kept when the time is up.
+    deadline, time.deadline = time.deadline, math.inf
+    trouble = "it did not come to its end in time"
+    with anyio.CancelScope(deadline=deadline):
+        trouble = await _read_body(response, decoder_for(encoding), most_bytes, body, lambda read: tell(read, declared))
+    if trouble and not body:
+        raise FetchError(f"Nothing was fetched: {shown(str(url))} has no body that can be read: {trouble}.")
+    tell(len(body), declared)
+    return Fetched(
+        asked_url=str(url),
+        url=str(url),
+        redirects=0,
+        status=response.status,
+        media=media,
+        body=bytes(body[:most_bytes]),
+        is_cut=len(body) > most_bytes,
+        trouble=trouble,
+        declared_bytes=declared,
+    )
+
+
+async def _read_body(
+    response: httpcore2.Response, decoder: Decoder, most: int, body: bytearray, tell: Callable[[int], None]
+) -> str:
+    """Fill `body` with at most `most` bytes, and one more when there are more; what kept the rest from coming."""
+    told = pieces = 0
+    try:
+        async for piece in response.aiter_stream():
+            body += decoder.feed(piece, most + 1 - len(body))
+            pieces += 1
+            if len(body) > most:
+                return ""
+            if pieces > MAX_PIECES:
+                return "the server sends it in too many pieces"
+            if len(body) - told >= TELL_BYTES:
+                told = len(body)
+                tell(told)
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, CodingError) as error:
+        return _plain(error)
+    except TooMuchError:
+        return "the server sends too much around it"
+    return "" if decoder.is_whole else "its gzip data ends early"
+
+
+def _plain(error: Exception) -> str:
+    text = str(error)
+    return "it sends too much before its body, or behind" if "buffer too long" in text else text
+
+
+def _spot(url: URL) -> str:
+    return entry_for(url.host, port_of(url))

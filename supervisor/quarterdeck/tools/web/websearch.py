@@ -1,0 +1,235 @@
+"""`websearch`: search the web.  Above it the session; below it `web.search`, the seam and its default.
+
+Blocking work that nobody can call off, in so many threads and no more, whoever still waits for it.
+
+anyio's own limiter counts those who wait: a cancelled call gives its place to the next while its thread goes on.
+
+Search the web behind a seam: `SearchProvider`, and the default over a maintained metasearch library.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+from msgspec import Meta
+
+from quarterdeck.tools.context import ToolContext
+from quarterdeck.tools.native_extra import is_installed, lacks
+from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck_protocol.tools import ToolHints
+
+T = TypeVar("T")
+
+
+async def in_counted_thread(places: anyio.CapacityLimiter, work: Callable[[], T]) -> T:
+    """What `work` returns; its thread keeps one of `places` until it has ended.
+
+    Cancellation returns at once, and leaves the thread behind.
+    """
+    loop = asyncio.get_running_loop()
+    place = object()
+    unclaimed = [place]  # whoever takes it out gives the place back: the thread, or we when it never began
+
+    def run() -> T:
+        unclaimed.pop()
+        try:
+            return work()
+        finally:
+            with suppress(RuntimeError):  # the loop has ended before it
+                loop.call_soon_threadsafe(places.release_on_behalf_of, place)
+
+    await places.acquire_on_behalf_of(place)
+    try:
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+    finally:
+        if unclaimed:
+            with suppress(IndexError):
+                places.release_on_behalf_of(unclaimed.pop())
+
+
+TIMEOUT_S: Final = 15.0
+"""For one search over several engines."""
+
+ENGINE_TIMEOUT_S: Final = 6
+"""For each engine's answer; a whole number, as the library wants it."""
+
+AT_A_TIME: Final = 4
+"""Searches; one that is given up keeps its thread until its engines have timed out."""
+
+MAX_TITLE_CHARS: Final = 300
+MAX_SNIPPET_CHARS: Final = 1000
+MAX_URL_CHARS: Final = 2000
+
+_UNREADABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_PAGE: Final = re.compile(r"https?://[^\s\x00-\x20\x7f-\x9f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One result."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class SearchError(Exception):
+    """A search that brought nothing; the text says why and what to do, for a model to read."""
+
+
+class SearchProvider(Protocol):
+    """Whoever searches."""
+
+    async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
+        """The best hits first, about `max_results` of them; none when there are none.
+
+        Raises:
+            SearchError: it cannot be searched.
+        """
+        ...
+
+
+class DdgsProvider:
+    """Several public search engines at once, through the library `ddgs`; needs no key."""
+
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        """A provider that gives each search `timeout_s` seconds."""
+        self._timeout_s = timeout_s
+        self._limiter = anyio.CapacityLimiter(AT_A_TIME)
+
+    async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
+        """See `SearchProvider.search`; cancelled or late, it leaves its thread behind, which ends by itself."""
+        try:
+            with anyio.fail_after(self._timeout_s):
+                rows = await in_counted_thread(self._limiter, lambda: _ask(query, max_results))
+        except TimeoutError:
+            raise SearchError(f"no engine answered within {self._timeout_s:g} s; try again later") from None
+        return [_hit(row) for row in rows]
+
+
+def _ask(query: str, max_results: int) -> list[dict[str, object]]:
+    try:
+        from ddgs import DDGS  # slow to import, and most sessions never search
+        from ddgs.exceptions import DDGSException, RatelimitException, TimeoutException
+    except ImportError as error:
+        reason = f"the Python library ddgs cannot be loaded: {error}" if is_installed("ddgs") else lacks("ddgs")
+        raise SearchError(reason) from None
+    try:
+        return DDGS(timeout=ENGINE_TIMEOUT_S).text(query, max_results=max_results)
+    except RatelimitException:
+        raise SearchError("the engines want fewer searches; wait a minute and try again") from None
+    except TimeoutException:
+        raise SearchError("the engines did not answer in time; try again later") from None
+    except DDGSException as error:
+        if "No results" in str(error):
+            return []
+        raise SearchError(f"the engines cannot be reached: {_line(error, MAX_TITLE_CHARS)}") from None
+    except Exception as error:
+        # The library reads pages that their owners change as they like.
+        raise SearchError(f"the engines' answers cannot be read: {_line(error, MAX_TITLE_CHARS)}") from None
+
+
+def tidy(hits: Iterable[SearchHit], max_results: int) -> list[SearchHit]:
+    """The first `max_results` that lead to pages, each page once, each text on one line and not too long."""
+    found: dict[str, SearchHit] = {}
+    for hit in hits:
+        url = hit.url.strip()
+        if len(url) <= MAX_URL_CHARS and _PAGE.fullmatch(url):
+            tidied = SearchHit(_line(hit.title, MAX_TITLE_CHARS), url, _line(hit.snippet, MAX_SNIPPET_CHARS))
+            found.setdefault(url.partition("#")[0].rstrip("/"), tidied)
+    return list(found.values())[:max_results]
+
+
+def _hit(row: Mapping[str, object]) -> SearchHit:
+    return SearchHit(str(row.get("title") or ""), str(row.get("href") or ""), str(row.get("body") or ""))
+
+
+def _line(value: object, max_chars: int) -> str:
+    text = " ".join(_UNREADABLE.sub(" ", str(value)).split())
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+DEFAULT_RESULTS: Final = 5
+
+MAX_RESULTS: Final = 25
+
+MAX_QUERY_CHARS: Final = 500
+"""Engines cut longer ones, or refuse them."""
+
+
+class WebSearchArguments(Arguments, frozen=True):
+    """What to search for."""
+
+    query: Annotated[str, Meta(min_length=1, description="What to search for, as typed into a search engine.")]
+    max_results: (
+        Annotated[
+            int,
+            Meta(ge=1, description=f"How many results (default {DEFAULT_RESULTS}, at most {MAX_RESULTS})."),
+        ]
+        | None
+    ) = None
+
+
+def web_search_tool(provider: SearchProvider | None = None) -> DefinedTool:
+    """The tool over `provider`, by default several public engines."""
+    tool = _WebSearch(provider or DdgsProvider())
+    return define_tool(
+        ToolSpec(
+            "websearch",
+            "Search the web. Gives title, URL and a snippet of each result, best first; read a result's page with "
+            "webfetch.",
+            schema_of(WebSearchArguments),
+            typed(WebSearchArguments, tool.run),
+            title="Web search",
+            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
+        )
+    )
+
+
+class _WebSearch:
+    def __init__(self, provider: SearchProvider) -> None:
+        self._provider = provider
+
+    async def run(self, arguments: WebSearchArguments, ctx: ToolContext) -> ToolResult:
+        with anyio.CancelScope() as scope:
+            forget = ctx.cancel.on_cancel(scope.cancel)
+            try:
+                return await self._search(arguments)
+            finally:
+                forget()
+        return ToolResult.of_error("websearch was cancelled.")
+
+    async def _search(self, arguments: WebSearchArguments) -> ToolResult:
+        query = " ".join(arguments.query.split())
+        if not query:
+            return ToolResult.of_error("Nothing was searched for: the query is blank.")
+        if len(query) > MAX_QUERY_CHARS:
+            return ToolResult.of_error(
+                f"Nothing was searched for: the query is longer than {MAX_QUERY_CHARS} characters; use fewer words."
+            )
+        wanted = arguments.max_results or DEFAULT_RESULTS
+        try:
+            found = await self._provider.search(query, min(wanted, MAX_RESULTS))
+        except SearchError as error:
+            return ToolResult.of_error(f"The search for {query!r} failed: {error}.")
+        hits = tidy(found, min(wanted, MAX_RESULTS))
+        if not hits:
+            return ToolResult.of_error(f"Nothing was found for {query!r}. Try other or fewer words.")
+        note = f" (maxResults is at most {MAX_RESULTS})" if wanted > MAX_RESULTS else ""
+        rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
+        return ToolResult((TextContentBlock(_listing(query, hits, note)), JsonContentBlock(rows)))
+
+
+def _listing(query: str, hits: Sequence[SearchHit], note: str) -> str:
+    noun = "result" if len(hits) == 1 else "results"
+    entries = []
+    for number, hit in enumerate(hits, start=1):
+        lines = [f"{number}. {hit.title or hit.url}", f"   {hit.url}"]
+        entries.append("\n".join([*lines, f"   {hit.snippet}"] if hit.snippet else lines))
+    return "\n\n".join((f"{len(hits)} {noun} for {query!r}{note}:", *entries))

@@ -1,0 +1,1 @@
+"""What changed in a definition, and whether it can hurt.  Pure."""

@@ -1,0 +1,247 @@
+"""What changed of a server, between the form that was approved and the one that it offers now.
+
+Every change has a severity, a place and a sentence, so that a person can judge it.  Pure, total and bounded: whatever
+a server writes, a difference has at most `MAX_CHANGES` lines, the rest is counted; beside the order of keys, and that
+of arrays whose order means nothing, no difference of two JSON values goes unsaid.
+
+How two definitions of one tool differ, and what is told of plain JSON values.  Pure.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+
+from .differences import ABSENT, MAX_DEPTH, Difference, Path, Severity, is_same, member
+from .excerpt import cut_pair, quoted, shown, spelled
+from .schema_differences import Side, schema_differences
+
+_TEXTS: Final = {"title": "the title", "description": "the description", "icons": "the icons"}
+"""Members of a tool that are words and pictures only."""
+
+_SCHEMAS: Final = {"inputSchema": Side.INPUT, "outputSchema": Side.OUTPUT}
+
+
+def tool_differences(old: object, new: object) -> Iterator[Difference]:
+    """How `new` differs from `old`.  A member that nobody knows may mean anything: a change of it is breaking."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        yield from value_differences(old, new, Severity.BREAKING)
+        return
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key, ABSENT), new.get(key, ABSENT)
+        if before is after:
+            continue
+        if key in _TEXTS:
+            if not is_same(before, after):
+                yield Difference((key,), Severity.TEXT, before, after, _TEXTS[key])
+        elif key in _SCHEMAS:
+            yield from _schema(key, before, after)
+        elif key == "annotations":
+            yield from _annotations(before, after)
+        else:
+            yield from value_differences(before, after, Severity.BREAKING, (key,))
+
+
+def value_differences(old: object, new: object, severity: Severity, path: Path = ()) -> Iterator[Difference]:
+    """How two JSON values differ, object by object; an array is one value, in its order."""
+    pairs = [(old, new, path)]
+    while pairs:
+        old, new, path = pairs.pop()
+        if isinstance(old, dict) and isinstance(new, dict) and len(path) < MAX_DEPTH:
+            keys = sorted(old.keys() | new.keys(), reverse=True)
+            pairs += [(old.get(key, ABSENT), new.get(key, ABSENT), (*path, key)) for key in keys]
+        elif not is_same(old, new):
+            yield Difference(path, severity, old, new, member(path) if path else "")
+
+
+def _schema(key: str, before: object, after: object) -> Iterator[Difference]:
+    side = _SCHEMAS[key]
+    if before is not ABSENT and after is not ABSENT:
+        yield from schema_differences(before, after, side, (key,))
+        return
+    is_more = side is Side.OUTPUT and before is ABSENT
+    noun = "the schema of its input" if side is Side.INPUT else "the schema of its output"
+    yield Difference((key,), Severity.ADDITIVE if is_more else Severity.BREAKING, before, after, noun)
+
+
+def _annotations(before: object, after: object) -> Iterator[Difference]:
+    """Every hint is a promise about danger: it may be loosened, and was never more than a claim."""
+    path: Path = ("annotations",)
+    old = {} if before is ABSENT else before
+    new = {} if after is ABSENT else after
+    if not (isinstance(old, dict) and isinstance(new, dict)) or not old | new:
+        yield from value_differences(before, after, Severity.BREAKING, path)
+        return
+    for key in sorted(old.keys() | new.keys()):
+        severity = Severity.TEXT if key == "title" else Severity.BREAKING
+        yield from value_differences(old.get(key, ABSENT), new.get(key, ABSENT), severity, (*path, key))
+
+
+MAX_CHANGES: Final = 200
+"""More than anybody reads; the most severe are kept."""
+
+MAX_VALUE_CHARS: Final = 2_000
+"""Of what stood before and stands after: around the place where they part."""
+
+_MAX_SPELLED_CHARS: Final = 2_097_152
+"""Of a value that is no text: so much is written out to find where two part."""
+
+_MAX_SENTENCE_CHARS: Final = 300
+
+
+class What(StrEnum):
+    """What became of it."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change.
+
+    Attributes:
+        kind: of what the change is.
+        name: the tool's own name; empty for the others.
+        what: what became of it.
+        severity: what it may do to a client.
+        place: JSON pointer into the document; empty for all of it.  Escaped.
+        before: what stood there, a text as it is, all else as JSON, cut; None for nothing.  Not escaped.
+        after: what stands there now.
+        sentence: the change in one line.  Escaped.
+        is_cut: whether `before` or `after` is a part.
+    """
+
+    kind: Subject
+    name: str
+    what: What
+    severity: Severity
+    place: str
+    before: str | None
+    after: str | None
+    sentence: str
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDiff:
+    """All changes of one server: its launch first, then its instructions, then its tools by name.
+
+    Attributes:
+        changes: at most `MAX_CHANGES`, the most severe.
+        totals: how many there are of each severity, with those that are left out.
+    """
+
+    changes: tuple[Change, ...]
+    totals: Mapping[Severity, int]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether who reads `changes` has read all."""
+        return not self.left_out and not any(change.is_cut for change in self.changes)
+
+    @property
+    def left_out(self) -> int:
+        """How many changes are counted, but not among `changes`."""
+        return sum(self.totals.values()) - len(self.changes)
+
+    @property
+    def severity(self) -> Severity | None:
+        """The worst of all; None when nothing changed."""
+        return next((severity for severity in _WORST_FIRST if self.totals[severity]), None)
+
+
+def diff_server(old: Mapping[ItemKey, object], new: Mapping[ItemKey, object], *, whole: bool = False) -> ServerDiff:
+    """What changed from `old` to `new`: documents by what they are of, plain JSON values; `whole` for all of it."""
+    kept: dict[Severity, list[tuple[int, ItemKey, Difference]]] = {severity: [] for severity in _WORST_FIRST}
+    totals = Counter(dict.fromkeys(Severity, 0))
+    keys = sorted(old.keys() | new.keys(), key=lambda key: (_ORDER.get(key[0], len(_ORDER)), key[0], key[1]))
+    for key in keys:
+        before, after = old.get(key, ABSENT), new.get(key, ABSENT)
+        for difference in () if is_same(before, after) else _differences(key, before, after):
+            severity = difference.severity
+            totals[severity] += 1
+            if whole or len(kept[severity]) < MAX_CHANGES:
+                kept[severity].append((totals.total(), key, difference))
+    chosen = [found for severity in _WORST_FIRST for found in kept[severity]]
+    chosen = sorted(chosen if whole else chosen[:MAX_CHANGES], key=lambda found: found[0])
+    changes = tuple(_change(key, difference, whole=whole) for _, key, difference in chosen)
+    return ServerDiff(changes, MappingProxyType(totals))
+
+
+_WORST_FIRST: Final = (Severity.BREAKING, Severity.ADDITIVE, Severity.TEXT)
+_ORDER: Final = {Subject.LAUNCH: 0, Subject.INSTRUCTIONS: 1, Subject.TOOL: 2}
+
+
+def _differences(key: ItemKey, old: object, new: object) -> Iterator[Difference]:
+    match key[0]:
+        case Subject.INSTRUCTIONS:
+            yield from value_differences(old, new, Severity.TEXT)
+        case Subject.TOOL if old is ABSENT:
+            yield Difference((), Severity.ADDITIVE, old, new, "")
+        case Subject.TOOL if new is not ABSENT:
+            yield from tool_differences(old, new)
+        case _:
+            if old is ABSENT or new is ABSENT:
+                yield Difference((), Severity.BREAKING, old, new, "")
+            else:
+                yield from value_differences(old, new, Severity.BREAKING)
+
+
+def _change(key: ItemKey, difference: Difference, *, whole: bool) -> Change:
+    kind, name = key
+    before, after = _texts(difference.before, difference.after)
+    full = (before, after)
+    # How a server is started is never cut: what it runs may stand anywhere.
+    if not whole and kind != Subject.LAUNCH:
+        before, after = _cut(before, after)
+    what = What.ADDED if before is None else What.REMOVED if after is None else What.CHANGED
+    sentence = f"{_subject(kind, name, difference.noun)} {difference.verb or _VERBS[what]}."
+    return Change(
+        Subject(kind) if kind in _ORDER else kind,
+        name,
+        what,
+        difference.severity,
+        difference.place,
+        before,
+        after,
+        shown(sentence, _MAX_SENTENCE_CHARS),
+        (before, after) != full,
+    )
+
+
+_VERBS: Final = {What.ADDED: "is new", What.REMOVED: "was removed", What.CHANGED: "changed"}
+
+
+def _subject(kind: str, name: str, noun: str) -> str:
+    match kind:
+        case Subject.TOOL:
+            return f"Tool {quoted(name)}: {noun}" if noun else f"Tool {quoted(name)}"
+        case Subject.INSTRUCTIONS:
+            return "What the server tells models about itself"
+        case Subject.LAUNCH:
+            return f"How the server is started: {noun}" if noun else "How the server is started"
+        case _:
+            return f"{shown(kind, 64)} {quoted(name)}: {noun}"
+
+
+def _texts(before: object, after: object) -> tuple[str | None, str | None]:
+    return (None if before is ABSENT else _text(before)), (None if after is ABSENT else _text(after))
+
+
+def _cut(before: str | None, after: str | None) -> tuple[str | None, str | None]:
+    if before is None:
+        return None, after[:MAX_VALUE_CHARS] if after is not None else None
+    if after is None:
+        return before[:MAX_VALUE_CHARS], None
+    return cut_pair(before, after, MAX_VALUE_CHARS)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else spelled(value, _MAX_SPELLED_CHARS)

@@ -1,0 +1,115 @@
+"""What can be approved of a server, each with the hash that an approval names: its launch, its instructions, its tools.
+
+Pure.  A document is kept as it came; its hash is that of the JSON value in it, whatever the order of its keys.
+
+The names around a server, as the scan needs them: of every tool that the book knows, held ones too.  Pure.
+
+What was recorded counts, and not who has answered first: who lists late, or lists nothing that is admitted, has names
+all the same.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from pydantic import ValidationError
+
+from quarterdeck.config.native_tools import NativeSettings
+from quarterdeck.ledger.events.events import Subject, hash_of
+from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
+from quarterdeck.trust.scan import Siblings
+from quarterdeck_protocol.contract import RemoteTool
+
+Names = Mapping[ServerKey, tuple[str, ...]]
+"""The tools of each server, by its own names."""
+
+
+def known_names(book: Book) -> Names:
+    """The tools of each server that are offered or were approved; servers without any are left out."""
+    names = {
+        key: tuple(
+            item_key.name
+            for item_key, item in entry.items.items()
+            if item_key.subject is Subject.TOOL and (item.seen or item.approved)
+        )
+        for key, entry in book.entries.items()
+    }
+    return {key: found for key, found in names.items() if found}
+
+
+def around(
+    names: Names, scope: str, server: str, *, own: Collection[str] | None = None, native: Collection[str] = ()
+) -> Siblings:
+    """The names around one server.
+
+    Args:
+        names: those that are known.
+        scope: the file of the server's row.
+        server: its id; the server of this id in another file is the same to a person, and none of its neighbours.
+        own: its own tools; those that are known by default.
+        native: native tools that are served beside it.
+    """
+    others: dict[str, list[str]] = {}
+    for key, found in names.items():
+        if key.server != server:
+            others.setdefault(key.server, []).extend(found)
+    mine = names.get(ServerKey(scope, server), ()) if own is None else own
+    return Siblings.of(own=mine, native=native, others=others)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One thing that can be approved, in one form.
+
+    Attributes:
+        key: which thing.
+        hash: of this form; 64 hex digits.
+        body: the form itself, as JSON.
+    """
+
+    key: ItemKey
+    hash: str
+    body: bytes
+
+
+def tool_document(tool: RemoteTool) -> Document:
+    """A tool: the server's whole tool object, members that nobody knows included."""
+    body = tool.descriptor.definition or b"null"
+    return Document(ItemKey(Subject.TOOL, tool.ref.name), hash_of(body), body)
+
+
+def instructions_document(text: str) -> Document:
+    """What a server tells models about itself; an empty text when it tells nothing."""
+    return _of_value(Subject.INSTRUCTIONS, sayable(text))
+
+
+def native_document(settings: NativeSettings) -> Document:
+    """What the configuration says of native tools, variables expanded."""
+    return _of_value(Subject.LAUNCH, settings.model_dump(mode="json", exclude_defaults=True))
+
+
+def read_native(body: bytes) -> NativeSettings:
+    """The settings of such a document; of one that cannot be read, the default."""
+    try:
+        return NativeSettings.model_validate(value_of(body))
+    except ValidationError:
+        return NativeSettings()
+
+
+def value_of(body: bytes) -> object:
+    """The JSON value of a document, None for one that cannot be read."""
+    try:
+        value: object = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return value
+
+
+def sayable(text: str) -> str:
+    """What UTF-8 cannot say is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _of_value(subject: Subject, value: object) -> Document:
+    body = msgspec.json.encode(value, order="sorted")
+    return Document(ItemKey(subject), hash_of(body), body)

@@ -1,0 +1,271 @@
+"""Judge what a server offers by what was approved: what may be shown and called, what is held, and what to write down.
+
+Pure: the book's entry and what was seen go in; a verdict for each document and the events that follow come out.
+
+    open       everything is admitted, and counts as approved
+    baseline   what a server offers at first sight is approved; what changes or is added later is held
+    strict     everything waits for a person
+
+Whatever the mode: what a person blocked stays out, and so long wait for a person the launch of a project's file, a new
+or changed launch from a file that a confined program could have written, and one that asks for more than before while a
+`serve` runs.  Tools of a server whose instructions are held are held with them: they are part of what every tool tells
+a model.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.ledger.events.events import Approved, Gone, LedgerEvent, Seen, Subject, Voice
+from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
+from quarterdeck_protocol.configs import TrustMode
+
+from .items import Document
+
+INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+"""Of any server; it has one."""
+
+
+class Verdict(StrEnum):
+    """What becomes of a document."""
+
+    ADMITTED = "admitted"
+    NEW = "new"
+    """Held: nothing of this name was ever approved."""
+    CHANGED = "changed"
+    """Held: another form was approved."""
+    BLOCKED = "blocked"
+    """Held: a person wants no form of it."""
+    UNDER_INSTRUCTIONS = "under_instructions"
+    """Held: the server's instructions are."""
+    DRIFTED = "drifted"
+    """Held: `deck.lock` names another form, or none."""
+    EXPOSED = "exposed"
+    """Held, a launch: it is new or changed, and another than the user could have written its file."""
+    LOOSER = "looser"
+    """Held, a launch: it asks for more than before, and nobody started this to have it."""
+
+
+class Lock(Protocol):
+    """What a `deck.lock` admits of one server; beside it nothing is."""
+
+    def admits(self, document: Document) -> bool:
+        """Whether the lock names this form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """By what a server is judged.
+
+    Attributes:
+        mode: the `trust` of its row.
+        standing: whose word its row is.
+        lock: of its tools and instructions only what this names is admitted; it approves nothing, for it may be a
+            stranger's.  None without a lock.
+        exposed: the file of its row that another than the user could have written before now; empty for none.
+    """
+
+    mode: TrustMode = TrustMode.BASELINE
+    standing: Standing = Standing.NAMED
+    lock: Lock | None = None
+    exposed: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is to be done.
+
+    Attributes:
+        verdicts: of each document that was looked at, in its order.
+        events: what is to be recorded before any of it counts.
+    """
+
+    verdicts: Mapping[ItemKey, Verdict]
+    events: tuple[LedgerEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """The other form of a launch document: with each value of the row, or with the names alone.
+
+    Attributes:
+        hash: of that form.
+        is_fuller: whether that form is the one with the values.
+    """
+
+    hash: str
+    is_fuller: bool
+
+
+def judge_launch(
+    scope: str,
+    server: str,
+    entry: Entry,
+    document: Document,
+    rules: Rules,
+    *,
+    twin: Twin | None = None,
+    loosened: Sequence[str] = (),
+    was_open: bool = False,
+    today: str = "",
+) -> Judgement:
+    """Whether a server may be started as it is configured now.
+
+    Args:
+        scope: the file of its row.
+        server: its id.
+        entry: what is known of it.
+        document: its launch.
+        rules: how it is judged.  A lock says nothing of launches: paths differ from machine to machine.
+        twin: the other form of the document, when its approval counts as one of this.
+        loosened: by what a row that came while a `serve` runs asks for more than before.
+        was_open: whether the launch that is approved was open, too: a row does not open itself.
+        today: the hash that the approved launch has in today's form; empty for the one that it was approved by.
+    """
+    item = entry.items.get(document.key, Item())
+    approved = today or item.approved
+    voice: Voice | None = None
+    if item.is_blocked:
+        verdict = Verdict.BLOCKED
+    elif item.approved == document.hash:
+        verdict = Verdict.ADMITTED
+    elif twin is not None and approved == twin.hash:
+        # The values are recorded as soon as they can be changed; an approval of all of them is never made less.
+        verdict, voice = Verdict.ADMITTED, None if twin.is_fuller else Voice.NAMED
+    elif approved == document.hash:
+        # Older rules kept it in another form: it is recorded in today's.
+        voice = item.by or Voice.PERSON
+        verdict = Verdict.ADMITTED
+    else:
+        found = _launch_word(item, rules, loosened, was_open=was_open)
+        verdict, voice = (Verdict.ADMITTED, found) if isinstance(found, Voice) else (found, None)
+    return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
+
+
+def judge_native(
+    scope: str, server: str, entry: Entry, document: Document, loosened: Sequence[str], *, exposed: bool, is_live: bool
+) -> Judgement:
+    """Whether what the configuration says of native tools holds.
+
+    Args:
+        scope: the files that say it.
+        server: what stands for a server's id.
+        entry: what is known of it.
+        document: what they say.
+        loosened: by what that asks for more than what was approved last, or than the default.
+        exposed: whether another than the user could have written one of the files before now.
+        is_live: whether a `serve` runs already.
+    """
+    item = entry.items.get(document.key, Item())
+    voice: Voice | None = None
+    if item.is_blocked:
+        verdict = Verdict.BLOCKED
+    elif item.approved == document.hash:
+        verdict = Verdict.ADMITTED
+    elif loosened and (exposed or is_live):
+        verdict = Verdict.EXPOSED if exposed else Verdict.LOOSER
+    else:
+        verdict, voice = Verdict.ADMITTED, Voice.NAMED
+    return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
+
+
+def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Document], rules: Rules) -> Judgement:
+    """Which of the tools that a server lists may be offered.
+
+    Args:
+        scope: the file of its row.
+        server: its id.
+        entry: what is known of it.
+        documents: its instructions and all its tools; what is not among them is not offered any more.
+        rules: how it is judged.
+    """
+    verdicts: dict[Document, Verdict] = {}
+    voices: dict[Document, Voice] = {}
+    is_first = not entry.has_listed
+    for document in documents:
+        item = entry.items.get(document.key, Item())
+        voice = _voice(rules, is_first=is_first and not item.approved)
+        if item.is_blocked:
+            verdict = Verdict.BLOCKED
+        elif rules.lock is not None and not rules.lock.admits(document):
+            verdict = Verdict.DRIFTED
+        elif item.approved == document.hash:
+            verdict = Verdict.ADMITTED
+        elif voice is not None:
+            verdict = Verdict.ADMITTED
+            voices[document] = voice
+        else:
+            verdict = Verdict.CHANGED if item.approved else Verdict.NEW
+        verdicts[document] = verdict
+    return _judgement(scope, server, entry, verdicts, voices, is_listing=True)
+
+
+def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdict]:
+    """The verdicts, with nothing admitted while the instructions among them are not."""
+    if verdicts.get(INSTRUCTIONS, Verdict.ADMITTED) is Verdict.ADMITTED:
+        return verdicts
+    return {
+        key: Verdict.UNDER_INSTRUCTIONS if verdict is Verdict.ADMITTED else verdict for key, verdict in verdicts.items()
+    }
+
+
+def _launch_word(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Voice | Verdict:
+    """Who approves a launch that is not approved yet; a verdict when a person has to."""
+    unapproved = Verdict.CHANGED if item.approved else Verdict.NEW
+    match rules.standing:
+        case Standing.PROJECT:
+            return unapproved
+        case Standing.CODE:
+            return Voice.PROGRAM
+    if rules.exposed:
+        return Verdict.EXPOSED
+    if item.approved and not (rules.mode is TrustMode.OPEN and was_open):
+        return unapproved
+    if not item.approved and rules.mode is TrustMode.STRICT and rules.standing is not Standing.NAMED:
+        return unapproved
+    if loosened:
+        return Verdict.LOOSER
+    return Voice.OPEN if item.approved else Voice.NAMED
+
+
+def _voice(rules: Rules, *, is_first: bool) -> Voice | None:
+    """Who approves a form that is not approved yet; None when a person has to."""
+    if rules.mode is TrustMode.OPEN:
+        return Voice.OPEN
+    if rules.mode is TrustMode.BASELINE and is_first:
+        return Voice.BASELINE
+    return None
+
+
+def _judgement(
+    scope: str,
+    server: str,
+    entry: Entry,
+    verdicts: dict[Document, Verdict],
+    voices: Mapping[Document, Voice],
+    *,
+    is_listing: bool = False,
+) -> Judgement:
+    events: list[LedgerEvent] = []
+    for document in verdicts:
+        key = document.key
+        if entry.items.get(key, Item()).seen != document.hash:
+            events.append(Seen(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash))
+        if document in voices:
+            by = voices[document]
+            events.append(
+                Approved(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash, by=by)
+            )
+    by_key = {document.key: verdict for document, verdict in verdicts.items()}
+    if is_listing:
+        events += [
+            Gone(scope=scope, server=server, subject=key.subject, name=key.name)
+            for key, item in entry.items.items()
+            if item.seen and key.subject is not Subject.LAUNCH and key not in by_key
+        ]
+        by_key = under_instructions(by_key)
+    return Judgement(MappingProxyType(by_key), tuple(events))

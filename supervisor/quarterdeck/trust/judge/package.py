@@ -1,0 +1,179 @@
+"""Which package, in which version, a package runner resolved for a server: looked up where it keeps it.
+
+Nothing is run.  The runner's cache lies in the server's own home, which the server may write: reads are bounded, no
+symbolic link is followed, and what is told is a hint for people, no proof of what runs.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+from typing import Final, TypeVar
+
+import msgspec
+
+from .package_request import Ecosystem, Request, request_of, runner_of
+from .package_tree import Tree
+
+MAX_CANDIDATES: Final = 200
+"""Installations of one package, and environments of a cache, that are looked at."""
+
+_VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,63}")
+_DIST_INFO: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,127})-([0-9A-Za-z][0-9A-Za-z.+!_]{0,63})\.dist-info")
+
+
+def resolved_package(command: str, args: Sequence[str], home: Path) -> str | None:
+    """Such as `mcp-server-time 2.2.0 (PyPI)`; None when it cannot be told.  Never raises.
+
+    Args:
+        command: what the server is started by.
+        args: its arguments.
+        home: the home that the server sees.
+    """
+    try:
+        request = request_of(command, args)
+        if request is None:
+            return None
+        match request.ecosystem:
+            case Ecosystem.NPM:
+                return _npm(request, home)
+            case Ecosystem.UV:
+                return _uv(request, home)
+            case Ecosystem.VENV:
+                return _venv(request, PurePath(command))
+    except (OSError, ValueError):
+        return None
+
+
+def has_to_install(command: str, args: Sequence[str], home: Path) -> bool:
+    """Whether this command line fetches a package that is not in the server's home yet.  Never raises.
+
+    Args:
+        command: what the server is started by.
+        args: its arguments.
+        home: the home that the server sees.
+    """
+    runner = runner_of(command, args)
+    if runner is None:
+        return False
+    request = request_of(command, args)
+    if request is not None and request.ecosystem in (Ecosystem.NPM, Ecosystem.UV):
+        return resolved_package(command, args, home) is None
+    try:
+        with Tree(home) as tree:
+            return not any(tree.names(*place) for place in _CACHES[runner])
+    except (OSError, ValueError):
+        return True
+
+
+_CACHES: Final = {
+    "npm": ((".npm", "_npx"),),
+    "bun": ((".bun", "install", "cache"),),
+    "pnpm": ((".cache", "pnpm"), (".local", "share", "pnpm")),
+    "yarn": ((".yarn", "berry", "cache"), (".cache", "yarn")),
+    "uv": ((".cache", "uv"),),
+    "pipx": ((".cache", "pipx"), (".local", "pipx", ".cache"), (".local", "share", "pipx")),
+    "deno": ((".cache", "deno"),),
+}
+"""Where each keeps what it fetched, below the home."""
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+class _NpxMark(msgspec.Struct):
+    packages: list[str] = []
+
+
+class _NpxPackage(msgspec.Struct):
+    npx: _NpxMark = msgspec.field(name="_npx", default_factory=_NpxMark)
+
+
+class _NpmPackage(msgspec.Struct):
+    version: str
+
+
+def _decoded(data: bytes | None, kind: type[_Struct]) -> _Struct | None:
+    try:
+        return None if data is None else msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _npm(request: Request, home: Path) -> str | None:
+    """What npx installed: the directory that was made for this very request, else the newest that has the package."""
+    with Tree(home) as tree:
+        found: list[tuple[bool, float, str]] = []
+        for cache in tree.names(".npm", "_npx")[:MAX_CANDIDATES]:
+            root = (".npm", "_npx", cache)
+            package = _decoded(tree.read(*root, "node_modules", *request.name.split("/"), "package.json"), _NpmPackage)
+            if package is None or not _VERSION.fullmatch(package.version):
+                continue
+            mark = _decoded(tree.read(*root, "package.json"), _NpxPackage) or _NpxPackage()
+            found.append((request.spec in mark.npx.packages, tree.changed_at(*root, "node_modules"), package.version))
+    return f"{request.name} {max(found)[2]} (npm)" if found else None
+
+
+def _uv(request: Request, home: Path) -> str | None:
+    """What uv installed: the newest environment in its cache, else the newest wheel that it unpacked."""
+    with Tree(home) as tree:
+        caches = [name for name in tree.names(".cache", "uv") if name.startswith("archive-v")]
+        places = [(".cache", "uv", cache, entry) for cache in caches for entry in tree.names(".cache", "uv", cache)]
+        places.sort(key=lambda place: tree.changed_at(*place), reverse=True)
+        for place in places[:MAX_CANDIDATES]:
+            if (found := _distribution(tree, _site_packages(tree, *place), request.name)) is not None:
+                return found
+        return _distribution(tree, places[:MAX_CANDIDATES], request.name)
+
+
+def _venv(request: Request, command: PurePath) -> str | None:
+    """What is installed beside an interpreter or a script of a virtual environment."""
+    root = command.parent.parent
+    if not command.is_absolute():
+        return None
+    with Tree(Path(root)) as tree:
+        if tree.read("pyvenv.cfg") is None:
+            return None
+        places = _site_packages(tree)
+        if (found := _distribution(tree, places, request.name)) is not None:
+            return found
+        for place in places:
+            for name in tree.names(*place):
+                # Of a module, the list of what stands at the top; of a script, that of the scripts.
+                if _DIST_INFO.fullmatch(name) and _provides(tree, (*place, name), request):
+                    return _told(tree, (*place, name))
+    return None
+
+
+def _site_packages(tree: Tree, *root: str) -> list[tuple[str, ...]]:
+    pythons = [name for name in tree.names(*root, "lib") if name.startswith("python")]
+    return [(*root, "lib", python, "site-packages") for python in pythons]
+
+
+def _distribution(tree: Tree, places: Iterable[tuple[str, ...]], wanted: str) -> str | None:
+    """The distribution named `wanted` in the first of the places that has it."""
+    for place in places:
+        for name in tree.names(*place):
+            found = _DIST_INFO.fullmatch(name)
+            if found is not None and _normal(found[1]) == _normal(wanted):
+                return _told(tree, (*place, name))
+    return None
+
+
+def _provides(tree: Tree, place: tuple[str, ...], request: Request) -> bool:
+    if request.is_module:
+        top = (tree.read(*place, "top_level.txt") or b"").decode("utf-8", "replace").split()
+        return request.name.split(".")[0] in top
+    entries = (tree.read(*place, "entry_points.txt") or b"").decode("utf-8", "replace")
+    return any(line.partition("=")[0].strip() == request.name for line in entries.splitlines() if "=" in line)
+
+
+def _told(tree: Tree, place: tuple[str, ...]) -> str | None:
+    found = _DIST_INFO.fullmatch(place[-1])
+    if found is None:
+        return None
+    origin = "PyPI" if tree.read(*place, "direct_url.json") is None else "a URL or a directory"
+    return f"{_normal(found[1])} {found[2]} ({origin})"
+
+
+def _normal(name: str) -> str:
+    """The one spelling of a distribution's name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,1 @@
+"""`deck.lock`: the approved form of every tool, for version control."""

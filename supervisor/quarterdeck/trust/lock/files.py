@@ -1,0 +1,88 @@
+"""`deck.lock` and `lock.ignore` as files: read, and written whole or not at all."""
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from quarterdeck.common.files.text_file import TextFileError, read_text
+
+from .ignores import IGNORE_NAME, MAX_IGNORE_BYTES, IgnoreError, Ignores
+from .lockfile import MAX_LOCK_BYTES, DeckLock, LockError, parse_lock, render
+
+
+class LockFileError(Exception):
+    """A file cannot be used; the text names it, says why, and what to do."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+
+
+class MissingLockError(LockFileError):
+    """There is no lock yet."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "there is no such file: quarterdeck lock writes it")
+
+
+def load_lock(path: Path, ignore_path: Path | None = None) -> DeckLock:
+    """The lock in a file, with what its `lock.ignore` leaves out of it; see `load_ignores`.
+
+    Raises:
+        MissingLockError: there is no such file.
+        LockFileError: one of the two cannot be used.
+    """
+    ignores = load_ignores(path, ignore_path)
+    if not os.path.lexists(path):
+        raise MissingLockError(path)
+    try:
+        return parse_lock(read_text(path, MAX_LOCK_BYTES), ignores)
+    except (TextFileError, LockError) as error:
+        raise LockFileError(path, str(error)) from None
+
+
+def load_ignores(lock_path: Path, ignore_path: Path | None = None) -> Ignores:
+    """What is left out: the file that is named, else the `lock.ignore` beside the lock, which need not be there.
+
+    Raises:
+        LockFileError: it cannot be used.
+    """
+    path = ignore_path if ignore_path is not None else lock_path.parent / IGNORE_NAME
+    if ignore_path is None and not os.path.lexists(path):
+        return Ignores()
+    try:
+        return Ignores.parse(read_text(path, MAX_IGNORE_BYTES))
+    except (TextFileError, IgnoreError) as error:
+        raise LockFileError(path, str(error)) from None
+
+
+def save_lock(path: Path, lock: DeckLock) -> None:
+    """Write a lock, whole or not at all; where `path` is a symbolic link, the file that it names.
+
+    Raises:
+        LockFileError: it cannot be written; what was there is still there.
+    """
+    target = Path(os.path.realpath(path))
+    draft = None
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        descriptor, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(render(lock))
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except OSError as error:
+        if draft is not None:
+            with suppress(OSError):
+                os.unlink(draft)
+        raise LockFileError(path, f"it cannot be written: {error.strerror or error}") from error
+
+
+def _umask() -> int:
+    """What new files are kept from; there is no way to look without setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,164 @@
+"""`lock.ignore`: what of a definition may differ between machines, and is left out of `deck.lock`'s hashes.  Pure.
+
+A line names a tool and a place in its definition, or a server's instructions as a whole:
+
+    # the description ends in the local time zone
+    time/get_current_time /description
+    time/*                /inputSchema/properties/timezone/description
+    weather instructions
+
+`*`, `?` and `[…]` in a server's or a tool's name match as in a shell; a `*` as a step of a place is any member or
+element.  A place that is not there is no error.  Whatever a line names, a server may change without being noticed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, Self
+
+import msgspec
+
+from quarterdeck.ledger.events.events import Subject, hash_of
+from quarterdeck.trust.judge.items import Document, value_of
+
+IGNORE_NAME: Final = "lock.ignore"
+
+MAX_IGNORE_BYTES: Final = 1024 * 1024
+"""A hand-written file."""
+
+MAX_LINES: Final = 1000
+"""Each is tried on every tool."""
+
+IGNORED: Final = "ignored"
+"""Stands for the hash of what is ignored whole."""
+
+ANY: Final = "*"
+"""The step to every member or element."""
+
+INSTRUCTIONS_WORD: Final = "instructions"
+
+MAX_INDEX_DIGITS: Final = 9
+"""No list of ours is longer."""
+
+
+class IgnoreError(ValueError):
+    """The text is no `lock.ignore`; the message names the line, and says what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """One line.
+
+    Attributes:
+        server: a glob.
+        tool: a glob; None for the instructions.
+        place: the steps of the pointer; empty for all of it.
+    """
+
+    server: str
+    tool: str | None
+    place: tuple[str, ...] = ()
+
+    def covers(self, server: str, document: Document) -> bool:
+        """Whether the line is about this document of this server."""
+        if not fnmatchcase(server, self.server):
+            return False
+        match document.key.subject:
+            case Subject.TOOL:
+                return self.tool is not None and fnmatchcase(document.key.name, self.tool)
+            case Subject.INSTRUCTIONS:
+                return self.tool is None
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Ignores:
+    """A `lock.ignore`; without lines, none."""
+
+    lines: tuple[Ignore, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The lines of `text`.
+
+        Raises:
+            IgnoreError: a line says nothing that is understood, or there are too many.
+        """
+        lines = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if (line := line.strip()) and not line.startswith("#"):
+                lines.append(_line(number, line))
+                if len(lines) > MAX_LINES:
+                    raise IgnoreError(f"line {number}: more than {MAX_LINES} lines: use * for the names of tools")
+        return cls(tuple(lines))
+
+    def of(self, server: str) -> Self:
+        """The lines about this server alone."""
+        return type(self)(tuple(line for line in self.lines if fnmatchcase(server, line.server)))
+
+    def form_of(self, server: str, document: Document) -> str:
+        """What stands for a document in a lock: its hash without what is ignored."""
+        covering = [line for line in self.lines if line.covers(server, document)]
+        if not covering:
+            return document.hash
+        if any(not line.place for line in covering):
+            return IGNORED
+        value = value_of(document.body)
+        if not isinstance(value, dict | list):
+            return document.hash
+        for line in covering:
+            _remove(value, line.place)
+        return hash_of(msgspec.json.encode(value))
+
+
+def _line(number: int, line: str) -> Ignore:
+    what, *rest = line.split(None, 1)
+    place = rest[0] if rest else ""
+    server, is_tool, tool = what.partition("/")
+    if not is_tool and place == INSTRUCTIONS_WORD and server:
+        return Ignore(server, None)
+    if not server or not tool or not place.startswith("/"):
+        raise IgnoreError(
+            f"line {number}: write SERVER/TOOL and a JSON pointer, such as time/now /description, "
+            "or SERVER instructions"
+        )
+    steps = place.split("/")[1:]
+    if any(step.replace("~0", "").replace("~1", "").count("~") for step in steps):
+        raise IgnoreError(f"line {number}: in a JSON pointer ~ is written ~0, and / within a name ~1")
+    return Ignore(server, tool, tuple(step.replace("~1", "/").replace("~0", "~") for step in steps))
+
+
+def _remove(value: object, place: Sequence[str]) -> None:
+    """Take what is at `place` out of `value`."""
+    parents = [value]
+    for step in place[:-1]:
+        parents = [child for parent in parents for child in _children(parent, step)]
+    for parent in parents:
+        if isinstance(parent, dict):
+            if place[-1] == ANY:
+                parent.clear()
+            else:
+                parent.pop(place[-1], None)
+        elif isinstance(parent, list):
+            if place[-1] == ANY:
+                parent.clear()
+            elif (index := _index(place[-1], parent)) is not None:
+                del parent[index]
+
+
+def _children(parent: object, step: str) -> Sequence[object]:
+    if isinstance(parent, dict):
+        return list(parent.values()) if step == ANY else [parent[step]] if step in parent else []
+    if isinstance(parent, list):
+        if step == ANY:
+            return parent
+        index = _index(step, parent)
+        return [] if index is None else [parent[index]]
+    return []
+
+
+def _index(step: str, of: Sequence[object]) -> int | None:
+    """The index that a step names, as RFC 6901 writes it; None when there is no such element."""
+    if not step.isascii() or not step.isdigit() or (step[0] == "0" and step != "0") or len(step) > MAX_INDEX_DIGITS:
+        return None
+    return int(step) if int(step) < len(of) else None

@@ -1,0 +1,368 @@
+"""`deck.lock`: the approved form of every tool, for version control; elsewhere nothing else is admitted.  Pure.
+
+    {
+      "version": 1,
+      "ledger": {"count": 42, "hash": "…"},
+      "servers": {"time": {"package": "…", "instructions": "…", "tools": {"get_current_time": "…"}}}
+    }
+
+How servers are launched is not in it, since paths differ between machines.  `package` tells people what was looked at,
+and `ledger` what the ledger's chain amounted to; neither is judged.
+
+From what is approved to the lock of it, and from what servers list to what a lock is held against.  Pure.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NoReturn, Self
+
+from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
+from quarterdeck.ledger.events.chain import Head
+from quarterdeck.ledger.events.events import Subject, hash_of
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.items import Document, instructions_document, value_of
+from quarterdeck.trust.judge.overview import Matter, Read, ServerMatters, State
+from quarterdeck_protocol.names import is_server_id, nearest
+
+from .ignores import IGNORED, Ignores
+
+LOCK_NAME: Final = "deck.lock"
+
+LOCK_VERSION: Final = 1
+
+MAX_LOCK_BYTES: Final = 32 * 1024 * 1024
+"""Two hundred thousand tools with names of usual length."""
+
+HASH_DIGITS: Final = 64
+
+MAX_PACKAGE_CHARS: Final = 500
+"""Some servers choose it themselves."""
+
+CONFLICT_MARKS: Final = ("<<<<<<< ", ">>>>>>> ")
+"""By which version control marks what it could not merge."""
+
+
+class LockError(ValueError):
+    """The text is no `deck.lock`; the message says where it is wrong, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedServer:
+    """What a lock says of one server.
+
+    Attributes:
+        forms: of its instructions and tools; a hash, or `IGNORED`.
+        package: which package it was, where that was known.
+    """
+
+    forms: Mapping[ItemKey, str]
+    package: str = ""
+
+    @property
+    def tools(self) -> Mapping[str, str]:
+        """The forms of its tools, by name, in order."""
+        return {key.name: form for key, form in sorted(self.forms.items()) if key.subject is Subject.TOOL}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLock:
+    """What a lock admits of one server; of one that it does not name, nothing."""
+
+    server: str
+    forms: Mapping[ItemKey, str]
+    ignores: Ignores
+
+    def admits(self, document: Document) -> bool:
+        """Whether the lock names this form."""
+        locked = self.forms.get(document.key)
+        return locked is not None and locked == self.ignores.form_of(self.server, document)
+
+
+@dataclass(frozen=True, slots=True)
+class DeckLock:
+    """A lock.
+
+    Attributes:
+        head: of the ledger it was made from.
+        servers: by id.
+        ignores: what its forms leave out.
+    """
+
+    head: Head
+    servers: Mapping[str, LockedServer]
+    ignores: Ignores = field(default_factory=Ignores)
+
+    def for_server(self, server: str) -> ServerLock:
+        """What it admits of one server."""
+        locked = self.servers.get(server)
+        return ServerLock(server, locked.forms if locked is not None else {}, self.ignores.of(server))
+
+    def says_the_same(self, other: Self) -> bool:
+        """Whether both name the same forms and packages, whatever ledger they are from."""
+        return self.servers == other.servers
+
+
+class What(StrEnum):
+    """How what is there differs from what is locked."""
+
+    CHANGED = "changed"
+    ADDED = "added"
+    MISSING = "missing"
+    ABSENT = "absent"
+    """The whole server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference; `key` is None for a server as a whole."""
+
+    server: str
+    key: ItemKey | None
+    what: What
+
+
+def lock_of(
+    documents: Mapping[str, Iterable[Document]],
+    ignores: Ignores,
+    head: Head,
+    packages: Mapping[str, str] = MappingProxyType({}),
+) -> DeckLock:
+    """The lock of these documents, by server; launches among them are left out."""
+    servers: dict[str, LockedServer] = {}
+    for server in sorted(documents):
+        own = ignores.of(server)
+        forms = {
+            document.key: own.form_of(server, document)
+            for document in documents[server]
+            if document.key.subject is not Subject.LAUNCH
+        }
+        servers[server] = LockedServer(MappingProxyType(forms), packages.get(server, "")[:MAX_PACKAGE_CHARS])
+    return DeckLock(head, MappingProxyType(servers), ignores)
+
+
+def drift(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> tuple[Drift, ...]:
+    """How what servers offer differs from what is locked; a server that is not among `present` is absent."""
+    return difference(lock, lock_of(present, lock.ignores, lock.head))
+
+
+def difference(old: DeckLock, new: DeckLock) -> tuple[Drift, ...]:
+    """What came and went from one lock to another, by server, instructions before tools."""
+    found: list[Drift] = []
+    for server in sorted({*old.servers, *new.servers}):
+        before, after = old.servers.get(server), new.servers.get(server)
+        if after is None:
+            found.append(Drift(server, None, What.ABSENT))
+        elif before is None:
+            found.append(Drift(server, None, What.ADDED))
+        else:
+            found += _drifts(server, before.forms, after.forms)
+    return tuple(found)
+
+
+def render(lock: DeckLock) -> str:
+    """The text of a lock: one line a tool, sorted, so that a version's difference shows what changed and nothing else.
+
+    ASCII alone: a name that hides characters shows them.
+    """
+    value = {
+        "version": LOCK_VERSION,
+        "ledger": {"count": lock.head.count, "hash": lock.head.hash},
+        "servers": {server: _row(lock.servers[server]) for server in sorted(lock.servers)},
+    }
+    return json.dumps(value, indent=2) + "\n"
+
+
+def parse_lock(text: str, ignores: Ignores | None = None) -> DeckLock:
+    """The lock that `text` is.
+
+    Raises:
+        LockError: it is none; nothing is guessed.
+    """
+    if any(line.startswith(CONFLICT_MARKS) for line in text.splitlines()):
+        raise LockError("it holds a merge conflict: take either side, then rewrite it with quarterdeck lock")
+    if len(text) > MAX_LOCK_BYTES:
+        raise LockError(f"it is larger than {MAX_LOCK_BYTES} bytes")
+    try:
+        document = parse_document(text)
+    except DocumentError as error:
+        raise LockError(str(error)) from None
+    lock = _object(document, "the lock", required=("version", "ledger", "servers"))
+    if lock["version"] != LOCK_VERSION or isinstance(lock["version"], bool):
+        raise LockError(
+            f"its version is {json.dumps(lock['version'])[:20]}, this Quarterdeck reads {LOCK_VERSION}: "
+            "write it anew with quarterdeck lock"
+        )
+    servers = _object(lock["servers"], "servers", names_are_free=True)
+    parsed = {server: _parse_server(server, row) for server, row in servers.items()}
+    return DeckLock(_parse_head(lock["ledger"]), MappingProxyType(parsed), ignores or Ignores())
+
+
+def _drifts(server: str, before: Mapping[ItemKey, str], after: Mapping[ItemKey, str]) -> list[Drift]:
+    found = []
+    for key in sorted({*before, *after}):
+        if key not in after:
+            found.append(Drift(server, key, What.MISSING))
+        elif key not in before:
+            found.append(Drift(server, key, What.ADDED))
+        elif before[key] != after[key]:
+            found.append(Drift(server, key, What.CHANGED))
+    return found
+
+
+def _row(server: LockedServer) -> dict[str, object]:
+    row: dict[str, object] = {"package": server.package} if server.package else {}
+    if _INSTRUCTIONS in server.forms:
+        row["instructions"] = server.forms[_INSTRUCTIONS]
+    row["tools"] = server.tools
+    return row
+
+
+def _parse_server(server: str, value: object) -> LockedServer:
+    place = f"servers.{server[:80]}"
+    if not is_server_id(server):
+        raise LockError(f"{place}: this is not a server's id")
+    row = _object(value, place, required=("tools",), optional=("instructions", "package"))
+    tools = _object(row["tools"], f"{place}.tools", names_are_free=True)
+    forms = {ItemKey(Subject.TOOL, name): _hash(form, f"{place}.tools.{name[:128]}") for name, form in tools.items()}
+    if "instructions" in row:
+        said = row["instructions"]
+        forms[_INSTRUCTIONS] = IGNORED if said == IGNORED else _hash(said, f"{place}.instructions")
+    package = row.get("package", "")
+    if not isinstance(package, str) or len(package) > MAX_PACKAGE_CHARS:
+        raise LockError(f"{place}.package: a text of at most {MAX_PACKAGE_CHARS} characters is expected here")
+    return LockedServer(MappingProxyType(forms), package)
+
+
+def _parse_head(value: object) -> Head:
+    head = _object(value, "ledger", required=("count", "hash"))
+    count = head["count"]
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise LockError("ledger.count: a number of events is expected here")
+    return Head(count, _hash(head["hash"], "ledger.hash"))
+
+
+def _object(
+    value: object,
+    place: str,
+    *,
+    required: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+    names_are_free: bool = False,
+) -> JsonObject:
+    """The object that belongs at `place`, each member once."""
+    if not isinstance(value, JsonObject):
+        raise LockError(f"{place}: an object is expected here")
+    if value.repeated:
+        raise LockError(f"{place}: {value.repeated[0][0][:128]!r} is given twice: rewrite it with quarterdeck lock")
+    if names_are_free:
+        return value
+    for key in value:
+        if key not in (*required, *optional):
+            _stranger(key, place, (*required, *optional))
+    for key in required:
+        if key not in value:
+            raise LockError(f"{place}: {key!r} is missing")
+    return value
+
+
+def _stranger(key: str, place: str, known: tuple[str, ...]) -> NoReturn:
+    near = nearest(key, known)
+    hint = f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}"
+    raise LockError(f"{place}: {key[:128]!r} is not known: {hint}")
+
+
+def _hash(value: object, place: str) -> str:
+    if isinstance(value, str) and len(value) == HASH_DIGITS and not value.strip("0123456789abcdef"):
+        return value
+    raise LockError(f"{place}: {HASH_DIGITS} hex digits belong here")
+
+
+_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+
+
+class MissingDocumentError(LookupError):
+    """The ledger approves a form that it does not hold."""
+
+    def __init__(self, server: str, hash_: str) -> None:
+        super().__init__(f"the ledger lacks the document {hash_[:12]}, an approved form of {server}")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A lock that can be written.
+
+    Attributes:
+        partial: servers of which something is held or blocked; what of it was approved before is in the lock.
+        kept: configured servers that were never ready here: as in the old lock.
+        unknown: the same, and the old lock does not name them either.
+    """
+
+    lock: DeckLock
+    partial: tuple[str, ...]
+    kept: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def draft_lock(
+    servers: Iterable[ServerMatters], configured: Iterable[str], read: Read, empty: DeckLock, old: DeckLock | None
+) -> Draft:
+    """The lock of what is approved.
+
+    Args:
+        servers: the configured ones that the ledger knows.
+        configured: the ids of all.
+        read: finds documents.
+        empty: the new lock, with its head and ignores, and nothing in it.
+        old: what there was.
+
+    Raises:
+        MissingDocumentError: a document is not to be found.
+    """
+    listed = [server for server in servers if any(matter.seen and _is_locked(matter.key) for matter in server.matters)]
+    lock = lock_of(
+        {server.server: _approved(server, read) for server in listed},
+        empty.ignores,
+        empty.head,
+        {server.server: server.package for server in listed},
+    )
+    unlisted = sorted({*configured} - lock.servers.keys())
+    kept = {server: old.servers[server] for server in unlisted if old is not None and server in old.servers}
+    return Draft(
+        replace(lock, servers=MappingProxyType({**lock.servers, **kept})),
+        tuple(server.server for server in listed if any(map(_is_partial, server.matters))),
+        tuple(kept),
+        tuple(server for server in unlisted if server not in kept),
+    )
+
+
+def listed_documents(instructions: str, definitions: Iterable[bytes]) -> tuple[Document, ...]:
+    """What a server lists, as documents; a definition without a name is left out."""
+    tools = []
+    for body in definitions:
+        value = value_of(body)
+        if isinstance(value, dict) and isinstance(name := value.get("name"), str):
+            tools.append(Document(ItemKey(Subject.TOOL, name), hash_of(body), body))
+    return (instructions_document(instructions), *tools)
+
+
+def _approved(server: ServerMatters, read: Read) -> list[Document]:
+    documents = []
+    for matter in server.of(State.APPROVED, State.CHANGED):
+        if _is_locked(matter.key):
+            body = read(matter.approved)
+            if body is None:
+                raise MissingDocumentError(server.server, matter.approved)
+            documents.append(Document(matter.key, matter.approved, body))
+    return documents
+
+
+def _is_partial(matter: Matter) -> bool:
+    return _is_locked(matter.key) and matter.state in {State.NEW, State.CHANGED, State.BLOCKED}
+
+
+def _is_locked(key: ItemKey) -> bool:
+    """A launch is not: paths differ between machines."""
+    return key.subject is not Subject.LAUNCH

@@ -1,0 +1,221 @@
+"""A link's edge: what it says is sent, its timer rings when it is due, and a peer is heard out before it is judged."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import anyio
+import pytest
+from support.workers import PATIENCE_S
+
+from quarterdeck.fleet.embedded import MemoryWay
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Log, Request
+from quarterdeck_protocol.link.session import (
+    Arrived,
+    Expired,
+    Greeted,
+    Link,
+    LinkEvent,
+    LinkTerms,
+    Refusal,
+    Settled,
+    Side,
+    Silent,
+)
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = b"t" * 16
+
+
+@dataclass
+class ScriptedLink:
+    """A link that rings when the test says so, and notes when it was judged."""
+
+    wake_at: float = inf
+    said: list[str] = field(default_factory=list)
+    outbox: list[list[bytes]] = field(default_factory=list)
+    next_wake: float = inf
+
+    def take(self, now: float) -> list[list[bytes]]:
+        """What a test put in the outbox."""
+        out, self.outbox = self.outbox, []
+        return out
+
+    def tick(self, now: float, waited_s: float) -> list[LinkEvent]:
+        """Ring once."""
+        self.said.append("tick")
+        self.wake_at = self.next_wake
+        self.outbox.append([b"beat"])
+        return [Expired(1)]
+
+    def receive(self, parts: Sequence[bytes], now: float) -> list[LinkEvent]:
+        """Answer what came, then tell it."""
+        self.said.append("receive")
+        self.outbox.append([b"credit"])
+        return [Silent(0.0), Expired(2)]
+
+
+class Way:
+    """A way that notes what it carries, in one list with the events."""
+
+    def __init__(self) -> None:
+        self.noted: list[object] = []
+        self.on_drain = lambda: None
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Note it."""
+        self.noted.append(list(parts))
+
+    def drain(self) -> None:
+        """Note it, and do what the test wants then."""
+        self.noted.append("drain")
+        self.on_drain()
+
+
+class Ends:
+    """Two real links joined in memory, and all events of each."""
+
+    def __init__(self, terms: LinkTerms | None = None) -> None:
+        now = asyncio.get_running_loop().time()
+        to_worker, to_supervisor = MemoryWay(), MemoryWay()
+        self.events: dict[Side, asyncio.Queue[LinkEvent]] = {side: asyncio.Queue() for side in Side}
+        ours, theirs = (Link(side, token=TOKEN, version="1", now=now, terms=terms) for side in Side)
+        self.supervisor = LinkDriver(ours, to_worker, self.events[Side.SUPERVISOR].put_nowait)
+        self.worker = LinkDriver(theirs, to_supervisor, self.events[Side.WORKER].put_nowait)
+        to_worker.receive, to_supervisor.receive = self.worker.receive, self.supervisor.receive
+
+    async def next(self, side: Side) -> LinkEvent:
+        """The next event of one end."""
+        with anyio.fail_after(PATIENCE_S):
+            return await self.events[side].get()
+
+    async def greeted(self) -> None:
+        """Wait for both ends' handshakes."""
+        for side in Side:
+            assert isinstance(await self.next(side), Greeted)
+
+    def close(self) -> None:
+        """Stop both."""
+        self.supervisor.close()
+        self.worker.close()
+
+
+async def test_two_ends_greet_ask_answer_and_tell() -> None:
+    """Nothing would work."""
+    ends = Ends()
+    await ends.greeted()
+    assert ends.supervisor.request(Call(1, 30.0, "echo"), b"{}") is None
+    assert await ends.next(Side.WORKER) == Arrived(Call(1, 30.0, "echo"), b"{}")
+    assert ends.worker.post(Log("info", "", "hm"))
+    assert await ends.next(Side.SUPERVISOR) == Arrived(Log("info", "", "hm"), b"")
+    ends.worker.reply(Answer(1), b"[]")
+    assert await ends.next(Side.SUPERVISOR) == Settled(Answer(1), b"[]")
+    ends.close()
+
+
+async def test_a_cancelled_request_reaches_the_peer() -> None:
+    """A server would work on for nobody."""
+    ends = Ends()
+    await ends.greeted()
+    ends.supervisor.request(Call(1, 30.0, "echo"), b"")
+    await ends.next(Side.WORKER)
+    assert not ends.supervisor.cancel(1, "enough")
+    assert await ends.next(Side.WORKER) == Arrived(Cancel(1, "enough"), b"")
+    ends.close()
+
+
+async def test_a_request_before_the_greeting_is_refused() -> None:
+    """It would be lost without a word."""
+    ends = Ends()
+    refused: Request = Call(1, 30.0, "echo")
+    assert ends.supervisor.request(refused) is Refusal.DEAD
+    assert not ends.worker.post(Log("info", "", "early"))
+    ends.close()
+
+
+async def test_a_deadline_rings_at_the_worker_first() -> None:
+    """A call without an answer would wait for ever."""
+    ends = Ends()
+    await ends.greeted()
+    ends.supervisor.request(Call(1, 0.001, "echo"), b"")
+    await ends.next(Side.WORKER)
+    assert await ends.next(Side.WORKER) == Expired(1)
+    ends.close()
+
+
+async def test_beats_keep_a_quiet_link_alive() -> None:
+    """An idle worker would be taken for a hung one."""
+    ends = Ends(LinkTerms(beat_s=0.001))
+    await ends.greeted()
+    heard: list[Sequence[bytes]] = []
+    ends.worker._way.receive = heard.append  # type: ignore[attr-defined]
+    with anyio.fail_after(PATIENCE_S):
+        while len(heard) < 5:
+            await anyio.lowlevel.checkpoint()
+    assert ends.supervisor.link.is_open
+    ends.close()
+
+
+async def test_a_peer_that_never_speaks_is_noticed() -> None:
+    """A worker that hangs before its first word would be waited for without end."""
+    ends = Ends(LinkTerms(greet_s=0.001))
+    ends.worker.close()
+    ends.worker._way.receive = lambda _: None  # type: ignore[attr-defined]
+    assert isinstance(await ends.next(Side.SUPERVISOR), Silent)
+    assert ends.supervisor._timer is None
+    ends.close()
+
+
+async def test_a_peer_is_heard_out_before_it_is_judged() -> None:
+    """A beat that has arrived but was not read yet would be called missing."""
+    loop, way = asyncio.get_running_loop(), Way()
+    link = ScriptedLink(wake_at=loop.time())
+    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    way.on_drain = lambda: driver.receive([b"last words"])
+    with anyio.fail_after(PATIENCE_S):
+        while "tick" not in link.said:
+            await anyio.lowlevel.checkpoint()
+    assert link.said == ["receive", "tick"]
+    assert way.noted == ["drain", [b"credit"], Silent(0.0), Expired(2), [b"beat"], Expired(1)]
+    driver.close()
+
+
+async def test_what_is_heard_while_draining_may_end_it() -> None:
+    """A worker found dead in its last words would be judged once more."""
+    loop, way = asyncio.get_running_loop(), Way()
+    link = ScriptedLink(wake_at=loop.time())
+    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    way.on_drain = driver.close
+    with anyio.fail_after(PATIENCE_S):
+        while not way.noted:
+            await anyio.lowlevel.checkpoint()
+    assert link.said == []
+
+
+async def test_the_timer_follows_the_earliest_wish() -> None:
+    """A short deadline would wait for a long one, or every call would make a timer of its own."""
+    loop, way = asyncio.get_running_loop(), Way()
+    link = ScriptedLink(wake_at=loop.time() + 1_000)
+    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    first = driver._timer
+    link.wake_at += 1_000
+    driver.receive([b"x"])
+    assert driver._timer is first
+    link.wake_at = loop.time() + 500
+    driver.receive([b"x"])
+    assert first is not None
+    assert first.cancelled()
+    driver.close()
+    link.wake_at = loop.time()
+    driver.receive([b"x"])
+    assert driver._timer is None
+
+
+async def test_an_end_can_be_told_to_catch_up() -> None:
+    """A worker's last words would be thrown away when its death is told first."""
+    way = Way()
+    LinkDriver(ScriptedLink(), way, way.noted.append).catch_up()  # type: ignore[arg-type]
+    assert way.noted == ["drain"]

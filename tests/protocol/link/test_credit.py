@@ -1,0 +1,177 @@
+"""The bookkeeping of credit, both directions of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.link_ends import FAULT, LIMITS, frames_of
+
+from quarterdeck_protocol.link import credit
+from quarterdeck_protocol.link.credit import BEATS_AHEAD, UNIT_BYTES, Allowance, Outbox, Rhythm, units
+from quarterdeck_protocol.link.envelope import WireLimits
+from quarterdeck_protocol.link.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
+
+
+@pytest.mark.parametrize(
+    ("size", "cost"),
+    [(0, 1), (1, 1), (UNIT_BYTES - 1, 1), (UNIT_BYTES, 2), (UNIT_BYTES * 10 + 1, 11), (1 << 30, 16_385)],
+)
+def test_a_frame_costs_one_unit_and_one_for_each_block_of_its_body(size: int, cost: int) -> None:
+    """Both ends must count alike, or honest ends would accuse each other."""
+    assert units(size) == cost
+
+
+def _outbox(window_units: int = 2) -> Outbox:
+    return Outbox(window_units, LIMITS)
+
+
+def test_what_is_free_overtakes_what_waits() -> None:
+    """A beat must not wait for credit: the peer would take us for dead."""
+    outbox = _outbox(1)
+    for key in (1, 2):
+        assert outbox.send(Cancel(key), b"")
+    outbox.put(Beat())
+    assert frames_of(outbox.take()) == [Cancel(1), Beat()]
+    assert outbox.take() == []
+
+
+def test_credit_lets_go_what_waited_in_order() -> None:
+    """And nothing that comes later passes it."""
+    outbox = _outbox(1)
+    for key in (1, 2, 3):
+        outbox.send(Cancel(key), b"")
+    assert outbox.pop() is None
+    assert outbox.earn(1)
+    assert outbox.send(Cancel(4), b"")
+    popped = outbox.pop()
+    assert popped == (Cancel(2), b"")
+    outbox.resend(*popped)
+    assert outbox.pop() is None
+    assert frames_of(outbox.take()) == [Cancel(1), Cancel(2)]
+
+
+@pytest.mark.parametrize(
+    ("amount", "taken"), [(0, False), (-1, False), (1, True), (2, True), (3, False), (1 << 63, False)]
+)
+def test_only_credit_that_was_used_is_taken(amount: int, taken: bool) -> None:
+    """A peer cannot widen its window."""
+    outbox = _outbox(2)
+    for key in (1, 2):
+        outbox.send(Cancel(key), b"")
+    assert outbox.earn(amount) is taken
+
+
+def test_a_withdrawn_request_leaves_the_queue_and_nothing_else_does() -> None:
+    """A cancel for the same id is not the request."""
+    outbox = _outbox(1)
+    waiting: list[Frame] = [List(1, 1.0), Cancel(2), List(2, 1.0), Call(3, 1.0, "t")]
+    for frame in (List(0, 1.0), *waiting):
+        outbox.send(frame, b"")
+    assert [outbox.withdraw(key) for key in (0, 2, 2, 9)] == [False, True, False, False]
+    left = []
+    while outbox.earn(1) and (entry := outbox.pop()) is not None:
+        outbox.resend(*entry)
+        left.append(entry[0])
+    assert left == [List(1, 1.0), Cancel(2), Call(3, 1.0, "t")]
+
+
+def test_what_cannot_be_carried_leaves_no_trace() -> None:
+    """Neither in the queue nor in the credit."""
+    outbox = Outbox(1, WireLimits(header_bytes=20))
+    assert not outbox.send(Log("info", "", "x" * 20), b"")
+    assert outbox.send(Cancel(1), b"")
+    assert not outbox.send(Log("info", "", "x" * 20), b"")
+    assert len(outbox.take()) == 1
+    assert outbox.earn(1)
+    assert outbox.pop() is None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "frame", "room"),
+    [
+        ([], Log("", "", ""), True),
+        ([Cancel(1)], Log("", "", ""), False),
+        ([Cancel(1)], List(2, 1.0), False),
+        ([Cancel(1)], Lost(FAULT), True),
+        ([Cancel(1)], Started(), True),
+        ([Cancel(1)], Condemn("cpu_s", "too much"), True),
+        ([Cancel(1)], ListChanged(), True),
+        ([ListChanged()], ListChanged(), False),
+        ([ListChanged()], Lost(FAULT), True),
+    ],
+)
+def test_a_full_queue_has_room_for_what_must_be_told(waiting: list[Frame], frame: Frame, room: bool) -> None:
+    """What decides over a server's life always, a change once, anything else not."""
+    outbox = _outbox(1)
+    outbox.send(Cancel(0), b"")
+    for other in waiting:
+        outbox.send(other, b"")
+    assert outbox.has_room(frame, 1) is room
+
+
+def test_a_queue_of_large_bodies_is_full_before_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients with large arguments would fill our memory through one worker that hangs."""
+    monkeypatch.setattr(credit, "MAX_WAITING_BYTES", 100)
+    outbox = _outbox(1)
+    outbox.send(Cancel(0), b"")
+    for key in (1, 2, 3):
+        assert outbox.has_room(Call(key, 1.0, "t"), 100)
+        outbox.send(Call(key, 1.0, "t"), bytes(40))
+    assert not outbox.has_room(Call(4, 1.0, "t"), 100)
+    assert outbox.has_room(Lost(FAULT), 100)
+    assert outbox.withdraw(2)
+    assert outbox.has_room(Call(4, 1.0, "t"), 100)
+    outbox.send(Call(4, 1.0, "t"), bytes(40))
+    assert not outbox.has_room(Call(5, 1.0, "t"), 100)
+    assert outbox.earn(1)
+    assert outbox.pop() == (Call(1, 1.0, "t"), bytes(40))
+    assert outbox.has_room(Call(5, 1.0, "t"), 100)
+
+
+def test_an_allowance_ends_where_the_window_does() -> None:
+    """With any credit left one frame of any size may come; without, none."""
+    allowance = Allowance(4)
+    assert [allowance.charge(cost) for cost in (1, 100, 1)] == [True, True, False]
+    assert allowance.refund() == 101
+    assert allowance.charge(1)
+
+
+def test_small_debts_are_not_paid_at_once() -> None:
+    """Credit for each frame would double the traffic."""
+    allowance = Allowance(4)
+    allowance.charge(1)
+    assert allowance.refund() == 0
+    allowance.charge(1)
+    assert allowance.refund() == 2
+    assert allowance.refund() == 0
+
+
+@given(window=st.integers(1, 6), sizes=st.lists(st.integers(0, 9), max_size=20))
+def test_two_ends_that_keep_the_books_never_run_dry_or_over(window: int, sizes: list[int]) -> None:
+    """Whatever is sent arrives in the end: the last debt is always large enough to be paid."""
+    outbox, allowance = _outbox(window), Allowance(window)
+    for size in sizes:
+        outbox.send(Call(size, 1.0, "t"), bytes(size * UNIT_BYTES))
+    arrived = 0
+    while messages := outbox.take():
+        for parts in messages:
+            assert allowance.charge(units(sum(map(len, parts[1:]))))
+            arrived += 1
+        if refund := allowance.refund():
+            assert outbox.earn(refund)
+        while (entry := outbox.pop()) is not None:
+            outbox.resend(*entry)
+    assert arrived == len(sizes)
+
+
+def test_beats_that_piled_up_are_allowed() -> None:
+    """A loop that was stopped in a debugger would call its peer hostile, for the beats that it did not read."""
+    rhythm = Rhythm(beat_s=2.0, now=100.0)
+    assert all(rhythm.allows(700.0) for _ in range(300))
+    assert all(rhythm.allows(700.0 + 2.0 * beat) for beat in range(10_000))
+
+
+def test_beats_without_a_pause_are_too_many() -> None:
+    """A worker that was taken over would hold up all others with them, for ever."""
+    rhythm = Rhythm(beat_s=2.0, now=100.0)
+    allowed = [rhythm.allows(110.0) for _ in range(100)]
+    assert allowed == [True] * (BEATS_AHEAD + 10) + [False] * (90 - BEATS_AHEAD)

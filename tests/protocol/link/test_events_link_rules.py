@@ -1,0 +1,111 @@
+"""What a frame may be, whatever the state of the link."""
+
+from math import inf, nan
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.frame_strategies import FRAMES
+from support.link_ends import TOKEN, VERSION, hello
+
+from quarterdeck_protocol.link.events import CARRIERS, RECEIVES, LinkTerms, Side, can_be_told, misfit, stranger
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    Beat,
+    Call,
+    Credit,
+    Frame,
+    Hello,
+    List,
+    Open,
+    Progress,
+    Request,
+    Welcome,
+)
+
+
+def test_every_frame_has_a_receiver() -> None:
+    """Only a beat and credit go both ways; a frame that nobody receives would be dead weight."""
+    to_supervisor, to_worker = (set(RECEIVES[side]) for side in Side)
+    assert to_supervisor | to_worker == set(get_args(Frame))
+    assert to_supervisor & to_worker == {Beat, Credit}
+
+
+def test_each_side_has_the_other_as_its_peer() -> None:
+    """The rules of sending are the peer's rules of receiving."""
+    assert [side.peer for side in Side] == [Side.WORKER, Side.SUPERVISOR]
+
+
+@given(frame=FRAMES, body=st.binary(max_size=2), receiver=st.sampled_from(Side))
+def test_the_rules_are_the_tables(frame: Frame, body: bytes, receiver: Side) -> None:
+    """Direction, body, deadline: nothing else is judged without the link's state."""
+    fits = (
+        isinstance(frame, RECEIVES[receiver])
+        and (not body or isinstance(frame, CARRIERS))
+        and (not isinstance(frame, Request) or 0 < frame.timeout_s < inf)
+    )
+    assert (misfit(frame, body, receiver) is None) is fits
+
+
+@pytest.mark.parametrize(
+    ("frame", "body", "receiver", "reason"),
+    [
+        (Call(1, 1.0, "t"), b"", Side.SUPERVISOR, "Call is not for the supervisor"),
+        (Answer(1), b"", Side.WORKER, "Answer is not for the worker"),
+        (Beat(), b"x", Side.WORKER, "Beat has a body of 1 bytes"),
+        (Open(1, 0.0), b"", Side.WORKER, "a timeout of 0.0 s"),
+        (List(1, nan), b"", Side.WORKER, "a timeout of nan s"),
+    ],
+)
+def test_a_misfit_says_what_is_wrong(frame: Frame, body: bytes, receiver: Side, reason: str) -> None:
+    """It ends in a log, or in our own traceback."""
+    assert misfit(frame, body, receiver) == reason
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_stranger"),
+    [
+        (hello(), False),
+        (Welcome(VERSION), False),
+        (hello(token=TOKEN + b"x"), True),
+        (hello(version="0.1.0 "), True),
+        (hello(link_version=0), True),
+        (Welcome(""), True),
+    ],
+)
+def test_a_stranger_is_told_apart(frame: Hello | Welcome, is_stranger: bool) -> None:
+    """By token and by versions."""
+    assert (stranger(frame, token=TOKEN, version=VERSION) is not None) is is_stranger
+
+
+def test_no_reason_gives_the_token_away() -> None:
+    """Reasons are logged."""
+    for frame in (hello(token=b"a guess that is wrong"), hello(version="0.0.9")):
+        reason = stranger(frame, token=TOKEN, version=VERSION)
+        assert reason is not None
+        assert TOKEN.decode() not in reason
+        assert "guess" not in reason
+
+
+@pytest.mark.parametrize(
+    ("note", "tellable"),
+    [
+        (Progress(1, 0.5), True),
+        (Progress(1, -1e308, 0.0), True),
+        (Progress(1, nan), False),
+        (Progress(1, 1.0, inf), False),
+    ],
+)
+def test_progress_must_be_sayable_in_json(note: Progress, tellable: bool) -> None:
+    """JSON knows neither infinity nor nan."""
+    assert can_be_told(note) is tellable
+
+
+def test_the_usual_terms_fit_together() -> None:
+    """Three beats fit into the patience, and a worker's answer into the backstop."""
+    terms = LinkTerms()
+    assert terms.patience_s >= 3 * terms.beat_s
+    assert terms.backstop_s > 0
+    assert terms.max_waiting <= terms.max_requests
+    assert terms == LinkTerms()

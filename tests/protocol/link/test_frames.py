@@ -1,0 +1,191 @@
+"""The messages between supervisor and worker: plain msgpack, closed, and typed to the last field."""
+
+import math
+import typing
+
+import msgpack
+import msgspec
+import pytest
+from hypothesis import given
+from support.frame_strategies import FRAMES
+
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.link import frames
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    Beat,
+    Call,
+    Cancel,
+    Close,
+    Condemn,
+    Credit,
+    Failed,
+    Frame,
+    Hello,
+    List,
+    ListChanged,
+    Log,
+    Lost,
+    Open,
+    OpenOrder,
+    Progress,
+    Reply,
+    Request,
+    ServerCard,
+    ServerStart,
+    Started,
+    Welcome,
+)
+
+DECODER = msgspec.msgpack.Decoder(Frame)
+
+FAULT = FaultRecord(FaultKind.TIMEOUT, "late", "call_timeout", Delivery.UNKNOWN, RemoteCause("E", "m"), Dossier(1))
+FAULT_ON_THE_WIRE = {
+    "kind": "timeout",
+    "message": "late",
+    "code": "call_timeout",
+    "delivery": "unknown",
+    "cause": {"type_name": "E", "message": "m"},
+    "dossier": {
+        "exit_status": 1,
+        "signal": None,
+        "limit": None,
+        "stderr_tail": "",
+        "peak_rss_bytes": None,
+        "peak_is_sampled": False,
+        "cpu_s": None,
+        "uptime_s": None,
+        "hints": [],
+    },
+}
+
+WIRE: list[tuple[Frame, list[object]]] = [
+    (Hello(1, "0.1.0", b"token", 42), [1, 1, "0.1.0", b"token", 42]),
+    (Welcome("0.1.0"), [2, "0.1.0"]),
+    (Beat(), [3]),
+    (Credit(5), [4, 5]),
+    (Open(1, 60.0), [10, 1, 60.0]),
+    (List(2, 30.0), [11, 2, 30.0]),
+    (Call(3, 1.5, "echo", progress=True, meta=b"{}"), [12, 3, 1.5, "echo", True, b"{}"]),
+    (Close(4, 2.0), [13, 4, 2.0]),
+    (Cancel(3, "why"), [14, 3, "why"]),
+    (Condemn("memory_bytes", "too much"), [15, "memory_bytes", "too much"]),
+    (Answer(3, "2025-11-25", "complete", is_error=True), [20, 3, "2025-11-25", "complete", True]),
+    (Failed(3, FAULT), [21, 3, FAULT_ON_THE_WIRE]),
+    (Progress(3, 0.5, 1.0, "half"), [22, 3, 0.5, 1.0, "half"]),
+    (Log("info", "db", "text"), [23, "info", "db", "text"]),
+    (ListChanged(), [24]),
+    (Lost(FAULT), [25, FAULT_ON_THE_WIRE]),
+    (Started(), [26]),
+]
+"""Every frame, and what an independent msgpack library reads of it."""
+
+
+@pytest.mark.parametrize(("frame", "wire"), WIRE, ids=lambda value: type(value).__name__)
+def test_the_wire_is_plain_msgpack(frame: Frame, wire: list[object]) -> None:
+    """Any msgpack library can read a capture, and a change of tags or fields must raise the link's version."""
+    assert msgpack.unpackb(msgspec.msgpack.encode(frame)) == wire
+    assert DECODER.decode(msgpack.packb(wire)) == frame
+
+
+def test_every_frame_is_in_that_table() -> None:
+    """A new frame is a change of the wire: it must be written down."""
+    assert {type(frame) for frame, _ in WIRE} == set(typing.get_args(Frame))
+    assert set(typing.get_args(Request)) | set(typing.get_args(Reply)) < set(typing.get_args(Frame))
+
+
+def test_everything_public_is_exported() -> None:
+    """`__all__` is what others import from."""
+    assert {kind.__name__ for kind in typing.get_args(Frame)} <= set(frames.__all__)
+    assert all(hasattr(frames, name) for name in frames.__all__)
+
+
+@given(frame=FRAMES)
+def test_a_frame_survives_the_wire(frame: Frame) -> None:
+    """What one end says is what the other hears."""
+    back = DECODER.decode(msgspec.msgpack.encode(frame))
+    assert type(back) is type(frame)
+    for said, heard in zip(msgspec.structs.astuple(frame), msgspec.structs.astuple(back), strict=True):
+        assert said == heard or (math.isnan(said) and math.isnan(heard))
+
+
+@pytest.mark.parametrize("frame", [frame for frame, _ in WIRE], ids=lambda frame: type(frame).__name__)
+def test_a_frame_has_no_fields_but_its_own(frame: Frame) -> None:
+    """What a newer or hostile peer adds is not silently dropped."""
+    more = [*msgpack.unpackb(msgspec.msgpack.encode(frame)), "more"]
+    with pytest.raises(msgspec.ValidationError):
+        DECODER.decode(msgpack.packb(more))
+
+
+@pytest.mark.parametrize("frame", [frame for frame, _ in WIRE], ids=lambda frame: type(frame).__name__)
+@pytest.mark.parametrize("intruder", [msgpack.ExtType(5, b"x"), msgpack.Timestamp(1, 2), msgpack.ExtType(0, b"")])
+def test_no_field_takes_an_extension_or_a_timestamp(frame: Frame, intruder: object) -> None:
+    """Extensions of msgpack are how other systems came to build objects from a peer's bytes."""
+    wire = msgpack.unpackb(msgspec.msgpack.encode(frame))
+    for index in range(len(wire)):
+        with pytest.raises(msgspec.ValidationError):
+            DECODER.decode(msgpack.packb([*wire[:index], intruder, *wire[index + 1 :]]))
+    with pytest.raises(msgspec.ValidationError):
+        DECODER.decode(msgpack.packb(intruder))
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        [],
+        [0],
+        [9],
+        [27],
+        ["3"],
+        [3.0],
+        [None],
+        [[3]],
+        [2**64 - 1],
+        {"type": 3},
+        3,
+        None,
+        "x",
+        [4],
+        [4, "5"],
+        [4, 5.0],
+        [4, True],
+        [10, 1],
+        [10, "1", 60.0],
+        [10, 1, "60"],
+        [12, 1, 1.0, b"echo", False, b""],
+        [12, 1, 1.0, "echo", 1, b""],
+        [12, 1, 1.0, "echo", False, "{}"],
+        [1, 1, "v", "token", 1],
+        [21, 1, {"kind": "nonsense", "message": "m"}],
+        [21, 1, {"kind": "timeout"}],
+        [21, 1, ["timeout", "m"]],
+        [21, 1, {"kind": "timeout", "message": "m", "dossier": {"hints": [1]}}],
+    ],
+    ids=str,
+)
+def test_what_is_no_frame_is_refused(wire: object) -> None:
+    """Decoding validates; nothing half-right reaches the link."""
+    with pytest.raises(msgspec.ValidationError):
+        DECODER.decode(msgpack.packb(wire))
+
+
+@pytest.mark.parametrize("frame", [Beat(), Call(1, 1.0, "t"), Lost(FAULT)], ids=lambda frame: type(frame).__name__)
+def test_frames_are_frozen(frame: Frame) -> None:
+    """They are values: what was sent cannot change while it waits."""
+    with pytest.raises(AttributeError):
+        frame.request_id = 2  # type: ignore[union-attr, misc]
+
+
+def test_an_order_a_start_and_a_card_survive_json() -> None:
+    """They are bodies, and cross as JSON."""
+    order = OpenOrder('{"kind":"stdio"}', {"PATH": "/bin", "Ü": "\U0001f4a5"}, "/home", "/log", "2025-11-25", "/tmp")
+    start = ServerStart(7, 5, 6, "/bin/ü", "/w", ("/s",), ("/tmp",), ("memory_bytes",), '{"tier":"limits"}', ("gap",))
+    card = ServerCard("2026-07-28", 42, "name", "1.0", "be nice", announces_tools=True)
+    assert msgspec.json.decode(msgspec.json.encode(order), type=OpenOrder) == order
+    assert msgspec.json.decode(msgspec.json.encode(start), type=ServerStart) == start
+    assert msgspec.json.decode(msgspec.json.encode(card), type=ServerCard) == card
+
+
+def test_a_card_needs_no_more_than_its_era() -> None:
+    """A remote server has no pid, and many say nothing of themselves."""
+    assert msgspec.json.decode(b'{"era":"2025-11-25"}', type=ServerCard) == ServerCard("2025-11-25")

@@ -1,0 +1,317 @@
+"""Requests on the link, from asking to their one end; `test_link_machine.py` walks the session at random."""
+
+from math import inf, nan
+
+import pytest
+from support.link_ends import (
+    FAULT,
+    LIMITS,
+    SMALL,
+    carry,
+    fill,
+    make_link,
+    make_pair,
+)
+
+from quarterdeck_protocol.link.envelope import WireLimits
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    Call,
+    Cancel,
+    Close,
+    Condemn,
+    Failed,
+    List,
+    ListChanged,
+    Log,
+    Lost,
+    News,
+    Open,
+    Progress,
+    Request,
+    Started,
+)
+from quarterdeck_protocol.link.session import (
+    MAX_REASON_CHARS,
+    Arrived,
+    LinkMisuseError,
+    LinkTerms,
+    Refusal,
+    Settled,
+    Side,
+)
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("frame", "body"),
+    [
+        (Open(1, 60.0), b"{}"),
+        (List(1, 30.0), b""),
+        (Call(1, 300.0, "echo", meta=b"{}"), b'{"a":1}'),
+        (Close(1, 6.0), b""),
+    ],
+)
+def test_a_request_arrives_whole_and_its_reply_settles_it(frame: Request, body: bytes) -> None:
+    """The main road."""
+    supervisor, worker = make_pair()
+    assert supervisor.request(frame, body, 0.0) is None
+    assert supervisor.in_flight == 1
+    assert carry(supervisor, worker) == [Arrived(frame, body)]
+    assert worker.serves(1)
+    worker.reply(Answer(1, "2025-11-25"), b'{"content":[]}')
+    assert not worker.serves(1)
+    assert carry(worker, supervisor) == [Settled(Answer(1, "2025-11-25"), b'{"content":[]}')]
+    assert supervisor.in_flight == 0
+
+
+def test_replies_may_come_in_any_order() -> None:
+    """A slow call holds up nobody."""
+    supervisor, worker = make_pair()
+    for request_id in (1, 2, 3):
+        supervisor.request(Call(request_id, 1.0, "t"), b"{}", 0.0)
+    carry(supervisor, worker)
+    for request_id in (2, 3, 1):
+        worker.reply(Failed(request_id, FAULT))
+    assert carry(worker, supervisor) == [Settled(Failed(request_id, FAULT), b"") for request_id in (2, 3, 1)]
+
+
+def test_ids_are_fresh() -> None:
+    """An id is never used twice in a session."""
+    link = make_link(Side.SUPERVISOR)
+    assert len({link.next_id() for _ in range(100)}) == 100
+
+
+def test_news_arrives_in_order() -> None:
+    """Progress, logs and changes of the tool list have their own frames."""
+    supervisor, worker = make_pair()
+    supervisor.request(Call(1, 1.0, "t", progress=True), b"{}", 0.0)
+    carry(supervisor, worker)
+    news: list[News] = [
+        Progress(1, 0.5, 1.0, "half"),
+        Log("info", "db", '"x"'),
+        ListChanged(),
+        Started(),
+        Lost(FAULT),
+    ]
+    assert all(worker.post(frame) for frame in news)
+    assert carry(worker, supervisor) == [Arrived(frame, b"") for frame in news]
+
+
+def test_a_start_and_a_condemnation_cross_whole() -> None:
+    """What confines a server would not be shown, or a tree that exceeds its limit go on."""
+    supervisor, worker = make_pair()
+    assert worker.post(Started(), b'{"pid":1}')
+    assert carry(worker, supervisor) == [Arrived(Started(), b'{"pid":1}')]
+    order = Condemn("memory_bytes", "600 MiB; the limit is 512 MiB")
+    assert supervisor.post(order)
+    assert carry(supervisor, worker) == [Arrived(order, b"")]
+
+
+@pytest.mark.parametrize(
+    "note", [Progress(1, nan), Progress(1, inf), Progress(1, 1.0, -inf), Progress(9, 1.0)], ids=repr
+)
+def test_progress_that_nobody_can_be_told_is_dropped(note: Progress) -> None:
+    """JSON has no such numbers, and nobody waits for another one's progress."""
+    supervisor, worker = make_pair()
+    supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
+    carry(supervisor, worker)
+    worker.post(note)
+    assert carry(worker, supervisor) == []
+    assert supervisor.is_open
+
+
+def test_a_link_refuses_more_requests_than_its_terms_allow() -> None:
+    """Memory is bounded at both ends; the caller hears `busy` at once."""
+    supervisor, worker = make_pair(LinkTerms(max_requests=2))
+    assert [supervisor.request(List(key, 1.0), b"", 0.0) for key in (1, 2, 3)] == [None, None, Refusal.BUSY]
+    carry(supervisor, worker)
+    worker.reply(Answer(1), b"[]")
+    carry(worker, supervisor)
+    assert supervisor.request(List(3, 1.0), b"", 0.0) is None
+    assert supervisor.in_flight == 2
+
+
+def test_a_closed_link_takes_no_request() -> None:
+    """Before the handshake and after the end nothing is queued that nobody would answer."""
+    assert make_link(Side.SUPERVISOR).request(List(1, 1.0), b"", 0.0) is Refusal.DEAD
+
+
+@pytest.mark.parametrize(
+    ("frame", "body"),
+    [
+        (Call(1, 1.0, "t", meta=b"x" * LIMITS.header_bytes), b"{}"),
+        (Call(1, 1.0, "\ud800"), b"{}"),
+        (Call(1 << 64, 1.0, "t"), b"{}"),
+    ],
+)
+def test_a_request_that_no_message_can_carry_is_refused(frame: Request, body: bytes) -> None:
+    """A client's huge `_meta` is that client's error; the worker must not die of it."""
+    supervisor, worker = make_pair()
+    assert supervisor.request(frame, body, 0.0) is Refusal.UNSENDABLE
+    assert supervisor.in_flight == 0
+    assert carry(supervisor, worker) == []
+    assert supervisor.request(List(1, 1.0), b"", 0.0) is None
+
+
+def test_a_body_over_the_limit_is_refused_where_it_is_sent() -> None:
+    """Not where it arrives, as if the peer were hostile."""
+    supervisor, worker = make_pair(LinkTerms(wire=WireLimits(body_bytes=10)))
+    assert supervisor.request(Call(1, 1.0, "t"), b"x" * 11, 0.0) is Refusal.UNSENDABLE
+    assert supervisor.request(Call(1, 1.0, "t"), b"x" * 10, 0.0) is None
+    carry(supervisor, worker)
+    with pytest.raises(LinkMisuseError, match="no message can hold"):
+        worker.reply(Answer(1), b"x" * 11)
+    assert worker.serves(1)
+    worker.reply(Answer(1), b"x" * 10)
+
+
+@pytest.mark.parametrize("frame", [Log("info", "", "\ud800"), Log("info", "", "x" * LIMITS.header_bytes)])
+def test_news_that_no_message_can_carry_is_dropped(frame: Log) -> None:
+    """A log line of a megabyte is not worth a worker."""
+    supervisor, worker = make_pair()
+    assert not worker.post(frame)
+    assert worker.post(ListChanged())
+    assert carry(worker, supervisor) == [Arrived(ListChanged(), b"")]
+
+
+# Cancelling
+
+
+def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
+    """The worker still answers once; nobody waits for it any more."""
+    supervisor, worker = make_pair()
+    supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
+    carry(supervisor, worker)
+    assert supervisor.cancel(1, "enough") is False
+    assert carry(supervisor, worker) == [Arrived(Cancel(1, "enough"), b"")]
+    worker.reply(Answer(1), b"{}")
+    assert carry(worker, supervisor) == []
+    assert supervisor.in_flight == 0
+
+
+def test_cancelling_twice_tells_the_worker_once() -> None:
+    """A client that cancels in a loop costs nothing."""
+    supervisor, worker = make_pair()
+    supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
+    carry(supervisor, worker)
+    supervisor.cancel(1)
+    supervisor.cancel(1)
+    assert len(carry(supervisor, worker)) == 1
+
+
+@pytest.mark.parametrize("request_id", [1, 2, -1])
+def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
+    """A reply and a cancel may cross."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    worker.reply(Answer(1))
+    carry(worker, supervisor)
+    assert supervisor.cancel(request_id) is False
+    assert carry(supervisor, worker) == []
+
+
+def test_a_cancel_that_crosses_the_reply_is_no_violation() -> None:
+    """The worker has forgotten the request already."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    worker.reply(Answer(1))
+    supervisor.cancel(1)
+    assert carry(supervisor, worker) == []
+    assert carry(worker, supervisor) == []
+    assert supervisor.in_flight == 0
+
+
+def test_a_request_that_never_left_is_withdrawn() -> None:
+    """`cancel` says so: the call is safe to repeat."""
+    supervisor, worker = make_pair(SMALL)
+    fill(supervisor)
+    waiting = supervisor.next_id()
+    supervisor.request(Call(waiting, 1.0, "t"), b"{}", 0.0)
+    assert supervisor.cancel(waiting) is True
+    assert supervisor.cancel(waiting) is False
+    arrived = carry(supervisor, worker)
+    carry(worker, supervisor)
+    arrived += carry(supervisor, worker)
+    assert len(arrived) == 4
+    assert not worker.serves(waiting)
+
+
+@pytest.mark.parametrize("reason", ["x" * 1_000_000, "\ud800" * 1_000])
+def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
+    """A client writes it; it must not make the frame unsendable."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    supervisor.cancel(1, reason)
+    (event,) = carry(supervisor, worker)
+    assert isinstance(event, Arrived)
+    assert isinstance(event.frame, Cancel)
+    assert len(event.frame.reason) <= MAX_REASON_CHARS
+
+
+def test_progress_of_a_cancelled_call_is_swallowed() -> None:
+    """Nobody listens any more."""
+    supervisor, worker = make_pair()
+    supervisor.request(Call(1, 1.0, "t", progress=True), b"{}", 0.0)
+    carry(supervisor, worker)
+    supervisor.cancel(1)
+    worker.post(Progress(1, 0.5))
+    assert carry(worker, supervisor) == []
+
+
+# Our own mistakes
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, nan, inf, -inf])
+def test_asking_without_a_sensible_deadline_is_misuse(timeout_s: float) -> None:
+    """The peer would call it a violation, and die of it."""
+    supervisor, worker = make_pair()
+    with pytest.raises(LinkMisuseError, match="a timeout of"):
+        supervisor.request(List(1, timeout_s), b"", 0.0)
+    assert supervisor.in_flight == 0
+    assert carry(supervisor, worker) == []
+
+
+def test_an_id_in_use_is_misuse() -> None:
+    """Its reply would settle two requests."""
+    supervisor, _ = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    with pytest.raises(LinkMisuseError, match="under way already"):
+        supervisor.request(List(1, 1.0), b"", 0.0)
+
+
+def test_replying_to_nothing_or_twice_is_misuse() -> None:
+    """Each request has one reply."""
+    supervisor, worker = make_pair()
+    with pytest.raises(LinkMisuseError, match="no request 1 awaits"):
+        worker.reply(Answer(1))
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    worker.reply(Answer(1))
+    with pytest.raises(LinkMisuseError, match="no request 1 awaits"):
+        worker.reply(Failed(1, FAULT))
+
+
+def test_a_frame_of_the_other_side_is_misuse() -> None:
+    """Neither end may even try."""
+    supervisor, worker = make_pair()
+    with pytest.raises(LinkMisuseError, match="not for the supervisor"):
+        worker.request(List(1, 1.0), b"", 0.0)
+    with pytest.raises(LinkMisuseError, match="not for the worker"):
+        supervisor.post(ListChanged())
+
+
+def test_a_body_where_none_belongs_is_misuse() -> None:
+    """The peer would call it a violation."""
+    supervisor, worker = make_pair()
+    with pytest.raises(LinkMisuseError, match="List has a body"):
+        supervisor.request(List(1, 1.0), b"x", 0.0)
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    with pytest.raises(LinkMisuseError, match="Failed has a body"):
+        worker.reply(Failed(1, FAULT), b"x")
+    assert worker.serves(1)

@@ -1,0 +1,353 @@
+"""What the link owes to time and to its peer's pace: credit, deadlines, heartbeats."""
+
+from math import inf
+
+import pytest
+from support.link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
+
+from quarterdeck_protocol.link.envelope import encode
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost, Progress
+from quarterdeck_protocol.link.session import (
+    UNIT_BYTES,
+    Arrived,
+    Expired,
+    Late,
+    Overdue,
+    Refusal,
+    Side,
+    Silent,
+    Violated,
+)
+
+# Credit
+
+
+def test_what_has_no_credit_waits_for_it_in_order() -> None:
+    """A slow worker is not flooded, and nothing overtakes."""
+    supervisor, worker = make_pair(SMALL)
+    asked = fill(supervisor)
+    waiting = supervisor.next_id()
+    supervisor.request(List(waiting, 10.0), b"", 0.0)
+    sent = supervisor.take(0.0)
+    assert [frame.request_id for frame in frames_of(sent) if isinstance(frame, List)] == asked
+    for parts in sent:
+        worker.receive(parts, 0.0)
+    carry(worker, supervisor)
+    assert carry(supervisor, worker) == [Arrived(List(waiting, 10.0), b"")]
+
+
+def test_a_queue_has_its_limit() -> None:
+    """The next caller hears `busy` instead of waiting without a bound."""
+    supervisor, _ = make_pair(SMALL)
+    fill(supervisor)
+    answers = [supervisor.request(List(supervisor.next_id(), 1.0), b"", 0.0) for _ in range(4)]
+    assert answers == [None, None, None, Refusal.BUSY]
+
+
+def test_a_body_larger_than_the_window_passes_alone() -> None:
+    """A result of a gigabyte is rare, not forbidden."""
+    supervisor, worker = make_pair(SMALL)
+    big = b"x" * (UNIT_BYTES * 10)
+    supervisor.request(Call(1, 1.0, "t"), big, 0.0)
+    supervisor.request(Call(2, 1.0, "t"), b"{}", 0.0)
+    assert carry(supervisor, worker) == [Arrived(Call(1, 1.0, "t"), big)]
+    assert carry(worker, supervisor) == []
+    assert carry(supervisor, worker) == [Arrived(Call(2, 1.0, "t"), b"{}")]
+
+
+def test_sending_without_credit_is_a_violation() -> None:
+    """An end that floods before it was given credit is cut off."""
+    supervisor, _ = make_pair(SMALL)
+    line = encode(Log("info", "", "x"))
+    assert [supervisor.receive(line, 0.0) for _ in range(4)] == [[Arrived(Log("info", "", "x"), b"")]] * 4
+    assert supervisor.receive(line, 0.0) == [Violated("it sent more than its credit")]
+    assert is_dead(supervisor)
+
+
+def test_credit_is_given_back_by_the_half_window() -> None:
+    """One message for many: credit itself must not flood the link."""
+    supervisor, worker = make_pair(SMALL)
+    for _ in range(6):
+        worker.post(Log("info", "", "x"))
+    carry(worker, supervisor)
+    assert frames_of(supervisor.take(0.0)) == [Credit(4)]
+    supervisor, worker = make_pair(SMALL)
+    worker.post(Log("info", "", "x"))
+    carry(worker, supervisor)
+    assert supervisor.take(0.0) == []
+
+
+@pytest.mark.parametrize("amount", [1, 0, -1, -(2**63), 2**64 - 1])
+def test_a_credit_that_is_not_owed_is_a_violation(amount: int) -> None:
+    """Else a peer could lift every bound."""
+    supervisor, _ = make_pair()
+    assert supervisor.receive(encode(Credit(amount)), 0.0) == [Violated(f"a credit of {amount} that is not owed")]
+    assert is_dead(supervisor)
+
+
+def test_a_full_queue_drops_news_but_not_a_loss_nor_the_last_change() -> None:
+    """Logs can be missed; that the server is gone cannot, and of a storm of changes one is enough."""
+    supervisor, worker = make_pair(SMALL)
+    line = Log("info", "", "x")
+    assert [worker.post(line) for _ in range(8)] == [True] * 7 + [False]
+    assert [worker.post(ListChanged()) for _ in range(3)] == [True, False, False]
+    assert worker.post(Lost(FAULT))
+    heard = []
+    for _ in range(10):
+        heard += carry(worker, supervisor)
+        carry(supervisor, worker)
+    assert heard == [Arrived(line, b"")] * 7 + [Arrived(ListChanged(), b""), Arrived(Lost(FAULT), b"")]
+
+
+def test_a_closed_link_posts_nothing() -> None:
+    """There is nobody to hear it."""
+    assert not make_link(Side.WORKER).post(Lost(FAULT))
+
+
+# Deadlines
+
+
+def test_a_request_expires_at_the_worker_and_then_at_the_supervisor() -> None:
+    """The worker is the authority; the supervisor's own clock is the backstop two seconds later."""
+    supervisor, worker = make_pair()
+    supervisor.request(Call(1, 3.0, "t"), b"{}", 0.0)
+    carry(supervisor, worker, 0.5)
+    for now in (1.0, 2.0, 3.0):
+        carry(worker, supervisor, now)
+        carry(supervisor, worker, now)
+        assert worker.tick(now) == []
+        assert supervisor.tick(now) == []
+    assert worker.tick(3.5) == [Expired(1)]
+    assert worker.tick(3.6) == []
+    assert worker.serves(1)
+    carry(worker, supervisor, 4.0)
+    assert supervisor.tick(4.9) == []
+    assert supervisor.tick(5.0) == [Overdue(1, was_sent=True)]
+    assert supervisor.tick(5.1) == []
+
+
+def test_a_peer_that_lets_a_deadline_pass_and_beats_is_busy_before_it_is_hung() -> None:
+    """A worker on a busy machine would be killed, and all its other calls with it, for one late answer."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    for now in (2.0, 4.0, 6.0, 8.0):
+        worker.tick(now)
+        carry(worker, supervisor, now)
+        assert supervisor.tick(now + 1.0) == ([Late(1)] if now == 2.0 else [Overdue(1)] if now == 8.0 else [])
+        carry(supervisor, worker, now + 1.0)
+    worker.reply(Answer(1), b"[]")
+    assert carry(worker, supervisor, 9.0) == []
+    assert supervisor.in_flight == 0
+
+
+def test_a_cancelled_request_is_late_for_nobody() -> None:
+    """Its caller has been told already."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    supervisor.cancel(1)
+    worker.tick(2.0)
+    carry(worker, supervisor, 2.0)
+    assert supervisor.tick(3.0) == []
+
+
+def test_a_late_peer_that_gets_no_processor_is_given_as_much_longer() -> None:
+    """A machine that is busy for a quarter of a minute would kill every worker that has a call."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    told = []
+    for now in range(2, 20, 2):
+        worker.tick(now)
+        carry(worker, supervisor, now)
+        told += [(now + 1, event) for event in supervisor.tick(now + 1, min(float(now), 8.0) - 2.0)]
+        carry(supervisor, worker, now + 1)
+    assert told == [(3, Late(1)), (15, Overdue(1))]
+
+
+def test_a_reply_after_the_last_moment_is_swallowed() -> None:
+    """It was given up already; that it comes at all is no crime."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    assert supervisor.tick(3.0) == [Overdue(1)]
+    assert supervisor.in_flight == 1
+    worker.post(Progress(1, 0.5))
+    worker.reply(Answer(1), b"[]")
+    assert carry(worker, supervisor, 3.0) == []
+    assert supervisor.in_flight == 0
+    assert supervisor.is_open
+
+
+def test_a_cancelled_request_is_overdue_as_well() -> None:
+    """A worker that answers not even a cancelled call is hung."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 1.0), b"", 0.0)
+    carry(supervisor, worker)
+    supervisor.cancel(1)
+    assert supervisor.tick(3.0) == [Overdue(1)]
+
+
+def test_a_request_that_waited_too_long_was_never_sent() -> None:
+    """Its caller may repeat it, and it does not reach the worker after all."""
+    supervisor, worker = make_pair(SMALL)
+    fill(supervisor)
+    waiting = supervisor.next_id()
+    supervisor.request(List(waiting, 1.0), b"", 0.0)
+    sent = supervisor.take(0.0)
+    assert supervisor.tick(3.0) == [Overdue(waiting, was_sent=False)]
+    for parts in sent:
+        worker.receive(parts, 3.0)
+    carry(worker, supervisor, 3.0)
+    assert frames_of(supervisor.take(3.0)) == [Beat()]
+    assert not worker.serves(waiting)
+    assert supervisor.in_flight == 4
+
+
+def test_credit_that_comes_too_late_sends_nothing_stale() -> None:
+    """A call whose caller has given up must not run."""
+    supervisor, worker = make_pair(SMALL)
+    fill(supervisor)
+    waiting = supervisor.next_id()
+    supervisor.request(List(waiting, 1.0), b"", 0.0)
+    carry(supervisor, worker, 0.0)
+    assert carry(worker, supervisor, 1.5) == [Overdue(waiting, was_sent=False)]
+    assert carry(supervisor, worker, 1.5) == []
+
+
+def test_time_in_the_queue_counts_for_the_worker_too() -> None:
+    """Else the backstop would ring before the worker's own deadline, and an honest worker be killed."""
+    supervisor, worker = make_pair(SMALL)
+    fill(supervisor)
+    waiting = supervisor.next_id()
+    supervisor.request(Call(waiting, 10.0, "t"), b"{}", 0.0)
+    carry(supervisor, worker, 0.0)
+    carry(worker, supervisor, 4.0)
+    assert carry(supervisor, worker, 4.0) == [Arrived(Call(waiting, 6.0, "t"), b"{}")]
+    supervisor.tick(9.0)
+    carry(supervisor, worker, 9.0)
+    assert Expired(waiting) in worker.tick(10.0)
+
+
+def test_wake_at_is_early_rather_than_late() -> None:
+    """A timer armed for it misses no deadline."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 0.25), b"", 0.0)
+    carry(supervisor, worker)
+    assert worker.wake_at == 0.25
+    assert supervisor.wake_at == 2.0
+    worker.reply(Answer(1))
+    carry(worker, supervisor, 0.125)
+    assert worker.wake_at <= 0.25
+    assert worker.tick(0.25) == []
+    assert worker.wake_at == 2.125
+
+
+# Beats
+
+
+def test_quiet_ends_beat_and_stay_alive() -> None:
+    """A server may think for an hour."""
+    supervisor, worker = make_pair()
+    for step in range(1, 31):
+        now = step * 2.0
+        for link in (supervisor, worker):
+            assert link.wake_at == now
+            assert link.tick(now) == []
+        assert carry(supervisor, worker, now) == []
+        assert carry(worker, supervisor, now) == []
+
+
+def test_who_talks_need_not_beat() -> None:
+    """A busy link carries nothing extra."""
+    supervisor, worker = make_pair()
+    supervisor.request(List(1, 10.0), b"", 1.5)
+    carry(supervisor, worker, 1.5)
+    supervisor.tick(2.0)
+    assert supervisor.take(2.0) == []
+    supervisor.tick(3.5)
+    assert frames_of(supervisor.take(3.5)) == [Beat()]
+
+
+@pytest.mark.parametrize("side", Side)
+def test_three_missed_beats_mean_the_peer_hangs(side: Side) -> None:
+    """Either end notices: a worker must not outlive its supervisor's loop either."""
+    link = dict(zip((Side.SUPERVISOR, Side.WORKER), make_pair(), strict=True))[side]
+    assert link.tick(5.9) == []
+    assert link.tick(6.0) == [Silent(6.0)]
+    assert is_dead(link, 6.0)
+
+
+def test_silence_is_excused_by_the_time_that_the_peer_got_no_processor() -> None:
+    """A busy machine would look like a dead worker."""
+    supervisor, _ = make_pair()
+    assert supervisor.tick(2.0, 1.5) == []
+    assert supervisor.tick(6.0, 4.0) == []
+    supervisor.take(6.0)
+    assert supervisor.wake_at == 8.0
+    assert supervisor.tick(9.9, 4.0) == []
+    assert supervisor.tick(10.0, 4.0) == [Silent(10.0)]
+
+
+def test_the_excuse_ends_with_the_silence() -> None:
+    """A worker that hangs after a busy hour would be waited for as long."""
+    supervisor, worker = make_pair()
+    assert supervisor.tick(5.0, 5.0) == []
+    worker.tick(5.5)
+    carry(worker, supervisor, 5.5)
+    assert supervisor.tick(11.5, 5.0) == [Silent(6.0)]
+
+
+def test_a_peer_is_expected_from_the_moment_that_it_exists() -> None:
+    """Where the machine took half a minute to start a worker, it was killed for not greeting before."""
+    link = make_link(Side.SUPERVISOR)
+    link.expect(25.0, 3.0)
+    assert link.tick(54.0, 3.0) == []
+    assert link.tick(56.0, 4.5) == []
+    assert link.wake_at == 56.5
+    assert link.tick(56.5, 4.5) == [Silent(31.5)]
+
+
+def test_a_peer_that_does_not_exist_yet_is_not_judged() -> None:
+    """A worker was called silent before it was born, while a busy machine still started the zygote."""
+    link = make_link(Side.SUPERVISOR, now=inf)
+    assert link.wake_at == inf
+    assert link.tick(1_000.0) == []
+    link.expect(1_000.0)
+    assert link.wake_at == 1_030.0
+    assert link.tick(1_030.0) == [Silent(30.0)]
+
+
+def test_a_peer_that_greets_before_it_is_expected_may_beat() -> None:
+    """The worker's greeting can be read before the zygote's word of its birth."""
+    link = make_link(Side.SUPERVISOR, now=inf)
+    worker = make_link(Side.WORKER)
+    carry(worker, link, 5.0)
+    link.expect(6.0)
+    for now in (7.0, 9.0, 11.0):
+        worker.tick(now)
+        assert carry(worker, link, now) == []
+    assert link.is_open
+
+
+@pytest.mark.parametrize("start", [0.1, 0.7, 1e6 + 0.1, 12345.678901])
+def test_a_timer_that_rings_exactly_on_time_is_not_rung_for_nothing(start: float) -> None:
+    """Sums and differences round differently; a loop that trusts `wake_at` must not spin."""
+    supervisor, worker = make_pair(now=start)
+    supervisor.request(List(1, 0.3), b"", start)
+    carry(supervisor, worker, start)
+    while worker.wake_at < inf:
+        at = worker.wake_at
+        worker.tick(at)
+        worker.take(at)
+        assert worker.wake_at > at
+
+
+def test_any_message_is_a_sign_of_life() -> None:
+    """Not only beats."""
+    supervisor, worker = make_pair()
+    worker.post(ListChanged())
+    carry(worker, supervisor, 5.0)
+    assert supervisor.tick(10.9) == []
+    assert supervisor.tick(11.0) == [Silent(6.0)]

@@ -1,0 +1,124 @@
+"""Ids and names: what is legal, what is mapped, and that a qualified name always splits."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck_protocol.names import (
+    MAX_SERVER_ID_CHARS,
+    QUALIFIER,
+    RemoteToolRef,
+    is_server_id,
+    is_tool_name,
+    qualify_tool_name,
+    server_of_qualified,
+    to_server_id,
+)
+
+ID_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}")
+"""The contract's own words for a server id."""
+
+LEGAL_IDS = st.from_regex(ID_PATTERN, fullmatch=True).filter(lambda text: text.isascii())
+
+
+@pytest.mark.parametrize("text", ["a", "fs", "my-server", "a_b", "a_-b", "a-", "0", "A" * 32, "a_b_c-d"])
+def test_a_legal_id_is_accepted(text: str) -> None:
+    """Ordinary names need no mapping."""
+    assert is_server_id(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "_a", "-a", "a_", "a__b", "a.b", "a b", "a/b", "é", "a\n", "A" * 33, "a" * 31 + "_", "٣", "a\0", "a__"],
+)
+def test_an_illegal_id_is_refused(text: str) -> None:
+    """It could make a tool's name ambiguous, or leave the names that clients allow."""
+    assert not is_server_id(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "server_id"),
+    [
+        ("fs", "fs"),
+        ("my.server", "my-server"),
+        ("my server", "my-server"),
+        ("@scope/server", "scope-server"),
+        ("a__b", "a_b"),
+        ("__a", "a"),
+        ("a_", "a"),
+        ("-a-", "a"),
+        ("A" * 40, "A" * 32),
+        ("x" * 31 + "__y", "x" * 31),
+        ("a" * 31 + "._", "a" * 31),
+        ("naïve", "na-ve"),
+    ],
+)
+def test_a_configured_name_is_mapped_to_a_readable_id(name: str, server_id: str) -> None:
+    """The warning shows both; the id should be recognisable."""
+    assert to_server_id(name) == server_id
+
+
+def test_names_without_anything_to_keep_get_ids_of_their_own_that_stay() -> None:
+    """A server with a Japanese name could not be used, or would be another one at the next start."""
+    names = ["", "___", "---", "日本", "日本語", "..", " ", "\ud800"]
+    ids = [to_server_id(name) for name in names]
+    assert len(set(ids)) == len(names)
+    assert ids[3] == "server-cf2abf"
+    assert all(re.fullmatch("server-[0-9a-f]{6}", server_id) for server_id in ids)
+
+
+@given(name=st.text())
+def test_a_mapped_id_is_legal_and_stays_itself(name: str) -> None:
+    """Loading a configuration twice gives the same ids."""
+    server_id = to_server_id(name)
+    assert is_server_id(server_id)
+    assert len(server_id) <= MAX_SERVER_ID_CHARS
+    assert to_server_id(server_id) == server_id
+
+
+@given(name=LEGAL_IDS)
+def test_a_legal_name_is_its_own_id(name: str) -> None:
+    """What the user wrote is what the user sees."""
+    assert to_server_id(name) == name
+
+
+@given(text=st.text(st.sampled_from("aZ09_-. \n\0é"), max_size=40))
+def test_legality_is_the_contracts_pattern(text: str) -> None:
+    """Configuration, trust and ledger all rely on one definition."""
+    assert is_server_id(text) is (ID_PATTERN.fullmatch(text) is not None)
+
+
+@given(server=LEGAL_IDS, tool=st.text(min_size=1))
+def test_a_qualified_name_splits_at_its_server_whatever_the_tool_is_called(server: str, tool: str) -> None:
+    """No server can name a tool so that the call goes to another one."""
+    qualified = qualify_tool_name(RemoteToolRef(server, tool))
+    assert qualified == f"{server}__{tool}"
+    assert server_of_qualified(qualified) == server
+    assert qualified.partition(QUALIFIER)[2] == tool
+
+
+@pytest.mark.parametrize("name", ["read", "", "a_b", "__read", "____"])
+def test_a_name_without_a_server_has_none(name: str) -> None:
+    """Native tools belong to no server."""
+    assert server_of_qualified(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [
+        ("read_file", True),
+        ("a.b-c_D", True),
+        ("x" * 128, True),
+        ("", False),
+        ("x" * 129, False),
+        ("a b", False),
+        ("a\n", False),
+        ("é", False),
+        ("a/b", False),
+    ],
+)
+def test_a_tool_name_is_what_every_client_can_be_shown(name: str, legal: bool) -> None:
+    """Clients refuse a whole list for one bad name."""
+    assert is_tool_name(name) is legal

@@ -1,0 +1,153 @@
+"""The facts of a machine: real ones where there are some, pretended where not."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.leftovers import eventually
+from support.machine_facts import LINUX_ONLY, ROOT_ONLY
+
+from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.doctor import probe
+from quarterdeck_sandbox.doctor.probe import container_kind, known_machine, probe_machine, probe_more
+from quarterdeck_sandbox.network import uplink
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
+
+linux = LINUX_ONLY
+
+CONNECTED = Machine(
+    system="linux",
+    euid=os.geteuid(),
+    bubblewrap=Bubblewrap(path="/usr/bin/bwrap", works=True, makes_network=True),
+    pasta="/usr/bin/pasta",
+    slirp4netns="/usr/bin/slirp4netns",
+    nsenter="/usr/bin/nsenter",
+    ip="/usr/sbin/ip",
+)
+
+
+@linux
+def test_a_real_machine_tells_who_it_is() -> None:
+    """Receipts would speak of another machine."""
+    machine = probe_machine()
+    assert (machine.system, machine.kernel, machine.euid) == ("linux", os.uname().release, os.geteuid())
+    assert machine.tier in Tier
+    assert not (machine.pasta or machine.slirp4netns) or not machine.uplink_why
+
+
+@linux
+def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A command could plant a bwrap in its workspace's virtual environment, and be run outside at the next start."""
+    names = [name for name in ("bwrap", "nsenter", "ip") if shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")]
+    for name in names:
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    machine = probe_machine()
+    found = {"bwrap": machine.bubblewrap.path, "nsenter": machine.nsenter, "ip": machine.ip}
+    assert not [name for name in names if found[name] == str(tmp_path / name)]
+    assert not (tmp_path / "run").exists()
+
+
+@linux
+@pytest.mark.parametrize("trial", ["closing", "bubblewrap"])
+def test_a_probe_that_is_killed_leaves_no_folder(trial: str, tmp_path: Path) -> None:
+    """Each client that is killed while it starts would leave its folders in /tmp."""
+    attempt = {"closing": "try_closing(uid)", "bubblewrap": "_nests_safely('bwrap', (), uid)"}[trial]
+    module = {"closing": "probe", "bubblewrap": "trials"}[trial]
+    code = f"""import os, time
+from quarterdeck_sandbox.doctor import {module} as trial
+def run(*_, **__): print(*os.listdir({str(tmp_path)!r}), flush=True); time.sleep(600)
+trial.run, uid = run, os.geteuid()
+trial.{attempt}"""
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("quarterdeck-trial-")
+        process.send_signal(signal.SIGKILL)
+    eventually(lambda: not os.listdir(tmp_path), what="the removal of its folder")
+
+
+@linux
+@ROOT_ONLY
+def test_root_can_ask_what_an_ordinary_user_has() -> None:
+    """The tests of the user's tier would try root's."""
+    machine = probe_machine(uid=12_345)
+    assert machine.euid == 12_345
+    assert probe_more(machine) == machine
+
+
+def test_another_system_has_limits_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Mac would be asked for Linux's calls."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    machine = probe_machine()
+    assert (machine.system, machine.tier, machine.gives_internet) == ("darwin", Tier.LIMITS, False)
+
+
+def test_the_first_helper_that_works_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receipt would name one helper while the other is used."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: "")
+    assert probe_more(CONNECTED) == replace(CONNECTED, pasta="")
+
+
+def test_a_helper_that_fails_gives_way_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken slirp4netns would cost the internet though pasta works."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: "broken" if machine.slirp4netns else "")
+    assert probe_more(CONNECTED) == replace(CONNECTED, slirp4netns="")
+
+
+def test_helpers_that_all_fail_leave_no_internet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers would fail to start for a network that cannot be had."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: "broken")
+    machine = probe_more(CONNECTED)
+    assert (machine.gives_internet, machine.uplink_why) == (False, "broken; broken")
+
+
+def test_a_machine_without_helpers_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every start would pay for a trial that cannot succeed."""
+    monkeypatch.setattr(uplink, "why_not", lambda machine: pytest.fail("tried"))
+    machine = replace(CONNECTED, pasta="", slirp4netns="")
+    assert probe_more(machine) == machine
+
+
+def test_a_machine_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every start would cost tens of milliseconds more."""
+    known_machine.cache_clear()
+    machines = iter([Machine(system="linux")])
+    monkeypatch.setattr(probe, "probe_machine", lambda: next(machines))
+    assert known_machine() is known_machine()
+    known_machine.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("environ", "kernel", "markers", "kind"),
+    [
+        ({}, "6.12.0", [], ""),
+        ({}, "6.12.0", ["/.dockerenv"], "docker"),
+        ({}, "6.12.0", ["/run/.containerenv"], "podman"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "6.12.0", [], "kubernetes"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "6.12.0", ["/.dockerenv"], "kubernetes (docker)"),
+        ({"container": "lxc"}, "6.12.0", [], "lxc"),
+        ({}, "5.15.167-Microsoft-standard-WSL2", [], "wsl"),
+    ],
+)
+def test_a_container_is_known_by_its_traces(
+    environ: dict[str, str], kernel: str, markers: list[str], kind: str
+) -> None:
+    """The remedy for a container would be told to somebody who has none."""
+    assert container_kind(environ, kernel, markers) == kind
+
+
+@linux
+def test_a_device_that_is_closed_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`standard` would be promised a network that no helper can give."""
+    monkeypatch.setattr(probe, "TUN_DEVICE", "/no/such/device")
+    assert "cannot be opened" in probe._tun_reason(os.geteuid())
+    assert "closed to ordinary users" in probe._tun_reason(os.geteuid() + 1)
+    monkeypatch.setattr(probe, "TUN_DEVICE", "/dev/null")
+    assert probe._tun_reason(os.geteuid()) == probe._tun_reason(os.geteuid() + 1) == ""

@@ -1,0 +1,201 @@
+"""The diagnosis: what is said of a machine, and what to do about it."""
+
+from dataclasses import replace
+
+import pytest
+
+from quarterdeck_protocol.policy import Property, Tier
+from quarterdeck_sandbox.doctor import report
+from quarterdeck_sandbox.doctor.report import Attack, Diagnosis, Outcome, SelfTest, State, diagnose
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
+from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
+
+BEST = Machine(
+    system="linux",
+    architecture="x86_64",
+    kernel="6.12.0",
+    euid=1000,
+    bubblewrap=Bubblewrap(
+        path="/usr/bin/bwrap", version="0.12.0", works=True, makes_network=True, hides_users=True, nests_safely=True
+    ),
+    landlock_abi=6,
+    seccomp=True,
+    closes=True,
+    cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg")),
+    pasta="/usr/bin/pasta",
+    nsenter="/usr/bin/nsenter",
+    ip="/usr/sbin/ip",
+)
+NO_BUBBLEWRAP = replace(BEST, bubblewrap=Bubblewrap())
+
+HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.HELD, "Permission denied"),))
+
+
+def states(diagnosis: Diagnosis) -> dict[str, State]:
+    """Of every line that is not ok."""
+    lines = (*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks)
+    return {line.subject: line.state for line in lines if line.state is not State.OK}
+
+
+def remedy(machine: Machine, subject: str) -> str:
+    """What is said to do about `subject`."""
+    lines = diagnose(machine, HELD).mechanisms
+    return next(line.remedy for line in lines if line.subject == subject)
+
+
+def test_a_machine_that_has_everything_is_told_so() -> None:
+    """A script that waits for exit code 0 would wait forever."""
+    diagnosis = diagnose(BEST, HELD)
+    assert states(diagnosis) == {}
+    assert (diagnosis.exit_code, diagnosis.runs, diagnosis.tier) == (0, True, Tier.BUBBLEWRAP)
+    assert not any(line.remedy for line in (*diagnosis.mechanisms, *diagnosis.attacks))
+
+
+def test_an_unfixed_bubblewrap_is_weaker() -> None:
+    """A user would not learn why mounts in writable paths are refused."""
+    machine = replace(BEST, bubblewrap=replace(BEST.bubblewrap, nests_safely=False))
+    assert states(diagnose(machine, HELD)) == {"mounts in writable paths": State.WEAKER}
+    assert diagnose(machine, HELD).exit_code == 1
+
+
+def test_a_machine_that_can_close_no_part_of_a_folder_is_told_so() -> None:
+    """A user would learn it from a server that does not start."""
+    machine = replace(BEST, closes=False)
+    assert states(diagnose(machine, HELD)) == {"closed parts of writable paths": State.WEAKER}
+    assert "let nothing write a folder that holds configuration" in remedy(machine, "closed parts of writable paths")
+
+
+def test_without_bubblewrap_servers_run_weaker() -> None:
+    """The exit code would not tell a weaker tier from a full one."""
+    diagnosis = diagnose(NO_BUBBLEWRAP, HELD)
+    assert (diagnosis.exit_code, diagnosis.tier) == (1, Tier.LANDLOCK)
+    assert states(diagnosis)["bubblewrap"] is State.MISSING
+    assert remedy(NO_BUBBLEWRAP, "bubblewrap").startswith("apt install bubblewrap")
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        replace(NO_BUBBLEWRAP, landlock_abi=0),
+        replace(NO_BUBBLEWRAP, seccomp=False),
+        Machine(system="darwin", architecture="arm64"),
+    ],
+    ids=["no Landlock", "no seccomp", "macOS"],
+)
+def test_with_limits_alone_servers_do_not_run_confined(machine: Machine) -> None:
+    """A machine that refuses every server would be called weaker."""
+    assert diagnose(machine, HELD).exit_code == 2
+
+
+def test_every_gap_of_a_mechanism_has_a_remedy() -> None:
+    """A user would be told what is wrong, and not what to do."""
+    bare = Machine(system="linux", architecture="x86_64", kernel="5.10.0")
+    for machine in (bare, replace(bare, architecture="riscv64"), Machine(system="darwin"), NO_BUBBLEWRAP):
+        for line in diagnose(machine, HELD).mechanisms:
+            assert (line.state is State.OK) or line.remedy, line
+
+
+def test_a_promise_that_an_attack_broke_is_the_worst() -> None:
+    """Servers would be started in a sandbox that was seen to leak."""
+    escaped = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.ESCAPED, "read a file outside"),))
+    diagnosis = diagnose(BEST, escaped)
+    assert diagnosis.exit_code == 2
+    (line,) = diagnosis.attacks
+    assert (line.state, line.what) == (State.MISSING, "read a file outside, against mount namespace")
+
+
+def test_an_escape_that_was_never_ruled_out_is_a_weakness() -> None:
+    """The weaker tier would be called broken for what its receipt says."""
+    seen = SelfTest((Attack("see processes", Property.PROCESSES, Outcome.ESCAPED, "saw it"),))
+    assert diagnose(NO_BUBBLEWRAP, seen).attacks[0].state is State.WEAKER
+
+
+def test_an_attack_that_never_ran_is_not_held() -> None:
+    """A sandbox that starts nothing would look like a perfect one."""
+    unknown = SelfTest((Attack("mount", Property.SYSCALLS, Outcome.UNKNOWN, "no ctypes"),))
+    assert diagnose(BEST, unknown).attacks[0].state is State.WEAKER
+    assert diagnose(BEST, SelfTest(why="bwrap: no")).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "said"),
+    [
+        ({}, "Unknown option --perms", "newer bubblewrap"),
+        ({"container": "docker"}, "No permissions", "docker run --security-opt seccomp=unconfined"),
+        ({"container": "docker", "euid": 0}, "No permissions", "--cap-add SYS_ADMIN"),
+        ({"container": "kubernetes"}, "No permissions", "procMount: Unmasked"),
+        ({"euid": 0}, "Operation not permitted", "CAP_SYS_ADMIN"),
+        (
+            {"sysctls": {"kernel.unprivileged_userns_clone": "0"}},
+            "No permissions",
+            "sysctl -w kernel.unprivileged_userns_clone=1",
+        ),
+        ({"sysctls": {"user.max_user_namespaces": "0"}}, "No space", "sysctl -w user.max_user_namespaces=15000"),
+        (
+            {"sysctls": {"kernel.apparmor_restrict_unprivileged_userns": "1"}},
+            "setting up uid map: Permission denied",
+            "profile bwrap /usr/bin/bwrap flags=(unconfined) {\n    userns,",
+        ),
+        ({}, "something else", "see what /usr/bin/bwrap"),
+    ],
+)
+def test_a_bubblewrap_that_fails_has_a_remedy_for_the_cause(changes: dict[str, object], why: str, said: str) -> None:
+    """A user would install what is installed already."""
+    machine = replace(BEST, bubblewrap=Bubblewrap(path="/usr/bin/bwrap", why=why), **changes)  # type: ignore[arg-type]
+    assert said in remedy(machine, "bubblewrap")
+
+
+def test_ubuntus_profile_also_helps_where_only_networks_are_denied() -> None:
+    """A user of Ubuntu would have no network isolation, and no hint why."""
+    bubblewrap = replace(BEST.bubblewrap, makes_network=False, why="loopback: Failed RTM_NEWADDR")
+    machine = replace(BEST, bubblewrap=bubblewrap, sysctls={"kernel.apparmor_restrict_unprivileged_userns": "1"})
+    assert states(diagnose(machine, HELD))["network namespace"] is State.MISSING
+    assert "apparmor_parser" in remedy(machine, "network namespace")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pasta": ""}, "apt install passt"),
+        ({"pasta": "", "uplink_why": "/dev/net/tun cannot be opened"}, "modprobe tun"),
+        ({"pasta": "", "uplink_why": "/dev/net/tun cannot be opened", "container": "docker"}, "--device /dev/net/tun"),
+        ({"pasta": "", "uplink_why": "it crashed"}, "another helper"),
+        ({"ip": ""}, "iproute2"),
+        ({"nsenter": ""}, "util-linux"),
+        ({"bubblewrap": Bubblewrap()}, "apt install bubblewrap"),
+        ({"bubblewrap": Bubblewrap(), "pasta": ""}, "apt install bubblewrap slirp4netns"),
+    ],
+)
+def test_the_internet_has_a_remedy_for_what_is_lacking(changes: dict[str, object], said: str) -> None:
+    """`standard` would leave the host reachable, and nobody would know what to install."""
+    assert said in remedy(replace(BEST, **changes), "internet without the host")  # type: ignore[arg-type]
+
+
+def test_limits_without_control_groups_are_weaker() -> None:
+    """Memory that is only looked at would pass for memory that is limited."""
+    diagnosis = diagnose(replace(BEST, cgroups=Cgroups()), HELD)
+    assert states(diagnosis)["control group: memory"] is states(diagnosis)["memory"] is State.WEAKER
+    assert "systemd-run" in report.cgroups(BEST)
+    assert "podman" in report.cgroups(replace(BEST, container="podman"))
+
+
+def test_the_properties_are_those_of_the_sandbox_that_was_attacked() -> None:
+    """A table would promise what the attacks below it disprove."""
+    findings = {name: Finding("seen", Strength.FULL) for name in Property}
+    findings[Property.NETWORK] = Finding("open", Strength.NONE)
+    test = SelfTest(
+        (Attack("connect to the host", Property.NETWORK, Outcome.ESCAPED, "reached a server"),),
+        receipt=Receipt(Tier.LANDLOCK, findings),
+    )
+    diagnosis = diagnose(NO_BUBBLEWRAP, test)
+    properties = {line.subject: (line.state, line.what) for line in diagnosis.properties}
+    assert properties["filesystem"] == (State.OK, "seen")
+    assert properties["network"] == (State.WEAKER, "open")
+    assert [line.state for line in diagnosis.attacks] == [State.WEAKER]
+    assert diagnosis.runs
+
+
+def test_what_nothing_keeps_is_missing_where_servers_do_not_start_confined() -> None:
+    """A machine that confines nothing would be called weaker."""
+    lines = diagnose(replace(NO_BUBBLEWRAP, landlock_abi=0), HELD).properties
+    assert next(line.state for line in lines if line.subject == "filesystem") is State.MISSING

@@ -1,0 +1,228 @@
+"""Tier one as arguments of `bwrap`; each pitfall of mounts has its test."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck_protocol.policy import Limits, NetworkMode, Tier
+from quarterdeck_sandbox.enforce import bubblewrap
+from quarterdeck_sandbox.network.host_names import Route
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
+from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_sandbox.run.identity import Identity
+from quarterdeck_sandbox.view.mounts import Mount, MountKind, View, in_order
+
+MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True, hides_users=True))
+SOMEBODY = Identity(61200, 61200, dedicated=True)
+MIB = 1 << 20
+
+
+def words(*mounts: Mount, **changes: Any) -> list[str]:
+    """What bwrap is told; texts are put in descriptors from 50 on."""
+    made = confinement(*mounts, **changes)
+    put: list[str] = []
+
+    def keep(text: str) -> int:
+        put.append(text)
+        return 49 + len(put)
+
+    return bubblewrap.arguments(made, "/gate", keep)
+
+
+def confinement(*mounts: Mount, **changes: Any) -> Confinement:
+    """As a user, with all the namespaces."""
+    made = Confinement(
+        plan=LaunchPlan("/bin/tool", ("tool",), {}, "/"),
+        tier=Tier.BUBBLEWRAP,
+        network=NetworkMode.NONE,
+        promised={},
+        required=(),
+        gaps=(),
+        view=View(mounts),
+        limits=Limits(),
+        rlimits=(),
+        seccomp=b"",
+        identity=None,
+        routes=(),
+        secrets=(),
+        machine=MACHINE,
+    )
+    return replace(made, **changes)
+
+
+def operations(found: list[str]) -> list[tuple[str, ...]]:
+    """Split at the options; `--perms` and `--size` belong to what follows."""
+    split: list[list[str]] = []
+    for word in found:
+        if word.startswith("--") and not (split and split[-1][-2:-1] in (["--perms"], ["--size"])):
+            split.append([])
+        split[-1].append(word)
+    return [tuple(one) for one in split]
+
+
+def at(found: list[str], *wanted: str) -> int:
+    """Where these words stand together, once."""
+    places = [index for index in range(len(found)) if tuple(found[index : index + len(wanted)]) == wanted]
+    assert len(places) == 1, (wanted, found)
+    return places[0]
+
+
+READ_DATA = Mount(MountKind.READ, "/data/set", "/data/set")
+HOME = Mount(MountKind.WRITE, "/home/u/private", "/state/home")
+TMP = Mount(MountKind.SCRATCH, "/tmp")
+
+
+def test_the_root_is_closed_as_the_very_last_step() -> None:
+    """The root is a writable file system of half the memory: a server could fill it, and plant files in it."""
+    found = words(READ_DATA, TMP, HOME)
+    assert found[-2:] == ["--remount-ro", "/"]
+    assert at(found, "--remount-ro", "/") == len(found) - 2
+
+
+def test_devices_are_closed_and_shared_memory_is_bounded() -> None:
+    """/dev is the same trap."""
+    found = words(limits=Limits.model_validate({"scratch_bytes": 8 * MIB}))
+    shared = at(found, "--perms", "1777", "--size", str(8 * MIB), "--tmpfs", "/dev/shm")
+    assert at(found, "--dev", "/dev") < shared < at(found, "--remount-ro", "/dev")
+    assert at(words(limits=Limits.model_validate({"scratch_bytes": None})), "--size", str(64 * MIB)) > 0
+
+
+def test_scratch_comes_before_what_lies_in_it() -> None:
+    """A mount in /tmp would be hidden by /tmp, and its program not found."""
+    inner = Mount(MountKind.READ, "/tmp/tool", "/tmp/tool")
+    found = words(*in_order([inner, TMP]))
+    scratch = at(found, "--tmpfs", "/tmp")
+    assert scratch < at(found, "--ro-bind", "/tmp/tool", "/tmp/tool")
+
+
+def test_the_folders_above_a_mount_are_open_to_everybody() -> None:
+    """As root bwrap would make them its own alone, and the server could not reach its home."""
+    found = words(HOME, Mount(MountKind.READ, "/home/u/tools/bin", "/x"))
+    for folder in ("/home", "/home/u", "/home/u/tools"):
+        assert at(found, "--perms", "0755", "--dir", folder) < at(found, "--ro-bind", "/x", "/home/u/tools/bin")
+    assert at(found, "--dir", "/home") < at(found, "--dir", "/home/u") < at(found, "--bind", "/state/home", HOME.target)
+
+
+def test_nothing_is_made_within_what_is_bound() -> None:
+    """A folder would be made on the host, or the start would fail on a read-only one."""
+    inner = Mount(MountKind.HIDE, "/data/set/deep/secret")
+    found = words(READ_DATA, inner)
+    assert "/data/set/deep" not in found
+    assert ("--dir", "/data/set") not in pairwise(found)
+
+
+@pytest.mark.parametrize(
+    ("mount", "limits", "wanted"),
+    [
+        (READ_DATA, {}, ("--ro-bind", "/data/set", "/data/set")),
+        (HOME, {}, ("--bind", "/state/home", "/home/u/private")),
+        (TMP, {"scratch_bytes": 8 * MIB}, ("--perms", "1777", "--size", str(8 * MIB), "--tmpfs", "/tmp")),
+        (TMP, {"scratch_bytes": None}, ("--perms", "1777", "--size", str(512 * MIB), "--tmpfs", "/tmp")),
+        (Mount(MountKind.DATA, "/etc/hosts", "text"), {}, ("--perms", "0444", "--file", "50", "/etc/hosts")),
+        (Mount(MountKind.LINK, "/bin", "usr/bin"), {}, ("--symlink", "usr/bin", "/bin")),
+        (Mount(MountKind.HIDE, "/d/f", "file"), {}, ("--ro-bind", "/dev/null", "/d/f")),
+        (
+            Mount(MountKind.HIDE, "/d/f", "directory"),
+            {},
+            ("--perms", "0555", "--size", "4096", "--tmpfs", "/d/f", "--remount-ro", "/d/f"),
+        ),
+    ],
+    ids=["read", "write", "scratch", "scratch without a limit", "data", "link", "hidden file", "hidden folder"],
+)
+def test_each_kind_of_mount_has_its_operation(mount: Mount, limits: dict[str, Any], wanted: tuple[str, ...]) -> None:
+    """Something would be writable, or unbounded, that must not be."""
+    at(words(mount, limits=Limits.model_validate(limits)), *wanted)
+
+
+def test_a_user_hides_behind_a_namespace_of_users() -> None:
+    """As an ordinary user nothing could be mounted; and nested namespaces would open the kernel."""
+    found = words()
+    assert at(found, "--unshare-user") < at(found, "--disable-userns")
+    assert "--cap-add" not in found
+
+
+def test_namespaces_of_users_are_only_disabled_in_one() -> None:
+    """Bwrap refuses the one option without the other."""
+    old = replace(MACHINE, bubblewrap=replace(MACHINE.bubblewrap, hides_users=False))
+    for made in (words(identity=SOMEBODY), words(machine=old)):
+        assert "--disable-userns" not in made
+
+
+def test_root_makes_the_mounts_and_keeps_only_what_it_takes_to_become_another() -> None:
+    """A private home could not be shown; or the server would run with root's powers."""
+    found = words(identity=SOMEBODY)
+    assert "--unshare-user" not in found
+    added = [found[index + 1] for index, word in enumerate(found) if word == "--cap-add"]
+    assert added == ["CAP_SETUID", "CAP_SETGID"]
+    assert at(found, "--cap-drop", "ALL") < found.index("--cap-add")
+
+
+@pytest.mark.parametrize(
+    ("port", "identity", "needed"),
+    [(80, SOMEBODY, True), (1023, SOMEBODY, True), (1024, SOMEBODY, False), (80, None, False)],
+)
+def test_the_right_to_low_ports_is_given_only_for_low_ports(port: int, identity: Identity | None, needed: bool) -> None:
+    """A listed host with a low port could not be listened for; or an ordinary user's program would keep the right."""
+    routes = (Route("a.example", port, "127.64.0.1"),)
+    found = words(network=(f"a.example:{port}",), routes=routes, identity=identity)
+    assert ("CAP_NET_BIND_SERVICE" in found) is needed
+
+
+@pytest.mark.parametrize(
+    ("network", "makes", "own"),
+    [
+        (NetworkMode.NONE, True, True),
+        (NetworkMode.INTERNET, True, True),
+        (("a.example:1",), True, True),
+        (NetworkMode.FULL, True, False),
+        (NetworkMode.NONE, False, False),
+    ],
+)
+def test_it_has_a_network_of_its_own_unless_it_is_to_have_ours(network: Any, makes: bool, own: bool) -> None:
+    """A server without a network could dial; one with the whole network could not."""
+    machine = replace(MACHINE, bubblewrap=replace(MACHINE.bubblewrap, makes_network=makes))
+    made = confinement(network=network, machine=machine)
+    assert made.has_own_network is own
+    assert ("--unshare-net" in bubblewrap.arguments(made, "/gate", lambda text: 50)) is own
+    assert not replace(made, tier=Tier.LANDLOCK).has_own_network
+
+
+def test_it_always_dies_with_us_in_a_world_of_its_own() -> None:
+    """Whatever the policy, these are what a sandbox is."""
+    found = words(network=NetworkMode.FULL, identity=SOMEBODY)
+    always = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--clearenv")
+    assert set(always) <= set(found)
+    at(found, "--ro-bind", "/gate", bubblewrap.INSIDE)
+
+
+def test_a_monitor_is_told_every_file_system_in_memory() -> None:
+    """Memory would hide in files."""
+    assert bubblewrap.temporary(confinement(TMP, HOME)) == ("/dev/shm", "/tmp")
+
+
+_PATHS = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
+_MOUNTS = st.lists(st.builds(Mount, st.sampled_from(MountKind), _PATHS, st.just("/source")), max_size=6)
+
+
+@given(_MOUNTS)
+def test_every_mount_stands_on_something(mounts: list[Mount]) -> None:
+    """A start would fail for an order of paths that nobody thought of."""
+    ordered = View().with_mounts(mounts).mounts
+    there, bound = {"/"}, set[str]()
+    for operation in operations(words(*ordered)):
+        target = operation[-1]
+        above = target.rpartition("/")[0] or "/"
+        if "--dir" in operation:
+            assert above in there
+            assert target not in there
+            there.add(target)
+        elif any(target == mount.target for mount in ordered) and operation[0] != "--remount-ro":
+            assert above in there or any(above == one or above.startswith(one + "/") for one in bound)
+            there.add(target)
+            if "--tmpfs" not in operation or "0555" in operation:
+                bound.add(target)

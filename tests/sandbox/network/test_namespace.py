@@ -1,0 +1,131 @@
+"""The network of a sandbox that waits, changed from outside."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from support.machine_facts import installed_only
+
+from quarterdeck_sandbox.network.namespace import child_pid_of, exit_of, network_of, prepare_listening
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.program.launch import LaunchError
+
+pytestmark = [
+    pytest.mark.anyio,
+    installed_only("bwrap", "nsenter"),
+]
+
+PATIENCE_S = 20.0
+MACHINE = Machine("linux", euid=os.geteuid(), nsenter=shutil.which("nsenter") or "")
+
+LISTEN = "import socket; socket.create_server(('127.64.0.1', 443)); print('listens')"
+
+
+def first_free_port() -> str:
+    """Below it, the host lets nobody listen."""
+    return Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()
+
+
+class Waiting:
+    """A sandbox whose program has not begun."""
+
+    def __init__(self, child: "subprocess.Popen[str]", pid: int, block: int) -> None:
+        self._child, self.pid, self._block = child, pid, block
+
+    async def go(self) -> str:
+        """Let it run; what it printed."""
+        os.write(self._block, b"g")
+        await exit_of(self._child)
+        assert self._child.stdout is not None
+        return self._child.stdout.read()
+
+
+@asynccontextmanager
+async def waiting(*command: str) -> AsyncIterator[Waiting]:
+    """One with namespaces as a user gets them, under whom nobody may listen on ports below 1024."""
+    block, block_w = os.pipe()
+    info, info_w = os.pipe()
+    spaces = ["--unshare-user", "--unshare-net", "--unshare-pid", "--uid", "12345", "--gid", "12345"]
+    mounts = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    with subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
+        ["bwrap", *spaces, *mounts, "--info-fd", str(info_w), "--block-fd", str(block), *command],
+        pass_fds=(info_w, block),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as child:
+        os.close(info_w)
+        os.close(block)
+        try:
+            with anyio.fail_after(PATIENCE_S):
+                yield Waiting(child, await child_pid_of(info), block_w)
+        finally:
+            os.close(info)
+            os.close(block_w)
+
+
+async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
+    """No HTTPS service could be on an ordinary user's list; or the host's own low ports would be open to all."""
+    before = first_free_port()
+    command = (sys.executable, "-I", "-S", "-c", LISTEN)
+    async with waiting(*command) as sandbox:
+        assert await sandbox.go() == ""
+    async with waiting(*command) as sandbox:
+        await prepare_listening(MACHINE, sandbox.pid, (), low_ports=True)
+        assert await sandbox.go() == "listens\n"
+    assert first_free_port() == before
+
+
+async def test_a_command_that_fails_in_there_is_quoted() -> None:
+    """A sandbox without its network would be started, or refused and nobody would know why."""
+    async with waiting("true") as sandbox:
+        async with network_of(sandbox.pid) as network:
+            with pytest.raises(LaunchError, match=r"could not be made: .* status 3: no such luck") as caught:
+                await network.run(MACHINE, "/bin/sh", "-c", "cat >&2; exit 3", text="no such\nluck")
+        assert caught.value.code == "network_failed"
+        await sandbox.go()
+
+
+async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() -> None:
+    """The reason would be missing: a sentence that ends in a colon."""
+    async with waiting("true") as sandbox:
+        async with network_of(sandbox.pid) as network:
+            with pytest.raises(LaunchError, match=r"was killed by SIGKILL and said nothing$"):
+                await network.run(MACHINE, "/bin/sh", "-c", "kill -KILL $$")
+        await sandbox.go()
+
+
+async def test_a_command_in_there_sees_that_network() -> None:
+    """Routes meant for a sandbox would be laid into the host's network."""
+    async with waiting("true") as sandbox:
+        async with network_of(sandbox.pid) as network:
+            theirs = os.readlink(f"/proc/{sandbox.pid}/ns/net")
+            assert theirs != os.readlink("/proc/self/ns/net")
+            await network.run(MACHINE, "/bin/sh", "-c", f'test "$(readlink /proc/self/ns/net)" = "{theirs}"')
+        await sandbox.go()
+
+
+async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
+    """Its process id may soon be another's."""
+    async with waiting("true") as sandbox:
+        await sandbox.go()
+    with pytest.raises(LaunchError, match="ended before it had a network"):
+        async with network_of(sandbox.pid):
+            pass
+
+
+async def test_a_bubblewrap_that_says_nothing_could_not_make_the_sandbox() -> None:
+    """Its owner would wait for a child that never comes."""
+    info, info_w = os.pipe()
+    os.close(info_w)
+    try:
+        with pytest.raises(LaunchError, match="could not make the sandbox"):
+            await child_pid_of(info)
+    finally:
+        os.close(info)

@@ -1,0 +1,62 @@
+"""Helper processes that are stopped when their owner ends: killed by the kernel, or woken by it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.leftovers import assert_gone, eventually
+from support.machine_facts import LINUX_ONLY, installed_only
+
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.run.death_signal import tethered
+
+pytestmark = LINUX_ONLY
+
+OWNER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
+
+WAYS = [
+    pytest.param(Machine("linux"), id="python"),
+    pytest.param(
+        Machine("linux", setpriv=shutil.which("setpriv") or ""),
+        id="setpriv",
+        marks=installed_only("setpriv"),
+    ),
+]
+
+
+def lose_the_owner(command: list[str], ready: Path) -> int:
+    """Start it by a process that is killed when `ready` is there, and it was stopped; its pid."""
+    with subprocess.Popen([sys.executable, "-S", "-c", OWNER, *command], stdin=-1, stdout=-1) as owner:
+        assert owner.stdout is not None
+        helper = int(owner.stdout.readline())
+        eventually(ready.exists)
+        os.kill(helper, signal.SIGSTOP)
+        owner.kill()
+    return helper
+
+
+@pytest.mark.parametrize("machine", WAYS)
+def test_a_helper_that_is_stopped_is_killed_with_its_owner(machine: Machine, tmp_path: Path) -> None:
+    """After a crash users would find processes that nobody owns."""
+    ready = tmp_path / "ready"
+    command = ["/bin/sh", "-c", f"touch {ready}; exec sleep 1000"]
+    assert_gone([lose_the_owner(tethered(machine, command), ready)])
+
+
+@pytest.mark.parametrize("machine", WAYS)
+def test_one_that_has_something_to_end_itself_is_woken(machine: Machine, tmp_path: Path) -> None:
+    """What it holds would stay with it."""
+    ready, done = tmp_path / "ready", tmp_path / "done"
+    command = ["/bin/sh", "-c", f"trap 'touch {done}; exit' CONT; touch {ready}; while :; do sleep 0.01; done"]
+    assert_gone([lose_the_owner(tethered(machine, command, signal.SIGCONT), ready)])
+    assert done.exists()
+
+
+def test_elsewhere_a_helper_is_started_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There would be no helper at all."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert tethered(Machine("darwin"), ("/bin/true", "x")) == ["/bin/true", "x"]

@@ -1,0 +1,79 @@
+"""Running one confined command to its end, with our own streams."""
+
+import signal
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from support.berths import Berth
+from support.leftovers import eventually_async, is_running
+
+from quarterdeck_protocol.policy import Limits
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.run.foreground import run_foreground
+from quarterdeck_sandbox.run.process import ConfinedProcess
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 30.0
+
+
+async def run(confinement: Any) -> tuple[int, Any]:
+    """Its return code and its dossier."""
+    with anyio.fail_after(PATIENCE_S):
+        return await run_foreground(confinement, (), lambda process: None)
+
+
+async def test_a_command_speaks_through_us_and_its_end_is_told(berth: Berth, capfd: pytest.CaptureFixture[str]) -> None:
+    """Who tries a policy would see nothing of what the command says."""
+    code, dossier = await run(berth.shell("echo out; echo oops >&2; exit 3"))
+    assert capfd.readouterr() == ("out\n", "oops\n")
+    assert (code, dossier.exit_status, dossier.signal, dossier.limit) == (3, 3, None, None)
+    assert dossier.stderr_tail == "oops\n"
+    assert (dossier.uptime_s or 0) > 0
+
+
+async def test_a_death_by_signal_is_told_as_one(berth: Berth) -> None:
+    """A crash would look like an exit status."""
+    code, dossier = await run(berth.shell("kill -SEGV $$"))
+    assert (code, dossier.exit_status, dossier.signal) == (-signal.SIGSEGV, None, signal.SIGSEGV)
+
+
+async def test_a_limit_that_we_watch_ends_it_and_is_named(berth: Berth) -> None:
+    """A limit on time would hold for servers only."""
+    made = berth.shell("trap '' TERM; while :; do /bin/sleep 1; done")
+    code, dossier = await run(replace(made, limits=Limits.model_validate({"wall_s": 0.2})))
+    assert (code, dossier.limit) == (-signal.SIGKILL, "wall_s")
+    assert dossier.hints
+
+
+async def test_the_loss_of_its_network_is_told(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who tries a policy would take it for the policy's doing."""
+
+    async def lost(_: ConfinedProcess) -> str:
+        return "slirp4netns was killed by SIGKILL"
+
+    monkeypatch.setattr(ConfinedProcess, "network_lost", lost)
+    _, dossier = await run(berth.shell("exit 3"))
+    assert "its network was gone before it ended (slirp4netns was killed by SIGKILL)" in dossier.hints
+
+
+async def test_giving_up_ends_the_whole_tree(berth: Berth) -> None:
+    """A command that is interrupted would run on."""
+    started: list[int] = []
+    with anyio.fail_after(PATIENCE_S), anyio.CancelScope() as scope:
+
+        def on_start(process: ConfinedProcess) -> None:
+            started.append(process.pid)
+            scope.cancel()
+
+        await run_foreground(berth.shell("while :; do /bin/sleep 1000; done"), (), on_start)
+    assert scope.cancelled_caught
+    await eventually_async(lambda: not is_running(started[0]))
+
+
+async def test_what_cannot_be_started_is_refused(berth: Berth) -> None:
+    """A missing program would be an end without a reason."""
+    with pytest.raises(LaunchError):
+        await run(berth.confine(LaunchPlan("/no/such/program", ("x",), {}, "/")))

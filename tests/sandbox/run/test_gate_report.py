@@ -1,0 +1,160 @@
+"""Our side of the gate, with a gate that says whatever a test wants."""
+
+import marshal
+import os
+import socket
+import sys
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.run import gate_report
+from quarterdeck_sandbox.run.gate_report import REPORT_BYTES, Gatekeeper
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def keeper() -> Iterator[Gatekeeper]:
+    """One conversation."""
+    made = Gatekeeper()
+    made.theirs.settimeout(PATIENCE_S)
+    yield made
+    made.close()
+
+
+async def test_an_order_arrives_whole_however_large(keeper: Gatekeeper) -> None:
+    """A server with a large environment would never start."""
+    order = {"env": {"A": "x" * 3_000_000, "odd": "\udcff"}, "none": None, "seccomp": b"\0\1"}
+
+    def read() -> object:
+        with keeper.theirs.makefile("rb") as stream:
+            return marshal.loads(stream.read(int.from_bytes(stream.read(8), "big")))
+
+    received: list[object] = []
+
+    async def receive() -> None:
+        received.append(await anyio.to_thread.run_sync(read))
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(receive)
+            await keeper.send_order(order)
+    assert received == [order]
+
+
+async def test_a_report_is_read_by_key_with_the_senders_pid(keeper: Gatekeeper) -> None:
+    """Properties would be judged by the wrong facts, and limits put on the wrong process."""
+    keeper.theirs.sendall(b"opened /a\nopened /b c\nempty \npid 999999\n")
+    keeper.theirs.sendall(b"last 1\n\n")
+    with anyio.fail_after(PATIENCE_S):
+        report = await keeper.receive_report()
+    assert report is not None
+    assert report.facts["opened"] == ("/a", "/b c")
+    assert (report.one("opened"), report.one("empty"), report.one("missing")) == ("/a", "", "")
+    # In its own process namespace its word would mean nothing: the kernel's counts.
+    assert report.pid == (os.getpid() if sys.platform == "linux" else 999999)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"half a report\n", b"x" * (REPORT_BYTES + 1)], ids=["nothing", "half", "too much"]
+)
+async def test_what_is_no_report_is_none(keeper: Gatekeeper, sent: bytes) -> None:
+    """A gate that failed would be waited for, or fill our memory."""
+
+    def speak() -> None:
+        try:
+            keeper.theirs.sendall(sent)
+        except OSError:
+            pass  # nobody listens any more
+        keeper.theirs.close()
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, speak)
+            assert await keeper.receive_report() is None
+            keeper._ours.close()
+
+
+async def test_a_gate_that_ends_without_reading_its_order_has_no_report(keeper: Gatekeeper) -> None:
+    """A user would read of a connection that was reset, not what bubblewrap had to say."""
+    with anyio.fail_after(PATIENCE_S):
+        await keeper.send_order({})
+        keeper.theirs.close()
+        assert await keeper.receive_report() is None
+        with pytest.raises(LaunchError, match="ended early"):
+            await keeper.send_order({})
+
+
+async def test_listeners_come_in_their_order_in_as_many_messages_as_it_takes(keeper: Gatekeeper) -> None:
+    """A connection would be carried to another host than it was made for."""
+    made = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = [one.getsockname()[1] for one in made]
+    socket.send_fds(keeper.theirs, [b"l"], [made[0].fileno(), made[1].fileno()])
+    socket.send_fds(keeper.theirs, [b"l"], [made[2].fileno()])
+    keeper.theirs.sendall(b"pid 1\n\n")
+    with anyio.fail_after(PATIENCE_S):
+        received = await keeper.receive_listeners(3)
+        report = await keeper.receive_report()
+    assert [one.getsockname()[1] for one in received] == ports
+    assert report is not None
+    assert report.one("pid") == "1"
+    for one in (*made, *received):
+        one.close()
+
+
+async def test_a_failure_instead_of_listeners_is_the_report(keeper: Gatekeeper) -> None:
+    """A port that cannot be listened on would be a start that never ends."""
+    keeper.theirs.sendall(b"failed 13 cannot listen\n\n")
+    with anyio.fail_after(PATIENCE_S):
+        assert await keeper.receive_listeners(2) == []
+        report = await keeper.receive_report()
+    assert report is not None
+    assert report.one("failed") == "13 cannot listen"
+
+
+async def test_a_gate_that_ends_among_its_listeners_leaves_none_open(keeper: Gatekeeper) -> None:
+    """Each such start would cost descriptors."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        socket.send_fds(keeper.theirs, [b"l"], [one.fileno()])
+    keeper.theirs.close()
+    before = len(os.listdir("/dev/fd"))
+    with anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match="before it could listen"):
+        await keeper.receive_listeners(2)
+    assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize(("said", "number"), [(b"", 0), (b"2", 2), (b"junk", 0)])
+async def test_letting_go_tells_whether_it_worked(keeper: Gatekeeper, said: bytes, number: int) -> None:
+    """A program that cannot be executed would count as started."""
+    keeper.theirs.sendall(said)
+    keeper.theirs.shutdown(socket.SHUT_WR)
+    with anyio.fail_after(PATIENCE_S):
+        assert await keeper.release() == number
+    assert keeper.theirs.recv(10) == b"g"
+
+
+async def test_closing_refuses_whoever_waits(keeper: Gatekeeper) -> None:
+    """A gate would wait for ever for a word of ours."""
+    theirs = keeper.theirs.dup()
+    theirs.settimeout(PATIENCE_S)
+    keeper.close()
+    keeper.close()
+    assert theirs.recv(1) == b""
+    theirs.close()
+
+
+async def test_without_credentials_the_gates_own_word_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a Mac every process would have the pid 0."""
+    monkeypatch.setattr(gate_report, "_sender", lambda ancillary: 0)
+    keeper = Gatekeeper()
+    keeper.theirs.sendall(b"pid 4711\n\n")
+    with anyio.fail_after(PATIENCE_S):
+        report = await keeper.receive_report()
+    keeper.close()
+    assert report is not None
+    assert report.pid == 4711

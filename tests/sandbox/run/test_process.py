@@ -1,0 +1,414 @@
+"""Starting a server's process and ending it, politely, firmly and for certain, in every tier."""
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+from support.berths import Berth
+from support.leftovers import eventually_async, is_running
+
+from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.run.process import ConfinedProcess
+from quarterdeck_sandbox.run.resources import Holdings
+from quarterdeck_sandbox.run.start import start
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0
+
+GRACE_S = 0.05
+"""Each step of a stop that has to be waited out."""
+
+POLITE = "echo ready; read line; exit 7"
+DEAF = "echo ready; exec tail -f /dev/null"
+STUBBORN = "trap '' TERM; echo ready; while :; do /bin/sleep 1000; done"
+
+
+@asynccontextmanager
+async def running(berth: Berth, script: str, **changes: Any) -> AsyncIterator[ConfinedProcess]:
+    """A started script; it is gone at the end."""
+    with anyio.fail_after(PATIENCE_S):
+        process = await start(berth.shell(script, **changes))
+        try:
+            yield process
+        finally:
+            await process.stop(GRACE_S)
+            process.close_fds()
+    assert not is_running(process.pid)
+
+
+async def line(process: ConfinedProcess) -> bytes:
+    """The next words on its stdout."""
+    await anyio.wait_readable(process.stdout_fd)
+    return os.read(process.stdout_fd, 1000)
+
+
+async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server would be blamed for its network's end, or the other way round."""
+
+    async def lost(_: Holdings) -> str:
+        return "it is gone"
+
+    monkeypatch.setattr(Holdings, "network_lost", lost)
+    async with running(berth, POLITE) as process:
+        assert await process.network_lost() == "it is gone"
+        process.close_stdin()
+        await process.wait()
+        loss = asyncio.ensure_future(process.network_lost())
+        await anyio.wait_all_tasks_blocked()
+        assert not loss.done()
+        loss.cancel()
+
+
+async def test_a_started_process_has_its_pipes_environment_and_place(berth: Berth) -> None:
+    """A server would not hear us, or run somewhere else."""
+    script = 'read a; echo "$0 $a $X $PWD"; echo oops >&2'
+    plan = LaunchPlan("/bin/sh", ("own", "-c", script), {"X": "1"}, str(berth.home))
+    with anyio.fail_after(PATIENCE_S):
+        process = await start(berth.confine(plan))
+        os.write(process.stdin_fd, b"hello\n")
+        assert await line(process) == f"own hello 1 {berth.home}\n".encode()
+        assert await process.wait() == 0
+        assert os.read(process.stderr_fd, 1000) == b"oops\n"
+        await process.stop(GRACE_S)
+        process.close_fds()
+
+
+async def test_a_server_holds_no_descriptor_but_its_three_pipes(berth: Berth) -> None:
+    """A server could read what we have open, or keep our sockets alive."""
+    async with running(berth, "ls /proc/self/fd; read line") as process:
+        fds = (await line(process)).split()
+    # The fourth is the directory that `ls` itself reads.
+    assert len(fds) <= 4
+
+
+async def test_a_server_leads_a_session_of_its_own(berth: Berth) -> None:
+    """A key typed in our terminal would interrupt every server."""
+    async with running(berth, POLITE) as process:
+        await line(process)
+        assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
+
+
+async def test_the_end_of_a_process_is_told_with_its_usage(berth: Berth) -> None:
+    """A dossier would be empty, or tell our memory as the server's (a child begins as a copy of its parent)."""
+    async with running(berth, "echo ready; read line; exit 3") as process:
+        assert process.returncode is None
+        await line(process)
+        process.look()
+        process.close_stdin()
+        assert await process.wait() == 3
+        assert process.returncode == 3
+        assert 100_000 < (process.peak_rss_bytes or 0) < largest_of_ours() / 4
+        assert process.cpu_s is not None
+        uptime = process.uptime_s
+        assert uptime > 0
+        assert process.uptime_s == uptime
+
+
+async def test_memory_that_no_look_has_seen_is_told_by_the_kernel(berth: Berth) -> None:
+    """A command that takes 400 MiB for a moment, and ends, would be said to have used two."""
+    if berth.tier is Tier.BUBBLEWRAP:
+        pytest.skip("bubblewrap ends before what it started was waited for: only a control group knows")
+    wanted = largest_of_ours() + (64 << 20)
+    async with running(berth, f"dd if=/dev/zero of=/dev/null bs={wanted} count=1 2>/dev/null") as process:
+        await process.wait()
+        assert wanted < (process.peak_rss_bytes or 0) < 2 * wanted
+        assert not process.peak_is_sampled
+
+
+async def test_memory_that_the_kernel_cannot_tell_from_ours_is_told_as_it_was_seen(berth: Berth) -> None:
+    """Each small command would be said to have used as much as we do, of which it began as a copy."""
+    async with running(berth, POLITE) as process:
+        await line(process)
+        process.look()
+        process.close_stdin()
+        await process.wait()
+        assert 0 < (process.peak_rss_bytes or 0) < largest_of_ours()
+        assert process.peak_is_sampled
+
+
+async def test_memory_is_told_by_its_control_group_where_it_has_one(berth: Berth) -> None:
+    """What all its processes held together would be nowhere, though their limit is one for all."""
+
+    class Group:
+        peak_bytes = 1 << 40
+
+        def hit(self) -> None: ...
+
+        def kill(self) -> None: ...
+
+        async def destroy(self) -> None: ...
+
+    async with running(berth, POLITE) as process:
+        await line(process)
+        process.look()
+        process._holdings.cgroup = Group()  # type: ignore[assignment]
+        process.close_stdin()
+        await process.wait()
+        assert (process.peak_rss_bytes, process.peak_is_sampled) == (1 << 40, False)
+
+
+def largest_of_ours() -> int:
+    """Our own high-water mark, which a child inherits."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+async def test_a_death_by_signal_is_told_as_one(berth: Berth) -> None:
+    """A crash would look like an ordinary exit."""
+    async with running(berth, "kill -SEGV $$") as process:
+        assert await process.wait() == -signal.SIGSEGV
+
+
+async def test_two_may_wait_for_the_same_end(berth: Berth) -> None:
+    """The second would wait for ever, or be told another status."""
+    async with running(berth, POLITE) as process, anyio.create_task_group() as tasks:
+        ends: list[int] = []
+
+        async def wait() -> None:
+            ends.append(await process.wait())
+
+        tasks.start_soon(wait)
+        tasks.start_soon(wait)
+        await line(process)
+        process.close_stdin()
+        await eventually_async(lambda: len(ends) == 2)
+        assert ends == [7, 7]
+
+
+async def test_a_wait_that_is_given_up_leaves_the_process_alone(berth: Berth) -> None:
+    """A deadline that passes would end the server, or leak a descriptor each time."""
+    async with running(berth, POLITE) as process:
+        await line(process)
+        before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+        for _ in range(3):
+            with anyio.move_on_after(0):
+                await process.wait()
+        assert is_running(process.pid)
+        if sys.platform == "linux":
+            assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_without_descriptors_for_processes_the_end_is_noticed_too(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On other systems a death would stay unseen."""
+    async with running(berth, POLITE) as process:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+        await line(process)
+        process.close_stdin()
+        assert await process.wait() == 7
+
+
+# Stopping
+
+
+async def test_a_polite_server_is_only_asked(berth: Berth) -> None:
+    """Every server would be killed in the middle of its clean end."""
+    async with running(berth, "echo ready; read line; echo bye >&2; exit 7") as process:
+        await line(process)
+        await process.stop(PATIENCE_S)
+        assert process.returncode == 7
+        assert os.read(process.stderr_fd, 100) == b"bye\n"
+        assert process.stdin_fd == -1
+
+
+async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end(berth: Berth) -> None:
+    """A server that does not watch its stdin would stay."""
+    async with running(berth, DEAF) as process:
+        await line(process)
+        await process.stop(GRACE_S)
+        assert process.returncode == -signal.SIGTERM
+
+
+async def test_a_server_that_ignores_that_too_is_killed_with_its_children(berth: Berth) -> None:
+    """A stubborn server would hold the whole shutdown, its children would stay."""
+    async with running(berth, STUBBORN) as process:
+        await line(process)
+        await eventually_async(lambda: psutil.Process(process.pid).children())
+        children = psutil.Process(process.pid).children()
+        await process.stop(GRACE_S)
+        assert process.returncode == -signal.SIGKILL
+        await eventually_async(lambda: not any(is_running(child.pid) for child in children))
+
+
+async def test_the_children_of_a_server_that_went_politely_are_killed(berth: Berth) -> None:
+    """A server's helper would outlive it."""
+    async with running(berth, "/bin/sleep 1000 & echo ready; read line; exit 0") as process:
+        await line(process)
+        [child] = [child.pid for child in psutil.Process(process.pid).children()]
+        await process.stop(PATIENCE_S)
+        assert process.returncode == 0
+        await eventually_async(lambda: not is_running(child))
+
+
+async def test_a_stop_cannot_be_interrupted(berth: Berth) -> None:
+    """A caller that gives up would leave the server running."""
+    async with running(berth, DEAF) as process:
+        await line(process)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await process.stop(GRACE_S)
+        assert process.returncode == -signal.SIGTERM
+
+
+async def test_stopping_twice_and_releasing_twice_is_harmless(berth: Berth) -> None:
+    """Whoever closes second would signal, or close, what is somebody else's by then."""
+    async with running(berth, POLITE) as process:
+        await line(process)
+        await process.stop(PATIENCE_S)
+        await process.stop(PATIENCE_S)
+        process.close_fds()
+        process.close_fds()
+        assert (process.stdin_fd, process.stdout_fd, process.stderr_fd) == (-1, -1, -1)
+
+
+# What cannot be started
+
+
+def script(path: Path, text: str, mode: int = 0o755) -> str:
+    """An executable text."""
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def holdings() -> tuple[int, set[int]]:
+    """Our open descriptors, our children."""
+    ourselves = psutil.Process()
+    return ourselves.num_fds(), {child.pid for child in ourselves.children()}
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda path: script(path, "#!/no/such/interpreter\n"), "command_not_found"),
+        (lambda path: script(path, "not a program\n"), "not_executable"),
+        (str, "command_not_found"),
+        (lambda path: str(path.parent), "not_executable"),
+    ],
+    ids=["interpreter", "not a program", "gone", "directory"],
+)
+async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
+    berth: Berth, make: Any, code: str
+) -> None:
+    """A user would be told that the server exited at once, without a reason."""
+    path = berth.home / "program"
+    program = make(path)
+    path.exists() and berth.own(path)
+    before = holdings()
+    with anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
+        await start(berth.confine(LaunchPlan(program, (program,), {}, "/")))
+    assert caught.value.code == code
+    assert program in str(caught.value)
+    assert holdings() == before
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        LaunchPlan("/bin/sh", ("sh", "nul\0"), {}, "/"),
+        LaunchPlan("/bin/sh", ("sh",), {"A=B": "1"}, "/"),
+        LaunchPlan("/bin/sh", ("sh",), {"A": "nul\0"}, "/"),
+        LaunchPlan("/bin/sh", ("sh", "x" * 3_000_000), {}, "/"),
+        LaunchPlan("/bin/sh", ("sh",), {}, "/no/such/place"),
+    ],
+    ids=["nul in argument", "bad name", "nul in value", "too large", "place is gone"],
+)
+async def test_what_no_system_can_start_is_an_error_in_words(berth: Berth, plan: LaunchPlan) -> None:
+    """A configuration's oddity would be a traceback."""
+    before = holdings()
+    with pytest.raises(LaunchError, match="/bin/sh") as caught:
+        await start(berth.confine(plan))
+    assert caught.value.code == "spawn_failed"
+    assert holdings() == before
+
+
+async def test_giving_up_a_start_leaves_nothing(berth: Berth) -> None:
+    """A connection that is cancelled early would leave its server."""
+    before = holdings()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await start(berth.shell(DEAF))
+    assert scope.cancelled_caught
+    assert holdings() == before
+
+
+# What ended it
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 3", 3), ("exit 128", 128), ("exit 190", 190), ("kill -9 $$", -9), ("kill -XCPU $$", -24)],
+)
+async def test_the_status_is_the_programs_own(berth: Berth, script: str, code: int) -> None:
+    """A dossier would tell what stands between us and the program as its end."""
+    async with running(berth, script) as process:
+        assert await process.wait() == code
+        assert process.limit is None
+
+
+@pytest.mark.parametrize(
+    ("script", "number", "value", "limit"),
+    [
+        ("while :; do :; done", resource.RLIMIT_CPU, 1, "cpu_s"),
+        ('exec head -c 100000 /dev/zero >"$HOME/file"', resource.RLIMIT_FSIZE, 4096, "file_size_bytes"),
+    ],
+    ids=["cpu", "file size"],
+)
+async def test_a_limit_that_the_kernel_keeps_is_named(
+    berth: Berth, script: str, number: int, value: int, limit: str
+) -> None:
+    """A user would see a signal, and not which limit to raise."""
+    plan = LaunchPlan("/bin/sh", ("sh", "-c", script), {"PATH": "/usr/bin:/bin", "HOME": str(berth.home)}, "/")
+    with anyio.fail_after(PATIENCE_S):
+        process = await start(berth.confine(plan, rlimits=((number, value),)))
+        await process.wait()
+        await process.stop(GRACE_S)
+        process.close_fds()
+    assert process.limit == limit
+
+
+async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(berth: Berth) -> None:
+    """A tree that takes all memory would be asked politely, and its end would have no reason."""
+    async with running(berth, STUBBORN) as process:
+        await line(process)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.condemn("memory_bytes")
+        process.condemn("wall_s")
+        assert await process.wait() == -signal.SIGKILL
+        assert process.limit == "memory_bytes"
+        await eventually_async(lambda: not any(is_running(child.pid) for child in children))
+
+
+async def test_a_condemnation_that_comes_too_late_changes_nothing(berth: Berth) -> None:
+    """A clean end would be told as the hit of a limit."""
+    async with running(berth, "exit 0") as process:
+        await process.wait()
+        process.condemn("wall_s")
+        assert process.limit is None
+
+
+async def test_a_monitor_is_told_where_the_tree_and_its_memory_files_are(berth: Berth) -> None:
+    """Files in memory, or the processes above the program, would count for nobody."""
+    async with running(berth, POLITE) as process:
+        await line(process)
+        tree = process.tree(("/scratch",))
+        assert (tree.pid, tree.scratch) == (process.pid, ("/scratch",))
+        assert process.pid in {child.pid for child in psutil.Process(tree.top).children(recursive=True)}
+        if berth.tier is Tier.BUBBLEWRAP:
+            assert psutil.Process(tree.root_pid).ppid() == tree.top
+            assert tree.tmpfs == ("/dev/shm", "/tmp")
+        else:
+            assert (tree.root_pid, tree.tmpfs) == (0, ())

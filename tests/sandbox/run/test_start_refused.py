@@ -1,0 +1,293 @@
+"""Starts that are refused, fail or are given up: the reason is told, and nothing is left."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.berths import (
+    BUBBLEWRAP_ONLY,
+    GRACE_S,
+    PATIENCE_S,
+    Berth,
+    leaves_nothing,
+    required,
+    run,
+)
+
+from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
+from quarterdeck_sandbox.network.host_names import Route
+from quarterdeck_sandbox.network.uplink import Uplink
+from quarterdeck_sandbox.policy.machine import Cgroups, Machine
+from quarterdeck_sandbox.policy.receipt import Finding, Strength
+from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.run import spawn
+from quarterdeck_sandbox.run import start as start_module
+from quarterdeck_sandbox.run.gate_report import Gatekeeper, Report
+from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.view.mounts import Mount, MountKind, View
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_without_a_required_property_the_program_never_runs(berth: Berth) -> None:
+    """A hostile program would have run before anybody knew that it is not confined."""
+    readable = berth.home / "readable"
+    readable.write_text("")
+    berth.own(readable)
+    made = required(berth, Property.FILESYSTEM, f"echo ran >{berth.home}/ran", secrets=(str(readable),))
+    with leaves_nothing(), pytest.raises(LaunchError, match="requires filesystem") as caught:
+        await start(made)
+    assert caught.value.code == "sandbox_refused"
+    assert not (berth.home / "ran").exists()
+
+
+async def test_a_limit_that_the_machine_refuses_is_a_gap_unless_it_is_required(berth: Berth) -> None:
+    """A start would silently be weaker, or impossible."""
+    made = berth.shell("exit 0")
+    machine = replace(made.machine, cgroups=Cgroups(controllers={"memory": "/no/such/place"}))
+    made = replace(made, machine=machine, promised={**made.promised, Property.MEMORY: Finding("group", Strength.FULL)})
+    with leaves_nothing():
+        status, _, receipt = await run(made)
+    assert status == 0
+    assert receipt.findings[Property.MEMORY].strength is Strength.NONE
+    assert [gap for gap in receipt.gaps if "/no/such/place" in gap]
+    with leaves_nothing(), pytest.raises(LaunchError, match="requires memory"):
+        await start(replace(made, required=(Property.MEMORY,)))
+
+
+def script(path: Path, text: str) -> str:
+    """An executable text."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def broken(berth: Berth, monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> Any:
+    """A confinement whose first program of ours is `text`."""
+    made = berth.shell("exit 0")
+    fake = script(path, text)
+    if berth.tier is Tier.BUBBLEWRAP:
+        return replace(made, machine=replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path=fake)))
+    monkeypatch.setattr(spawn, "INTERPRETER", fake)
+    return made
+
+
+async def test_a_sandbox_that_is_never_ready_is_given_up(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A client would wait for ever."""
+    made = broken(berth, monkeypatch, tmp_path / "deaf", "exec /bin/sleep 1000")
+    monkeypatch.setattr(start_module, "GATE_S", 0.2)
+    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
+        await start(made)
+    assert caught.value.code == "spawn_failed"
+    assert "not ready within 0.2 s" in str(caught.value)
+
+
+async def test_a_sandbox_that_fails_is_quoted(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A user would be told that it failed, and not that the kernel forbids namespaces."""
+    made = broken(berth, monkeypatch, tmp_path / "failing", "echo 'setting up uid map: denied' >&2; exit 1")
+    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
+        await start(made)
+    assert caught.value.code == "spawn_failed"
+    assert "setting up uid map: denied" in str(caught.value)
+
+
+async def test_a_sandbox_that_fails_in_silence_is_said_to(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An error would end in a colon."""
+    made = broken(berth, monkeypatch, tmp_path / "silent", "exit 1")
+    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match="and said nothing"):
+        await start(made)
+
+
+async def test_a_sandbox_that_is_not_there_is_an_error_in_words(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that was removed meanwhile would be a traceback."""
+    made = berth.shell("exit 0")
+    machine = replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path="/no/such/bwrap"))
+    monkeypatch.setattr(spawn, "INTERPRETER", "/no/such/python")
+    with leaves_nothing(), pytest.raises(LaunchError, match="/no/such") as caught:
+        await start(replace(made, machine=machine))
+    assert caught.value.code == "spawn_failed"
+
+
+@BUBBLEWRAP_ONLY
+@pytest.mark.parametrize("missing", ["source", "interpreter"])
+async def test_what_bubblewrap_says_of_a_mount_is_quoted(
+    berth: Berth, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path that went away meanwhile would not be named."""
+    made = berth.shell("exit 0")
+    if missing == "source":
+        made = replace(made, view=View((*made.view.mounts, Mount(MountKind.READ, "/x", "/no/such/source"))))
+    else:
+        monkeypatch.setattr(spawn, "INTERPRETER", "/no/such/interpreter")
+    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match=f"/no/such/{missing}"):
+        await start(made)
+
+
+@BUBBLEWRAP_ONLY
+async def test_an_address_that_cannot_be_listened_on_is_named(berth: Berth) -> None:
+    """A start would hang until it is given up."""
+    routes = (Route("a.example", 8080, "127.64.0.1"), Route("b.example", 8080, "127.64.0.1"))
+    made = berth.shell("exit 0", network=("a.example:8080",), routes=routes)
+    made = replace(made, seccomp=berth.filter(inet=True))
+    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match=r"127\.64\.0\.1:8080"):
+        await start(made)
+
+
+@BUBBLEWRAP_ONLY
+async def test_a_report_that_is_none_of_ours_is_refused(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate that was killed would count as one that found nothing wrong."""
+
+    async def nothing(keeper: Gatekeeper) -> None:
+        return None
+
+    monkeypatch.setattr(Gatekeeper, "receive_report", nothing)
+    with leaves_nothing(), pytest.raises(LaunchError, match="before its program began"):
+        await start(berth.shell("exit 0"))
+
+
+# Giving up
+
+
+class Group:
+    """A control group that notes what is asked of it."""
+
+    unmet: dict[Property, str] = {}  # noqa: RUF012 - nobody writes it
+    enforced = frozenset({"memory_bytes"})
+    peak_bytes = None
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.pids: list[int] = []
+
+    def join(self, pid: int) -> None:
+        """Note it."""
+        self.pids.append(pid)
+
+    def kill(self) -> None:
+        """Note it."""
+        self.said.append("kill")
+
+    def hit(self) -> str:
+        """Memory, always."""
+        return "memory_bytes"
+
+    async def destroy(self) -> None:
+        """Note it."""
+        self.said.append("destroy")
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[Group]:
+    """The control groups that were made."""
+    made: list[Group] = []
+
+    class Factory:
+        """In the place of the real ones."""
+
+        @staticmethod
+        def create(cgroups: Cgroups, name: str, limits: Limits) -> Group:
+            assert name.startswith(f"qd-{os.getpid()}-")
+            made.append(Group())
+            return made[-1]
+
+    monkeypatch.setattr(start_module, "Cgroup", Factory)
+    return made
+
+
+def grouped(berth: Berth, script: str) -> Any:
+    """In a control group."""
+    made = berth.shell(script)
+    return replace(made, machine=replace(made.machine, cgroups=Cgroups(controllers={"memory": "/x"})))
+
+
+STAGES = ("send_order", "receive_listeners", "receive_report", "release")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_a_start_that_is_given_up_leaves_nothing(
+    berth: Berth, stage: str, groups: list[Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is cancelled early would leave its server, a descriptor or a control group."""
+    scope = anyio.CancelScope()
+
+    async def give_up(*args: object) -> None:
+        scope.cancel()
+        await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(Gatekeeper, stage, give_up)
+    with leaves_nothing(), scope:
+        await start(grouped(berth, f"echo ran >{berth.home}/ran"))
+    assert scope.cancelled_caught
+    assert not (berth.home / "ran").exists()
+    assert all(group.said == ["kill", "destroy"] for group in groups)
+
+
+@BUBBLEWRAP_ONLY
+async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_cleared_up(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who stops a command at once would leave its network's helper, with nobody to reap it."""
+    scope = anyio.CancelScope()
+    reported, cleared = anyio.Event(), anyio.Event()
+    receive_report = Gatekeeper.receive_report
+
+    async def report(keeper: Gatekeeper) -> Report | None:
+        reported.set()
+        return await receive_report(keeper)
+
+    async def connect(machine: Machine, child_pid: int) -> Uplink:
+        await reported.wait()
+        try:
+            await anyio.sleep(0.05)  # until nothing else is waited for
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError("for ever has ended")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            cleared.set()
+
+    monkeypatch.setattr(Gatekeeper, "receive_report", report)
+    monkeypatch.setattr(start_module, "connect", connect)
+    with leaves_nothing(), scope:
+        await start(berth.shell("exit 0", network=NetworkMode.INTERNET))
+    assert scope.cancelled_caught
+    assert cleared.is_set()
+
+
+async def test_a_control_group_holds_the_program_and_goes_with_it(berth: Berth, groups: list[Group]) -> None:
+    """Limits would be set on a group that nobody is in; groups would pile up; the limit that was hit had no name."""
+    with anyio.fail_after(PATIENCE_S):
+        process = await start(grouped(berth, "read line; kill -KILL $$"))
+        [group] = groups
+        tree = process.tree(())
+        assert group.pids == [tree.root_pid if berth.tier is Tier.BUBBLEWRAP else process.pid]
+        assert "memory_bytes" in tree.enforced
+        process.close_stdin()
+        assert await process.wait() == -signal.SIGKILL
+        assert process.limit == "memory_bytes"
+        await process.stop(GRACE_S)
+        process.close_fds()
+    assert group.said == ["kill", "destroy"]
+
+
+async def test_many_starts_at_once_do_not_meet(berth: Berth) -> None:
+    """Two servers would share a gate."""
+    said: list[str] = []
+
+    async def one(word: str) -> None:
+        said.append((await run(berth.shell(f"echo {word}")))[1].strip())
+
+    with leaves_nothing():
+        async with anyio.create_task_group() as tasks:
+            for word in ("a", "b", "c"):
+                tasks.start_soon(one, word)
+    assert sorted(said) == ["a", "b", "c"]

@@ -1,0 +1,114 @@
+"""Temporary folders, and what a hostile program leaves in them."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.identities import Identity
+from support.leftovers import eventually
+
+from quarterdeck_sandbox.hostile_files import remove, temporary_folder
+
+LEVELS: Final = 2500
+"""More than Python recurses."""
+
+
+def test_a_folder_is_there_and_then_is_not() -> None:
+    """Each command tried in a sandbox would leave its files behind."""
+    with temporary_folder("quarterdeck-test-") as folder:
+        Path(folder, "file").touch()
+        assert Path(folder).stat().st_mode & 0o777 == 0o700
+    assert not os.path.lexists(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_process_that_a_signal_ends_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> None:
+    """Whoever stops a client while it starts would find one more folder in /tmp each time."""
+    # Tests that a shell started in the background ignore SIGINT, and so would what they start.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from quarterdeck_sandbox.hostile_files import temporary_folder as made\n"
+    code += "with made('quarterdeck-test-') as path:"
+    code += "\n open(path + '/file', 'x').close(); print(path, flush=True); __import__('time').sleep(600)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stdout is not None
+        folder = process.stdout.readline().strip()
+        assert os.path.dirname(folder) == str(tmp_path)
+        os.killpg(process.pid, number)
+    eventually(lambda: not os.path.lexists(folder), what="the removal of its folder")
+
+
+def test_a_folder_is_made_where_no_other_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without /bin/sh would start no server."""
+    monkeypatch.setattr("quarterdeck_sandbox.hostile_files._SHELL", "/no/such/shell")
+    with temporary_folder("quarterdeck-test-") as folder:
+        assert os.path.isdir(folder)
+    assert not os.path.lexists(folder)
+
+
+def test_a_folder_deeper_than_we_recurse_is_removed() -> None:
+    """A program could have the tool end with a traceback, and its files stay."""
+    with temporary_folder("quarterdeck-test-") as folder:
+        fd = os.open(folder, os.O_RDONLY)
+        for _ in range(LEVELS):
+            os.mkdir("deep", dir_fd=fd)
+            below = os.open("deep", os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        os.close(fd)
+    assert not os.path.lexists(folder)
+
+
+def test_a_closed_folder_is_removed_and_what_its_links_lead_to_stays_as_it_is() -> None:
+    """A program could change the mode of any file of the user's, with our hand (CVE-2023-6597)."""
+    who = Identity.USER
+    if who.missing:
+        pytest.skip(who.missing)
+    with temporary_folder("quarterdeck-test-") as base:
+        victim, folder = Path(base, "victim"), Path(base, "folder")
+        closed, unseen = folder / "closed", folder / "unseen"
+        victim.touch()
+        for path in (folder, closed, unseen):
+            path.mkdir()
+        (closed / "link").symlink_to(victim)
+        Path(base).chmod(0o777)
+        who.own(victim, folder, closed, unseen)
+        victim.chmod(0o640)
+        closed.chmod(0o500)
+        unseen.chmod(0o000)
+        code = f"from quarterdeck_sandbox.hostile_files import remove; remove({str(folder)!r})"
+        tool = who.quarterdeck
+        subprocess.run([tool.argv[0], "-c", code], env={**os.environ, **tool.env}, check=True, **who.popen)
+        assert not folder.exists()
+        assert victim.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    """A program that removes its own home would have us fail."""
+    remove(str(tmp_path / "no such folder"))
+
+
+def test_programs_that_lie_on_our_path_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program could have a file of its own run outside of its sandbox, where a PATH begins with its workspace's."""
+    planted = tmp_path / "bin"
+    planted.mkdir()
+    for name in ("rm", "chmod"):
+        (planted / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/run\n")
+        (planted / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted}:{os.environ['PATH']}")
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    (tmp_path / "folder").mkdir()
+    remove(str(tmp_path / "folder"))
+    assert not (tmp_path / "folder").exists()
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,142 @@
+"""Looks at the machine: processes, exact memory, files; what is hostile in them is bounded."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from support.line_child import LineChild
+from support.machine_facts import LINUX_ONLY
+
+from quarterdeck_sandbox.usage import process_scan
+from quarterdeck_sandbox.usage.limits import Process, Space
+from quarterdeck_sandbox.usage.process_scan import disk_use, exact_memory, scan, tmpfs_use, waited_s
+
+linux = LINUX_ONLY
+
+
+@pytest.mark.parametrize("by_hand", [pytest.param(True, marks=linux), False])
+def test_a_scan_finds_us_as_we_are(monkeypatch: pytest.MonkeyPatch, by_hand: bool) -> None:
+    """Limits would be judged by somebody else's numbers."""
+    monkeypatch.setattr(process_scan, "_IS_LINUX", by_hand)
+    found, told = scan()[os.getpid()], psutil.Process()
+    assert (found.pid, found.parent) == (os.getpid(), os.getppid())
+    assert found.threads == told.num_threads()
+    assert found.rss_bytes == pytest.approx(told.memory_info().rss, rel=0.2)
+    assert 0 < found.cpu_s <= sum(psutil.Process().cpu_times()[:2]) + 0.01
+    assert scan()[os.getpid()].started == found.started
+
+
+def test_a_scan_goes_on_when_processes_vanish_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process that ends at the wrong moment would stop the monitor of all."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    if sys.platform != "linux":
+        pytest.skip("this is not Linux")
+    listed = [str(gone.pid), "self", "net", str(os.getpid())]
+    monkeypatch.setattr(os, "listdir", lambda _: listed)
+    assert list(scan()) == [os.getpid()]
+
+
+@pytest.mark.parametrize("name", [b"(sh)", b"(a) R 1 (b)", b"()) 7 )", b"(\xff\n)"])
+def test_a_process_cannot_lie_by_its_name(name: bytes) -> None:
+    """A server named `x) S 1` would leave its tree, and its limits with it."""
+    rest = b" S 42 1 1 0 -1 0 0 0 0 0 150 50 25 75 20 0 3 0 1000 0 10 " + b"0 " * 20
+    found = process_scan._parse(7, b"7 " + name + rest)
+    assert found == Process(
+        7,
+        42,
+        1000 / process_scan._TICKS,
+        10 * process_scan._PAGE,
+        3,
+        200 / process_scan._TICKS,
+        100 / process_scan._TICKS,
+    )
+
+
+def test_pages_that_processes_share_count_once() -> None:
+    """Forks of one interpreter would each be charged with all of it."""
+    script = (
+        "import os, sys; held = bytearray(b'x' * (64 << 20))\n"
+        "for _ in range(3):\n"
+        "    if os.fork() == 0: os.read(0, 1); os._exit(0)\n"
+        "print('ready', flush=True); os.read(0, 1)"
+    )
+    with LineChild([sys.executable, "-c", script]) as child:
+        assert child.read_line() == b"ready"
+        pids = [child.process.pid, *(each.pid for each in psutil.Process(child.process.pid).children())]
+        if sys.platform != "linux" or not os.access(f"/proc/{pids[0]}/smaps_rollup", os.R_OK):
+            pytest.skip("the kernel tells no proportional sizes")
+        exact, resident = exact_memory(pids), sum(psutil.Process(pid).memory_info().rss for pid in pids)
+        assert 64 << 20 <= exact.own_bytes < 160 << 20
+        assert resident > 2 * exact.own_bytes
+
+
+@linux
+def test_a_process_that_may_not_be_looked_into_counts_with_what_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would weigh nothing, and nothing would hold it."""
+
+    def refused(path: str, *args: object) -> object:
+        if path.endswith("smaps_rollup"):
+            raise PermissionError
+        return original(path, *args)  # type: ignore[call-overload]
+
+    original = open
+    monkeypatch.setattr("builtins.open", refused)
+    assert exact_memory([os.getpid()]).own_bytes > 1 << 20
+    assert exact_memory([2**22 + 1]).own_bytes == 0
+
+
+def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_path: Path) -> None:
+    """A server would hide its files in folders, or be charged for each name of one."""
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "big").write_bytes(b"x" * 300_000)
+    os.link(deep / "big", tmp_path / "again")
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 1 << 30)
+    found = disk_use([str(tmp_path)])
+    assert found.inodes == 4
+    assert 300_000 <= found.bytes < 1_000_000
+
+
+def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
+    """A link to / would be a walk through the whole disk, charged to the server."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"x" * 100_000)
+    (tmp_path / "scratch" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "swapped").symlink_to(tmp_path / "outside")
+    assert disk_use([str(tmp_path / "scratch")]).inodes == 1
+    assert disk_use([str(tmp_path / "swapped"), str(tmp_path / "gone")]) == Space()
+
+
+def test_a_walk_ends_in_time_and_at_a_depth(tmp_path: Path) -> None:
+    """A million files, or directories without an end, would stop the monitor of all servers."""
+    folder = tmp_path
+    for _ in range(process_scan.MAX_DEPTH + 5):
+        folder /= "d"
+        folder.mkdir()
+    assert disk_use([str(tmp_path)]).inodes <= process_scan.MAX_DEPTH + 1
+    assert disk_use([str(tmp_path)], within_s=-1.0) == Space()
+
+
+@linux
+def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
+    """Files in memory would count for nothing."""
+    if not any(part.mountpoint == "/dev/shm" for part in psutil.disk_partitions(all=True)):
+        pytest.skip("/dev/shm is no mount here")
+    here = os.getpid()
+    before = tmpfs_use(here, ["/dev/shm", "/dev/shm", "/gone"])
+    told = os.statvfs("/dev/shm")
+    assert before.bytes == pytest.approx((told.f_blocks - told.f_bfree) * told.f_frsize, abs=64 << 20)
+    assert tmpfs_use(2**22 + 1, ["/dev/shm"]) == Space()
+
+
+@linux
+def test_the_time_without_a_processor_is_told_of_those_that_are_there() -> None:
+    """A busy machine would look like a dead worker, or a dead worker would end the loop that asks."""
+    assert waited_s(os.getpid()) > 0.0 or not os.path.exists("/proc/self/schedstat")
+    assert waited_s(2**22 + 1) == 0.0

@@ -1,0 +1,161 @@
+"""Within what a process may write, what it may not: found, closed or refused."""
+
+import os
+from pathlib import Path
+
+import pytest
+from sandbox.homes import Home, make_home
+
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.view import closed_paths
+from quarterdeck_sandbox.view.closed_paths import Closing, close_within, outermost, steps
+from quarterdeck_sandbox.view.mounts import Mount, MountKind, View
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """One with a project in it."""
+    home = make_home(tmp_path)
+    home.file("proj/src/main.py")
+    return home
+
+
+def close(home: Home, *protected: Path | str, write: tuple[str, ...] = ("proj",), can_close: bool = True) -> Closing:
+    """What is closed to a process that may write these folders of the home."""
+    named = tuple(str(home.user / name) for name in write)
+    view = home.view(**SandboxPolicy.model_validate({"write": named}).model_dump(include={"write"}))
+    return close_within(view, named, tuple(map(str, protected)), can_close=can_close, remedy="get a machine that can")
+
+
+def refused(home: Home, *protected: Path | str, **how: object) -> str:
+    """Why nothing may start."""
+    with pytest.raises(LaunchError) as caught:
+        close(home, *protected, **how)  # type: ignore[arg-type]
+    assert caught.value.code == "sandbox_refused"
+    return str(caught.value)
+
+
+def test_what_lies_in_a_writable_folder_is_closed_and_in_the_receipt(home: Home) -> None:
+    """A server would write itself a row that is not confined."""
+    config, other = home.file("proj/mcp.json"), home.file("elsewhere/mcp.json")
+    found = close(home, config, other)
+    assert found.paths == (str(config),)
+    assert found.shown == (f"read-only: {config} (code or configuration that quarterdeck trusts)",)
+    assert found.gaps == ()
+
+
+def test_nothing_is_closed_where_nothing_of_the_kind_may_be_written(home: Home) -> None:
+    """Every start would pay for an interpreter more."""
+    config = home.file("elsewhere/mcp.json")
+    assert close(home, config) == Closing()
+    assert close(home, config, write=()) == Closing()
+
+
+def test_a_link_is_closed_with_its_folder_and_what_it_leads_to(home: Home) -> None:
+    """Either could be changed in place of the other."""
+    real = home.file("proj/real/mcp.json")
+    link = home.link("proj/conf/mcp.json", real)
+    assert close(home, link).paths == (str(link.parent), str(real))
+
+
+def test_a_link_that_lies_in_the_very_folder_that_may_be_written_is_refused(home: Home) -> None:
+    """It would be replaced by a link to another file."""
+    real = home.file("elsewhere/mcp.json")
+    link = home.link("proj/mcp.json", real)
+    message = refused(home, link)
+    assert message.startswith(f"{link} is a symbolic link")
+    assert f"name {real} itself" in message
+
+
+def test_of_what_does_not_exist_the_nearest_folder_is_closed(home: Home) -> None:
+    """A program would make the file that we look for at our next start."""
+    folder = home.file("proj/.config/other").parent
+    assert close(home, folder / "quarterdeck/mcp.json").paths == (str(folder),)
+
+
+def test_what_could_only_be_closed_with_all_of_the_folder_is_told(home: Home) -> None:
+    """The receipt would not say that there is something left to watch."""
+    names = [home.user / "proj" / name for name in ("a.json", ".b/c.json", "d", "e", "f")]
+    (gap,) = close(home, names[0]).gaps
+    assert gap == f"filesystem: it could create {names[0]}: what does not exist cannot be made read-only"
+    (gap,) = close(home, *names).gaps
+    assert f"{names[0]}, {names[1]}, {names[2]} and 2 more:" in gap
+
+
+def test_a_file_with_a_second_name_is_refused(home: Home) -> None:
+    """By its other name it could be written all the same."""
+    config = home.file("proj/mcp.json")
+    os.link(config, home.user / "proj/src/innocent")
+    assert "2 names (hard links)" in refused(home, config)
+
+
+def test_who_is_to_write_in_what_is_protected_is_refused(home: Home) -> None:
+    """The row would do the opposite of what protects it."""
+    config = home.file("proj/mcp.json")
+    assert '"write" names' in refused(home, config, write=("proj/mcp.json",))
+    assert '"write" names' in refused(home, home.user / "proj", write=("proj/src",))
+
+
+def test_a_machine_that_cannot_close_a_part_refuses_with_what_to_do(home: Home) -> None:
+    """It would start with the user's configuration open."""
+    config = home.file("proj/mcp.json")
+    message = refused(home, config, can_close=False)
+    assert f"and with it {config}" in message
+    assert "move it elsewhere, or name narrower folders, or get a machine that can" in message
+
+
+def test_our_own_environment_in_a_workspace_is_closed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands could not run in such a workspace at all, or could write their next sandbox themselves."""
+    venv = home.file("proj/.venv/lib/python3.12/site-packages/quarterdeck_sandbox/border.py").parents[4]
+    monkeypatch.setattr(closed_paths, "own_code", lambda: (str(venv),))
+    assert close(home).paths == (str(venv),)
+    assert '"write" names' in refused(home, write=("proj/.venv/lib",))
+    assert "cannot close a part" in refused(home, can_close=False)
+
+
+def test_a_place_of_our_code_that_could_be_made_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command would make the folder of packages that our next start looks into, and we would import what is there."""
+    missing = home.user / "proj" / "lib"
+    monkeypatch.setattr(closed_paths, "own_code", lambda: (str(missing),))
+    assert f"could create {missing} there" in refused(home)
+
+
+def test_hooks_are_closed_where_that_is_possible_and_else_told(home: Home) -> None:
+    """A hook would run with the user's next commit, outside of any sandbox."""
+    hooks, config = home.file("proj/.git/hooks/x").parent, home.file("proj/.git/config")
+    assert close(home).paths == (str(config), str(hooks))
+    found = close(home, can_close=False)
+    assert found.paths == ()
+    assert [gap for gap in found.gaps if str(hooks) in gap]
+
+
+def test_hooks_that_are_named_themselves_are_open(home: Home) -> None:
+    """Nobody could have an agent write a hook."""
+    home.file("proj/.git/hooks/x")
+    home.file("proj/.git/config")
+    assert close(home, write=("proj", "proj/.git")).paths == ()
+    assert close(home, write=("proj", "proj/.git/hooks")).paths == (f"{home.user}/proj/.git/config",)
+    assert close(home, write=("proj", "proj/src")).paths == (
+        f"{home.user}/proj/.git/config",
+        f"{home.user}/proj/.git/hooks",
+    )
+
+
+def test_missing_hooks_of_a_repository_are_told(home: Home) -> None:
+    """A command could make them, and nobody would know."""
+    home.file("proj/.git/config")
+    (gap,) = close(home).gaps
+    assert gap.startswith(f"filesystem: {home.user}/proj/.git/hooks does not exist")
+
+
+def test_every_folder_between_is_a_mount_of_its_own() -> None:
+    """A folder above a closed file would be renamed, and another put in its place."""
+    view = View((Mount(MountKind.WRITE, "/w", "/w"), Mount(MountKind.READ, "/r", "/r")), closed=("/w/a/b/c", "/w/a/d"))
+    assert steps(view) == (("/w/a", False), ("/w/a/b", False), ("/w/a/b/c", True), ("/w/a/d", True))
+    assert steps(View((Mount(MountKind.WRITE, "/w", "/w"),))) == ()
+
+
+def test_what_lies_in_what_is_closed_is_closed_with_it() -> None:
+    """Each would cost a mount of its own."""
+    assert outermost(["/w/b/c", "/w/b", "/w/bb", "/w/a", "/w/a"]) == ("/w/a", "/w/b", "/w/bb")

@@ -1,0 +1,219 @@
+"""`quarterdeck config`: where it comes from, what it says, what is wrong with it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quarterdeck.cli.configure import config
+from quarterdeck.cli.shared.exits import CommandError
+from quarterdeck.cli.shared.parameters import make_group
+from quarterdeck_sandbox.policy.machine import Machine
+
+MACHINE = Machine(system="linux", architecture="x86_64", kernel="6.12.0", landlock_abi=6, seccomp=True)
+"""It confines, but not all that `strict` asks for."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with one file, and a project below another directory, in which we are."""
+    for name in ("home/.config/quarterdeck", "project"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    for name in ("XDG_CONFIG_HOME", "QUARTERDECK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr("quarterdeck_sandbox.doctor.probe.known_machine", lambda: MACHINE)
+    return tmp_path / "home"
+
+
+def run(*arguments: str) -> int:
+    program = make_group("config", config.group)
+    result = program(arguments, standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    capsys.readouterr()
+    run(*arguments, "--json")
+    return json.loads(capsys.readouterr().out)
+
+
+def write(path: Path, document: object) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+def own(home: Path, document: object) -> Path:
+    return write(home / ".config/quarterdeck/mcp.json", document)
+
+
+def test_every_place_is_shown_in_order(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would not know where to write, or which file wins."""
+    path = own(home, {"servers": {}})
+    (home.parent / "project/.mcp.json").write_text("{")
+    assert run("path") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0].rpartition("/")[2] for line in lines] == [
+        "FILE",
+        "mcp.json",
+        "mcp.json",
+        "mcp.json",
+        "mcp.json",
+        "mcp-servers.json",
+        "quarterdeck.json",
+        ".mcp.json",
+    ]
+    assert "used" in lines[2]
+    assert "cannot be used" in lines[7]
+    assert "the project's, untrusted" in lines[7]
+    places = run_json(capsys, "path")
+    assert [(place["path"], place["exists"], place["standing"]) for place in places][1] == (str(path), True, "user")
+    assert places[6]["error"].startswith("line 1")
+
+
+def test_named_files_are_shown_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A test's configuration would be mixed with the user's."""
+    own(home, {"servers": {"a": {"command": "c"}}})
+    path = write(home / "mine.json", {"servers": {"b": {"command": "c"}}})
+    places = run_json(capsys, "path", "-c", str(path), "-c", str(home / "gone.json"))
+    assert [(place["path"], place["exists"]) for place in places] == [
+        (str(path), True),
+        (str(home / "gone.json"), False),
+    ]
+    assert [server["id"] for server in run_json(capsys, "show", "-c", str(path))["servers"]] == ["b"]
+
+
+def test_values_are_shown_with_their_place_and_without_secrets(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user could not tell where a value comes from, or would publish a password in asking."""
+    monkeypatch.setenv("TOKEN", "s3cret")
+    rows = {
+        "a": {"command": "c", "env": {"T": "${TOKEN}", "P": "s3cret"}},
+        "half": {"command": "${QD_TEST_NOT_SET}", "args": ["\ud800", 1e999]},
+    }
+    path = own(home, {"mcpServers": rows})
+    assert run("show") == 0
+    shown = capsys.readouterr()
+    assert "s3cret" not in shown.out + shown.err
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert ["env.T", "${TOKEN}", "/mcpServers/a/env/T"] in lines
+    assert ["env.P", "••••", "/mcpServers/a/env/P"] in lines
+    assert "default" not in shown.out
+    assert f"a (user, {path} /mcpServers/a)" in shown.out
+    assert "cannot be started" in shown.out
+    assert run("show", "--all") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["call_timeout_s", "300.0", "default"] in lines
+    whole = run_json(capsys, "show")
+    assert {"key": "env.P", "value": "••••", "source": str(path), "pointer": "/mcpServers/a/env/P"} in whole["servers"][
+        0
+    ]["values"]
+    assert whole["servers"][1]["problem"].endswith("the variable 'QD_TEST_NOT_SET' is not set")
+    assert {"key": "trust", "value": "baseline", "source": "default", "pointer": ""} in whole["settings"]
+
+
+def test_a_check_finds_everything_and_says_so_by_its_exit_code(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script would start what cannot work, or a user correct one mistake after the other."""
+    path = own(home, {"mcpServers": {"a": {"comand": "c", "args": [5]}, "b": {"command": "c", "evn": {}, "args": [5]}}})
+    assert run("check") == 2
+    assert capsys.readouterr().out.splitlines() == [
+        f"error: {path}: mcpServers.a: unknown key 'comand': did you mean 'command'?",
+        f"error: {path}: mcpServers.a.args[0]: expected a string, got 5",
+        f"error: {path}: mcpServers.b: unknown key 'evn': did you mean 'env'?",
+        f"error: {path}: mcpServers.b.args[0]: expected a string, got 5",
+    ]
+    said = run_json(capsys, "check")
+    assert said["ok"] is False
+    assert said["findings"][0] == {
+        "file": str(path),
+        "server": "a",
+        "location": "mcpServers.a",
+        "reason": "unknown key 'comand': did you mean 'command'?",
+        "nearest": "command",
+        "is_error": True,
+        "code": "config_invalid",
+    }
+
+
+def test_a_warning_is_no_failure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A harmless key of another client would stop a script."""
+    path = own(home, {"mcpServers": {"a": {"command": "sh", "timeout": 5}}})
+    assert run("check") == 0
+    assert capsys.readouterr().out == f"warning: {path}: mcpServers.a: ignored: 'timeout'\n"
+    own(home, {"mcpServers": {"a": {"command": "sh"}}})
+    assert run("check") == 0
+    assert "nothing is wrong" in capsys.readouterr().err
+
+
+def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file would be called right whose servers never start."""
+    documents = home / "documents"
+    documents.mkdir()
+    rows = {
+        "docs": {"command": "/bin/sh", "args": [str(documents)]},
+        "walled": {"command": "/bin/sh", "sandbox": {"preset": "strict"}},
+        "elsewhere": {"command": "/bin/sh", "cwd": str(home / "gone")},
+        "absent": {"command": str(home / "no-such-command")},
+        "good": {"command": "/bin/sh"},
+        "far": {"type": "http", "url": "https://example.com/mcp"},
+    }
+    path = own(home, {"mcpServers": rows})
+    assert run("check") == 2
+    out, err = capsys.readouterr()
+    assert f'error: docs would not be started: {documents} is hidden: add "read": ["{documents}"]' in out
+    assert "fix: quarterdeck allow docs gives it what its row names" in out
+    assert "error: walled would not be started: the policy needs bubblewrap" in out
+    assert f"error: elsewhere would not be started: the working directory {home / 'gone'} does not exist" in out
+    assert f"warning: absent: there is no command '{home / 'no-such-command'}': install it" in out
+    assert "good" not in out
+    assert "nothing is wrong" not in err
+    said = run_json(capsys, "check", "-c", str(path))
+    assert said["ok"] is False
+    assert [(each["server"], each["code"]) for each in said["refused"]] == [
+        ("docs", "sandbox_refused"),
+        ("walled", "sandbox_refused"),
+        ("elsewhere", "bad_cwd"),
+    ]
+    assert f"quarterdeck allow docs -c {path} gives it" in said["refused"][0]["fix"]
+    assert said["commands_missing"] == {"absent": str(home / "no-such-command")}
+    assert not (home.parent / "state").exists()
+
+
+def test_nothing_at_all_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty answer would look like a failure."""
+    for command in ("check", "show"):
+        assert run(command) == 0
+        assert "there is no configuration: quarterdeck config path" in capsys.readouterr().err
+
+
+def test_the_schema_is_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """An editor could not be pointed at it."""
+    assert run("schema") == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "Quarterdeck configuration"
+
+
+def test_a_working_directory_that_is_gone_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user would see a traceback."""
+
+    def cwd() -> Path:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(config.Path, "cwd", cwd)
+    with pytest.raises(CommandError, match="the working directory cannot be used"):
+        run("check")
+
+
+def test_a_check_looks_for_commands_on_this_machine(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file would be called right whose servers cannot be started."""
+    own(home, {"mcpServers": {"a": {"command": "sh"}, "b": {"command": "no-such-command-qd"}}})
+    assert run("check") == 0
+    out, err = capsys.readouterr()
+    assert out == (
+        "warning: b: there is no command 'no-such-command-qd' on your PATH: install it, or give its full path\n"
+    )
+    assert "nothing is wrong" not in err
+    assert run_json(capsys, "check")["commands_missing"] == {"b": "no-such-command-qd"}

@@ -1,0 +1,190 @@
+"""What is on disk is shown first, and goes only when that is wanted."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from support.client_commands import Run, commands, write
+
+from quarterdeck.config.places import paths
+from quarterdeck.config.places.paths import configuration_digest, make_private_dir, server_paths
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.ledger.store.lease import Holder, take_lease
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory with the servers `fs` of two configurations, a workspace and a ledger in it."""
+    base = tmp_path.resolve()
+    state = make_private_dir(base / "state")
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(state))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(base / "run"))
+    monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
+    monkeypatch.setattr(paths, "runtime_roots", lambda: (base / "run",))
+    monkeypatch.chdir(tmp_path)
+    for name in ("one.json", "two.json"):
+        write(base / name, {"mcpServers": {}})
+        home = server_paths(digest(base / name), "fs", state).create().home
+        (home / "file").write_bytes(b"x" * 100_000)
+    (state / "workspaces" / "0123456789ab" / "home").mkdir(parents=True)
+    make_private_dir(state / "ledger")
+    (state / "token").touch()
+    return state
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return commands()
+
+
+def digest(path: Path) -> str:
+    return configuration_digest([path])
+
+
+def left(state: Path) -> set[str]:
+    """What of the fixture is there still."""
+    return {name for name in ("one", "two") if (state / "servers" / digest(state.parent / f"{name}.json")).exists()} | {
+        path.name
+        for path in (state / "workspaces", state / "ledger", state / "token")
+        if path.exists() and any_in(path)
+    }
+
+
+def any_in(path: Path) -> bool:
+    return path.is_file() or path.name == "ledger" or any(path.iterdir())
+
+
+ALL = {"one", "two", "workspaces", "ledger", "token"}
+
+
+def test_what_is_there_is_only_shown_unless_something_is_named(
+    state: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Looking would remove things, or a user decide without knowing what is large."""
+    assert run("purge") == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[1:4] for line in out.splitlines()[1:]] == [
+        ["KiB", "server", "fs"],
+        ["KiB", "server", "fs"],
+        ["KiB", "workspace", "0123456789ab"],
+        ["KiB", "record", "ledger"],
+        ["B", "record", "token"],
+    ]
+    assert "--all" in err
+    assert left(state) == ALL
+
+
+def test_a_server_is_removed_of_one_configuration_or_of_all(state: Path, run: Run) -> None:
+    """The home of another server with the same name would go, or stay for ever."""
+    assert run("purge", "fs", "-c", "one.json", "--yes") == 0
+    assert left(state) == ALL - {"one"}
+    assert run("purge", "fs", "--yes") == 0
+    assert left(state) == ALL - {"one", "two"}
+    assert run("purge", "fs", "--yes") == 3
+
+
+def test_all_keeps_the_records_and_says_so(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was approved would be forgotten with the caches."""
+    assert run("purge", "--all", "--yes") == 0
+    out, err = capsys.readouterr()
+    assert "removed 3, " in out
+    assert "KiB" in out.splitlines()[-1] or " B" in out.splitlines()[-1]
+    assert "kept: ledger, token" in err
+    assert left(state) == {"ledger", "token"}
+    assert run("purge", "--all", "--ledger", "--yes") == 0
+    assert left(state) == set()
+    assert state.is_dir()
+    assert run("purge", "--all", "--yes") == 0
+
+
+def test_all_of_one_configuration(state: Path, run: Run) -> None:
+    """Everybody else's servers would go too."""
+    assert run("purge", "--all", "-c", "two.json", "--yes") == 0
+    assert left(state) == ALL - {"two"}
+
+
+def test_what_is_running_stays(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """A running server would lose its home under its feet."""
+    with RuntimeDirectory.create(digest(state.parent / "one.json"), state.parent / "run"):
+        assert run("purge", "--all", "--ledger", "--yes") == 1
+        assert "it is running: stop it first" in capsys.readouterr().err
+        assert left(state) == {"one", "ledger", "token"}
+        assert run("purge", "fs", "--yes") == 1
+    assert run("purge", "fs", "--yes") == 0
+
+
+def test_who_writes_the_ledger_is_running_wherever_its_sockets_are(state: Path, run: Run) -> None:
+    """A serve that was started with another runtime directory would lose its servers' homes, and its ledger."""
+    with take_lease(state / "ledger", Holder(pid=os.getpid(), digest=digest(state.parent / "one.json"))):
+        assert run("purge", "--all", "--ledger", "--yes") == 1
+    assert left(state) == {"one", "ledger", "token"}
+
+
+def test_a_server_that_starts_while_we_ask_stays(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person may think for minutes before they answer."""
+    started: list[RuntimeDirectory] = []
+
+    def answer(*_: object, **__: object) -> bool:
+        started.append(RuntimeDirectory.create(digest(state.parent / "one.json"), state.parent / "run"))
+        return True
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("click.confirm", answer)
+    assert run("purge", "--all") == 1
+    started[0].close()
+    assert left(state) == {"one", "ledger", "token"}
+
+
+def test_nobody_is_asked_where_nobody_is(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script would hang, or remove what nobody agreed to."""
+    assert run("purge", "--all") == 2
+    assert "--yes" in capsys.readouterr().err
+    assert run("purge", "fs", "--json") == 2
+    assert left(state) == ALL
+
+
+def test_a_no_is_a_no(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks has to listen."""
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
+    assert run("purge", "--all") == 0
+    assert left(state) == ALL
+
+
+def test_programs_are_told_in_json(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script could not tell what was removed, nor how much it was."""
+    assert run("purge", "fs", "-c", "one.json", "--json", "--yes") == 0
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["size_bytes"] >= 100_000
+    assert report["removed"]
+    assert report["is_whole"]
+    assert report["configuration"] == digest(state.parent / "one.json")
+    assert run("purge", "--json") == 0
+    assert not any(each["removed"] for each in json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize("arguments", [["fs", "--all"], ["--ledger"], ["--all", "--ledger", "-c", "one.json"]])
+def test_contradictions_are_refused(state: Path, run: Run, arguments: list[str]) -> None:
+    """Of two meanings the worse could be taken."""
+    assert run("purge", *arguments, "--yes") == 2
+    assert left(state) == ALL
+
+
+def test_a_state_directory_of_others_is_refused(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another user could have put links there."""
+    state.chmod(0o777)
+    assert run("purge", "--all", "--yes") == 2
+    assert "chmod 700" in capsys.readouterr().err
+    state.chmod(0o700)
+    assert left(state) == ALL
+
+
+def test_nothing_is_nothing(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first look, before anything ran, would fail."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "none"))
+    monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
+    assert run("purge") == 0
+    assert run("purge", "--all", "--yes") == 0
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,82 @@
+"""How the demonstration is told, and how it ends; what it does is tried in the acceptance tests."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from quarterdeck.cli.program import run
+from quarterdeck.control.protocol import DossierView
+from quarterdeck.demo import story
+from quarterdeck.demo.stage import Death, End, Fact, Promise, Quote, Scene, StageError, Table, Told
+
+EVENTS: tuple[Told, ...] = (
+    Scene("A beginning"),
+    Fact("something happened\x1b[2J"),
+    Quote("the server said so\n" + "word " * 40),
+    Table(("NAME", "WHAT"), (("a", "b"),)),
+    Death("fragile", DossierView(exit_status=70, stderr_tail="the end")),
+    Promise("it holds", is_kept=True),
+    Promise("it does not", is_kept=False),
+    End(1, 1, 2.5),
+)
+
+
+def telling(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool) -> None:
+    async def tell_story(tell: Callable[[Told], None]) -> bool:
+        for event in EVENTS:
+            tell(event)
+        return is_kept
+
+    monkeypatch.setattr(story, "tell_story", tell_story)
+
+
+def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log of a CI run would be full of escape sequences."""
+    telling(monkeypatch, is_kept=True)
+    assert run(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    told = out[out.index(" 1  A beginning") :].splitlines()
+    assert told[0:3] == [" 1  A beginning", "    something happened\\x1b[2J", "    │ the server said so"]
+    assert all(len(line) <= 80 for line in told)
+    assert told[told.index("    NAME  WHAT") :] == [
+        "    NAME  WHAT",
+        "    a     b",
+        "    the dossier of fragile's death:",
+        "    │ exit status 70",
+        "    │ stderr: the end",
+        "    ✓ it holds",
+        "    ✗ it does not",
+        "",
+        "1 of 2 promises were kept, in 2.5 s.",
+    ]
+
+
+def test_a_program_gets_every_event(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A check of the demonstration would have to parse prose."""
+    telling(monkeypatch, is_kept=True)
+    assert run(["demo", "--json"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    kinds = ["scene", "fact", "quote", "table", "death", "promise", "promise", "end"]
+    assert [event["event"] for event in told] == kinds
+    assert told[4]["dossier"]["exit_status"] == 70
+
+
+def test_a_broken_promise_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would notice."""
+    telling(monkeypatch, is_kept=False)
+    assert run(["demo"]) == 1
+
+
+def test_a_demonstration_that_cannot_begin_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first thing that a new user sees would be a traceback."""
+
+    async def tell_story(tell: Callable[[Told], None]) -> bool:
+        raise StageError("`quarterdeck serve` does not start: no space left")
+
+    monkeypatch.setattr(story, "tell_story", tell_story)
+    assert run(["demo"]) == 6
+    assert "no space left" in capsys.readouterr().err

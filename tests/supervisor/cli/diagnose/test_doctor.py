@@ -1,0 +1,131 @@
+"""`doctor`: tables, remedies, JSON and exit codes."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli.diagnose import doctor
+from quarterdeck.cli.program import run
+from quarterdeck_protocol.policy import Property
+from quarterdeck_sandbox.doctor.report import Attack, Outcome, SelfTest
+from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
+
+BEST = Machine(
+    system="linux",
+    architecture="x86_64",
+    kernel="6.12.0",
+    bubblewrap=Bubblewrap("/usr/bin/bwrap", "0.12.0", works=True, makes_network=True, nests_safely=True),
+    landlock_abi=6,
+    seccomp=True,
+    closes=True,
+    cgroups=Cgroups("/cg", dict.fromkeys(("memory", "pids", "cpu"), "/cg"), frozenset({"cpu"})),
+    pasta="/usr/bin/pasta",
+    nsenter="/usr/bin/nsenter",
+    ip="/usr/sbin/ip",
+)
+HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.HELD, "Permission denied"),))
+
+
+def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = HELD) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda: (machine, test))
+    # The configuration of whoever runs the tests is not looked for.
+    look = doctor.foresee
+    monkeypatch.setattr(doctor, "foresee", lambda config, machine: look(config, machine) if config else [])
+
+
+@pytest.mark.parametrize(
+    ("machine", "code"),
+    [
+        (BEST, 0),
+        (replace(BEST, bubblewrap=Bubblewrap()), 1),
+        (Machine(system="darwin"), 2),
+    ],
+    ids=["full", "weaker", "none"],
+)
+def test_the_exit_code_says_how_far_a_machine_can_be_trusted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, code: int
+) -> None:
+    """A script could not tell a full sandbox from none."""
+    finding(monkeypatch, machine)
+    assert run(["doctor"]) == code
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == doctor.VERDICTS[code]
+    assert ("apt install bubblewrap" in out) == (code == 1)
+    assert run(["doctor", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["exit_code"] == code
+
+
+def test_missing_libraries_of_native_tools_are_named_once_and_change_no_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each would be found out by a call that fails, though servers need none of them."""
+    finding(monkeypatch, BEST)
+    monkeypatch.setitem(sys.modules, "ddgs", None)
+    monkeypatch.setitem(sys.modules, "justhtml", None)
+    assert run(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "The native tool websearch cannot work in full: ddgs not installed." in out
+    assert out.count("pip install 'quarterdeck[native]'") == 1
+
+
+def test_people_see_each_remedy_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one thing to do would be lost among its repetitions."""
+    finding(monkeypatch, replace(BEST, cgroups=Cgroups()))
+    run(["doctor"])
+    out = capsys.readouterr().out
+    assert out.count("systemd-run --user --scope") == 1
+    assert "control group: memory, control group: pids, control group: cpu: not writable for us\n  systemd-run" in out
+
+
+def test_programs_get_the_facts_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report would not say what was found."""
+    finding(monkeypatch, BEST)
+    run(["doctor", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["machine"]["bubblewrap"]["version"] == "0.12.0"
+    assert document["machine"]["cgroups"]["legacy"] == ["cpu"]
+    assert document["attacks"] == [
+        {"subject": "attack: read a secret", "state": "ok", "what": "Permission denied", "remedy": ""}
+    ]
+
+
+def test_what_a_machine_says_cannot_write_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hostile bwrap on the PATH could retitle the window."""
+    finding(monkeypatch, replace(BEST, bubblewrap=Bubblewrap("/x/bwrap", why="\x1b]0;owned\x07")))
+    run(["doctor"])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_it_ends_with_what_would_become_of_the_configured_servers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It would call a machine fine on which none of the user's servers starts."""
+    finding(monkeypatch, BEST)
+    rows = {
+        "good": {"command": "/bin/sh"},
+        "gone": {"command": "no-such-command"},
+        "far": {"type": "http", "url": "https://example.com/mcp"},
+        "broken": {"command": 3},
+    }
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": rows}))
+    assert run(["doctor", "-c", str(config)]) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].endswith("Of the configured servers 2 would start, 2 would be refused.")
+    fates = [("good", "starts"), ("gone", "refused"), ("far", "starts"), ("broken", "refused")]
+    assert [tuple(line.split()) for line in out.splitlines() if tuple(line.split()) in fates] == fates
+    assert "gone: no-such-command is not on the server's PATH" in out
+    assert "far: it is remote" in out
+    assert run(["doctor", "--json", "-c", str(config)]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert {each["server"]: each["outlook"] for each in told["servers"]} == {
+        "good": "starts",
+        "gone": "refused",
+        "far": "starts",
+        "broken": "refused",
+    }

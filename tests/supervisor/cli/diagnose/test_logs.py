@@ -1,0 +1,156 @@
+"""Reading a server's log: its end, its older half, and what comes."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli.deck_source import source
+from quarterdeck.cli.diagnose import logs
+from quarterdeck.cli.diagnose.logs import LogLine, read_lines
+from quarterdeck.cli.program import run
+from quarterdeck.config.places.paths import server_paths
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "stderr.log"
+
+
+def followed(log: Path, monkeypatch: pytest.MonkeyPatch, *steps: object) -> list[bytes]:
+    """What is read while `steps` happen, one each time that the reader would sleep; then the reader is interrupted."""
+    pending = list(steps)
+
+    def sleep(_: float) -> None:
+        if not pending:
+            raise KeyboardInterrupt
+        step = pending.pop(0)
+        assert callable(step)
+        step()
+
+    monkeypatch.setattr(logs.time, "sleep", sleep)
+    return collect(read_lines(log, 10, follow=True))
+
+
+def read(log: Path, count: int) -> list[bytes]:
+    """The texts alone."""
+    return collect(read_lines(log, count))
+
+
+def collect(lines: Iterator[LogLine]) -> list[bytes]:
+    got = []
+    try:
+        got.extend(line.text for line in lines)
+    except KeyboardInterrupt:
+        pass
+    return got
+
+
+def appended(log: Path, data: bytes) -> object:
+    def append() -> None:
+        with log.open("ab") as file:
+            file.write(data)
+
+    return append
+
+
+def test_the_last_lines_are_read(log: Path) -> None:
+    """A long log would bury its end."""
+    log.write_bytes(b"one\ntwo\nthree\n")
+    assert read(log, 2) == [b"two", b"three"]
+    assert read(log, 0) == []
+    assert read(log, 10) == [b"one", b"two", b"three"]
+
+
+def test_the_older_half_comes_first(log: Path) -> None:
+    """Just after the log was rotated, it would look empty."""
+    log.with_name("stderr.log.1").write_bytes(b"one\ntwo\n")
+    assert read(log, 10) == [b"one", b"two"]
+    log.write_bytes(b"three\n")
+    assert read(log, 2) == [b"two", b"three"]
+
+
+def test_a_log_that_does_not_exist_has_no_lines(log: Path) -> None:
+    """A server that never wrote would be an error."""
+    assert read(log, 10) == []
+
+
+def test_what_is_written_later_is_followed_by_whole_lines(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that is being written would be shown in two halves."""
+    log.write_bytes(b"one\nhalf")
+    steps = [appended(log, b" a line\n"), appended(log, b"three\nfour\n")]
+    assert followed(log, monkeypatch, *steps) == [b"one", b"half a line", b"three", b"four"]
+
+
+def test_a_log_that_begins_to_exist_is_followed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`logs -f` would have to be started after the server's first words."""
+    assert followed(log, monkeypatch, appended(log, b"first\n")) == [b"first"]
+
+
+def test_rotation_loses_no_line(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Following would stop for ever when the log is full."""
+    log.write_bytes(b"one\n")
+
+    def rotate() -> None:
+        with log.open("ab") as file:
+            file.write(b"two\n")
+        log.replace(log.with_name("stderr.log.1"))
+        log.write_bytes(b"three\n")
+
+    assert followed(log, monkeypatch, rotate, appended(log, b"four\n")) == [b"one", b"two", b"three", b"four"]
+
+
+def test_a_line_without_end_comes_in_pieces(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile server could make us hold its whole log in memory, or see nothing of it."""
+    monkeypatch.setattr(logs, "MAX_LINE_BYTES", 4)
+    log.write_bytes(b"abcdefghij")
+    assert read(log, 10) == [b"abcd", b"efgh"]
+
+
+AT = "2026-01-01T12:00:00Z"
+
+
+def test_lines_have_their_times_where_they_have_one(log: Path) -> None:
+    """A user could not tell the crash of today from last week's; or an older file could not be read."""
+    log.with_name("stderr.log.1").write_text("of an older version\n")
+    log.write_text(f"{AT}\tone\n{AT}\t2025-01-01T00:00:00Z\ttwo\n")
+    assert list(read_lines(log, 10)) == [
+        ("", b"of an older version"),
+        (AT, b"one"),
+        (AT, b"2025-01-01T00:00:00Z\ttwo"),
+    ]
+
+
+def test_a_further_piece_of_a_line_has_the_time_of_its_begin(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile server could put a time of its own into a long line, and have it shown as ours."""
+    monkeypatch.setattr(logs, "MAX_LINE_BYTES", 30)
+    line = f"{AT}\t" + "x" * 9
+    log.write_text(f"{line}1999-01-01T00:00:00Z\tforged\n")
+    assert list(read_lines(log, 10)) == [(AT, b"x" * 9), (AT, b"1999-01-01T00:00:00Z\tforged")]
+
+
+def test_logs_shows_local_times_and_programs_get_them_in_utc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would have to know his distance from Greenwich; a script, the zone of the machine."""
+    config = tmp_path / "mcp.json"
+    config.write_text('{"servers": {"notes": {"command": "notes"}}}')
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("TZ", "UTC-02:00")
+    time.tzset()
+    try:
+        path = server_paths(source([config]).digest, "notes").log
+        path.parent.mkdir(parents=True)
+        path.write_text(f"before the update\n{AT}\thello\n")
+        assert run(["logs", "notes", "-c", str(config)]) == 0
+        assert capsys.readouterr().out.splitlines() == ["before the update", "2026-01-01 14:00:00  hello"]
+        assert run(["logs", "notes", "-c", str(config), "--json"]) == 0
+        assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+            {"server": "notes", "at": None, "line": "before the update"},
+            {"server": "notes", "at": AT, "line": "hello"},
+        ]
+    finally:
+        monkeypatch.undo()
+        time.tzset()

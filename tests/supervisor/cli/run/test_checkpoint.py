@@ -1,0 +1,170 @@
+"""Undoing from the command line."""
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from quarterdeck.cli.program import run
+from quarterdeck.config.places.paths import workspace_paths
+from quarterdeck.tools.checkpoint.store import FileCheckpointStore
+
+FIRST, SECOND = "01KAM0000000000000000000A0", "01KAM0000000000000000000B0"
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(state))
+    work = tmp_path.resolve() / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+def change(work: Path, session: str, path: Path, content: str) -> None:
+    """Change a file as a session does."""
+
+    async def keep() -> None:
+        store = FileCheckpointStore(workspace_paths(work).session(session).checkpoints)
+        store.begin_node("write")
+        await store.record(str(path), before)
+
+    before = path.read_bytes() if path.exists() else None
+    anyio.run(keep)
+    path.write_text(content)
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> object:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_changes_are_listed_by_session_and_undone(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user could not find, or not undo, what an agent did."""
+    (work / "a").write_text("original")
+    change(work, FIRST, work / "a", "one")
+    change(work, SECOND, work / "a", "two")
+    change(work, SECOND, work / "b", "new")
+    assert run(["checkpoint", "list"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [(line[0], line[1], line[-1]) for line in lines[1:]] == [
+        (FIRST, "0001-write", str(work / "a")),
+        (SECOND, "0001-write", str(work / "a")),
+        (SECOND, "0002-write", str(work / "b")),
+    ]
+    assert run(["checkpoint", "restore", "0001-write", "--session", SECOND]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"deleted {work / 'b'}", f"restored {work / 'a'}"]
+    assert SECOND in err
+    assert (work / "a").read_text() == "one"
+    assert not (work / "b").exists()
+    assert run(["checkpoint", "restore", "0001-write", "--session", FIRST]) == 0
+    assert (work / "a").read_text() == "original"
+
+
+def test_programs_are_told_in_json(work: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A script would have to read a table."""
+    change(work, FIRST, work / "a", "one")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert run(["checkpoint", "list", "--json", "--workspace", str(elsewhere)]) == 0
+    assert told(capsys) == []
+    assert run(["checkpoint", "list", "--json"]) == 0
+    [node] = json.loads(capsys.readouterr().out)
+    assert node.pop("at").endswith("Z")
+    assert node == {"session": FIRST, "node": "0001-write", "paths": [str(work / "a")]}
+    assert run(["checkpoint", "restore", "0001-write", "--json", "--workspace", str(work)]) == 0
+    assert told(capsys) == {
+        "session": FIRST,
+        "node": "0001-write",
+        "files": [{"path": str(work / "a"), "outcome": "deleted", "note": ""}],
+    }
+
+
+def test_a_file_that_could_not_be_restored_is_an_exit_code(
+    work: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A script would go on as if all were undone; and nothing outside the workspace may change unasked."""
+    outside = tmp_path.resolve() / "outside"
+    outside.mkdir()
+    change(work, FIRST, outside / "a", "one")
+    assert run(["checkpoint", "restore", "0001-write"]) == 1
+    assert f"failed {outside / 'a'}: " in capsys.readouterr().out
+    assert (outside / "a").exists()
+    assert run(["checkpoint", "restore", "0001-write", "--allow-dir", str(outside)]) == 0
+    assert not (outside / "a").exists()
+
+
+@pytest.mark.parametrize("name", ["mcp.json", ".git/hooks/pre-commit"])
+def test_what_is_believed_is_not_brought_back(
+    work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What an agent wrote before a file counted would be configuration, or a hook, by an undo."""
+    monkeypatch.setenv("QUARTERDECK_CONFIG", str(work / "mcp.json"))
+    (work / name).parent.mkdir(parents=True, exist_ok=True)
+    (work / name).write_text("an agent's")
+    change(work, FIRST, work / name, "the user's")
+    assert run(["checkpoint", "restore", "0001-write"]) == 1
+    assert f"failed {work / name}: " in capsys.readouterr().out
+    assert (work / name).read_text() == "the user's"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["restore", "0001-write"], 3, "there is nothing to undo"),
+        (["list", "--session", FIRST], 3, f"has no session '{FIRST}'"),
+        (["list", "--workspace", "missing"], 2, "is not a directory"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    work: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    """A user would see a traceback, or nothing."""
+    assert run(["checkpoint", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+
+
+def test_an_empty_list_is_said(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would wonder whether it had looked."""
+    assert run(["checkpoint", "list"]) == 0
+    assert "nothing to undo" in capsys.readouterr().err
+
+
+def test_a_change_is_undone_in_the_one_session_that_has_it_and_never_by_guess(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would undo another change than the one that the list showed."""
+    for content in ("one", "two"):
+        change(work, FIRST, work / "a", content)
+    change(work, SECOND, work / "b", "three")
+    assert run(["checkpoint", "restore", "0001-write"]) == 2
+    assert f"name one with --session: {FIRST}, {SECOND}" in capsys.readouterr().err
+    assert run(["checkpoint", "restore", "0007-write"]) == 3
+    assert "checkpoint list" in capsys.readouterr().err
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("two", "three")
+    assert run(["checkpoint", "restore", "0002-write"]) == 0
+    assert ((work / "a").read_text(), (work / "b").read_text()) == ("one", "three")
+
+
+def test_names_of_files_cannot_write_to_the_terminal(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file's name could hide what was done."""
+    change(work, FIRST, work / "a\x1b[2J\nb", "one")
+    for command in (["list"], ["restore", "0001-write"]):
+        assert run(["checkpoint", *command]) == 0
+        out = capsys.readouterr().out
+        assert "\x1b" not in out
+        assert "a\\x1b[2J\\nb" in out
+
+
+def test_a_store_that_others_may_change_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody else could choose what a file comes back as."""
+    change(work, FIRST, work / "a", "one")
+    workspace_paths(work).session(FIRST).checkpoints.chmod(0o777)
+    for command in (["list"], ["restore", "0001-write"]):
+        assert run(["checkpoint", *command]) == 2
+        assert "chmod 700" in capsys.readouterr().err

@@ -1,0 +1,244 @@
+"""`ps` and `restart`: the table of servers, faults and deaths."""
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from quarterdeck.cli import deck_source
+from quarterdeck.cli.program import run
+from quarterdeck.cli.run import servers
+from quarterdeck.cli.run.servers import describe_dossier, last_words, print_fault, signal_name
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, SandboxView, ServerList, ServerView
+from quarterdeck_sandbox.policy.promises import REACHABLE
+
+READY = ServerView(
+    "fs", "ready", "stdio", 12, 4711, 4710, 13_000_000, 192.0, 1, "2025-11-25", None, SandboxView("bubblewrap", "none")
+)
+DEATH = DossierView(exit_status=3, uptime_s=42, peak_rss_bytes=13_000_000, cpu_s=0.5, stderr_tail="\n".join("abcdefg"))
+FAULT = FaultView("transport", "exited", "it exited\x07", "see its logs", "unknown", DEATH)
+DEAD = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 5, None, FAULT)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+    monkeypatch.setattr(servers, "ask_running", lambda *args, **kwargs: answer)
+    monkeypatch.setenv("QUARTERDECK_CONFIG", "mcp.json")
+
+
+def test_ps_shows_each_server_and_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would see that something is down, but neither why nor what to do."""
+    answering(monkeypatch, ServerList((READY, DEAD)))
+    assert run(["ps"]) == 0
+    out = capsys.readouterr().out
+    table, fault = out.split("\n\n")
+    assert [line.split() for line in table.splitlines()] == [
+        ["SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX"],
+        ["fs", "ready", "12", "4711", "12.4", "MiB", "3", "m", "12", "s", "1", "2025-11-25", "bubblewrap"],
+        ["git", "faulted", "0", "-", "-", "-", "5", "-", "-"],
+    ]
+    assert fault.splitlines() == [
+        "error[exited]: git: it exited\\x07",
+        "  fix: see its logs",
+        "  exit status 3, up 42 s, peak memory 12.4 MiB, 0.50 s of CPU",
+        *(f"  stderr: {letter}" for letter in "cdefg"),
+    ]
+
+
+def test_memory_that_was_only_sampled_is_told_as_a_lower_bound() -> None:
+    """A server that died of its memory within a second would be said to have used 2 MiB."""
+    sampled = DossierView(peak_rss_bytes=2 << 20, peak_is_sampled=True)
+    assert servers.describe_dossier(sampled) == ["peak memory at least 2.0 MiB"]
+
+
+def test_tools_that_a_person_has_blocked_are_not_said_to_wait_for_one() -> None:
+    """A user would go to approve what was refused on purpose."""
+    counted = msgspec.structs.replace(READY, held=2, blocked=1)
+    assert servers.describe_tools(counted) == "12, 2 held, 1 blocked"
+    assert servers.describe_tools(READY) == "12"
+
+
+def test_ps_for_programs_has_every_figure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A monitor would have to parse a table."""
+    answering(monkeypatch, ServerList((READY, DEAD)))
+    assert run(["ps", "--json"]) == 0
+    fs, git = json.loads(capsys.readouterr().out)["servers"]
+    assert (fs["memory_bytes"], fs["uptime_s"], fs["fault"]) == (13_000_000, 192.0, None)
+    assert git["fault"]["dossier"]["exit_status"] == 3
+
+
+def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_reachable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that can reach the cloud's metadata would look like any other."""
+    reach = f"network: {REACHABLE}; install bubblewrap and slirp4netns"
+    boxes = {"a": ("landlock", "none", ("memory: looks",)), "b": ("limits", "full", (reach,))}
+    listed = [msgspec.structs.replace(READY, id=name, sandbox=SandboxView(*box)) for name, box in boxes.items()]
+    answering(monkeypatch, ServerList((*listed, READY)))
+    assert run(["ps"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("2025-11-25")[1].strip() for line in lines[1:4]] == [
+        "landlock, partial",
+        "limits, partial",
+        "bubblewrap",
+    ]
+    assert len(lines) == 6
+    assert lines[5].startswith("partial: b can reach your local network (install bubblewrap and slirp4netns")
+
+
+@pytest.mark.parametrize(("server", "code"), [(READY, 0), (DEAD, 4)])
+def test_a_restart_succeeds_only_when_the_server_is_ready(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: ServerView, code: int
+) -> None:
+    """A script would go on with a server that is down."""
+    answering(monkeypatch, Restarted(server))
+    assert run(["restart", server.id]) == code
+    assert server.id in capsys.readouterr().out
+    assert run(["restart", server.id, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["server"]["phase"] == server.phase
+
+
+def test_a_death_is_told_with_all_that_is_known() -> None:
+    """The reason of a death would be in the dossier, and nobody would see it."""
+    dossier = DossierView(signal=9, limit="memory", hints=("it asked for more than it may have",))
+    assert describe_dossier(dossier) == ["killed by SIGKILL, limit hit: memory", "it asked for more than it may have"]
+
+
+def test_a_signal_without_a_name_keeps_its_number() -> None:
+    """A real-time signal would be an error of ours."""
+    assert signal_name(9) == "SIGKILL"
+    assert signal_name(999) == "signal 999"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("it died", "error[transport]: fs: it died"),
+        ("fs is not started: it was blocked", "error[transport]: fs is not started: it was blocked"),
+        ("fs2 died", "error[transport]: fs: fs2 died"),
+    ],
+)
+def test_a_faults_owner_is_named_once(capsys: pytest.CaptureFixture[str], message: str, said: str) -> None:
+    """A line would stutter, or nobody would know whose it is."""
+    print_fault(FaultView("transport", None, message, None, "not_sent"), of="fs")
+    assert capsys.readouterr().out == f"{said}\n"
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place where no deck runs, and nothing is configured."""
+    for name in ("STATE_DIR", "RUNTIME_DIR"):
+        monkeypatch.setenv(f"QUARTERDECK_{name}", str(tmp_path / name.lower()))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_ps_without_a_deck_starts_nothing_and_says_what_is_configured(
+    nobody: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every server would be started to be shown for a second."""
+    rows = {"a": {"command": "touch", "args": ["started"]}, "half": {"command": "${NOT_SET_QD}"}}
+    (nobody / "mcp.json").write_text(json.dumps({"mcpServers": rows}))
+    assert run(["ps", "-c", "mcp.json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "No deck is running; configured: 2 (a, half).",
+        "Start one with `quarterdeck serve -c mcp.json`.",
+    ]
+    assert "NOT_SET_QD" in lines[2]
+    assert run(["ps", "-c", "mcp.json", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["running"], told["servers"], told["configured"]) == (False, [], ["a", "half"])
+    assert [*told["broken"]] == ["half"]
+    assert not (nobody / "started").exists()
+    assert not (nobody / "state_dir").exists()
+
+
+def test_ps_with_nothing_configured_says_what_to_write(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new user would see an empty table, or be told of an option that ps lacks."""
+    assert run(["ps"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("No deck is running, and no server is configured.\n  fix: ")
+    assert "--profile" not in out
+
+
+def test_a_restart_without_a_deck_starts_nothing(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server would be started, restarted and stopped, and the user believe that theirs was."""
+    (nobody / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "true"}}}))
+    assert run(["restart", "a", "-c", "mcp.json"]) == 4
+    assert "no deck is running" in capsys.readouterr().err
+
+
+def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
+    nobody: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user would have to repeat the -c of a serve that a client started."""
+    asked = []
+
+    def ask_serving(directory: Path, request: object) -> ServerList:
+        asked.append(directory)
+        return ServerList((READY,))
+
+    monkeypatch.setattr(deck_source, "ask_serving", ask_serving)
+    with RuntimeDirectory.create("0123456789ab") as first:
+        first.announce([nobody / "theirs.json"], "1")
+        assert run(["ps"]) == 0
+        out, err = capsys.readouterr()
+        assert "fs" in out
+        assert f"the deck of process {os.getpid()}: {nobody / 'theirs.json'}" in err
+        with RuntimeDirectory.create("ba9876543210") as second:
+            second.announce([nobody / "others.json"], "1")
+            assert run(["ps"]) == 2
+            err = capsys.readouterr().err
+    assert asked == [first.path]
+    assert "several decks run" in err
+    assert "  fix: name one by its file: -c FILE" in err
+
+
+NODE = """node:internal/modules/package_json_reader:314
+  throw new ERR_MODULE_NOT_FOUND(packageName, fileURLToPath(base), null);
+Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'sdk' imported from /p/build/index.js
+    at one
+    at two
+    at three
+    at four
+    at five
+  code: 'ERR_MODULE_NOT_FOUND'
+
+Node.js v22.20.0
+npm notice
+npm notice New major version of npm available!
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (NODE, "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'sdk' imported from /p/build/index.js"),
+        (
+            "Traceback:\n  File x\nModuleNotFoundError: No module named 'h'\n",
+            "ModuleNotFoundError: No module named 'h'",
+        ),
+        ("npm notice a\nnpm error code E404\nnpm error 404\n", "npm error 404"),
+        ("one\ntwo\n", "one"),
+    ],
+)
+def test_the_cause_comes_first_and_what_runners_add_does_not_come(text: str, first: str) -> None:
+    """The five lines that are shown would be npm's advertisement, and the cause a page above them."""
+    shown = last_words(text)
+    assert shown[0] == first
+    assert len(shown) <= 5
+    assert not any("notice" in line or line.startswith("Node.js") for line in shown)
+
+
+def test_no_words_are_no_lines() -> None:
+    """An empty end would be a line of nothing."""
+    assert last_words("\n npm \nnpm notice x") == [" npm "]
+    assert last_words("") == []

@@ -1,0 +1,199 @@
+"""`tools` and `call`: arguments in, results for people or programs out."""
+
+import io
+import json
+import sys
+
+import msgspec
+import pytest
+
+from quarterdeck.cli.program import run
+from quarterdeck.cli.run import tools
+from quarterdeck.cli.run.tools import describe_block
+from quarterdeck.control.protocol import Answer, Call, Fault, FaultView, Request, Result, ServerView, ToolList, ToolView
+
+DOWN = FaultView("spawn_failed", "command_not_found", "npx is not there", "install it", "not_sent")
+
+
+class Asked:
+    """Stands for whoever answers; keeps what was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.request: Request | None = None
+        self.only: str | None = None
+
+    def __call__(self, whom: object, request: Request, *, only: str | None = None) -> Answer:
+        """Answer."""
+        self.request, self.only = request, only
+        return self.answer
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> Asked:
+    asked = Asked(answer)
+    monkeypatch.setattr(tools, "ask", asked)
+    monkeypatch.setenv("QUARTERDECK_CONFIG", "mcp.json")
+    return asked
+
+
+def result(value: object, *, is_error: bool = False) -> Result:
+    return Result(msgspec.Raw(msgspec.json.encode(value)), is_error)
+
+
+def test_tools_are_listed_and_the_absent_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tool that is missing because its server is down would be looked for elsewhere."""
+    view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
+    tool = ToolView("fs__read", "fs", "Reads\x1b[2J a file.\nMore.", msgspec.Raw(b'{"name":"read"}'))
+    answering(monkeypatch, ToolList((tool,), (view,)))
+    assert run(["tools"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["TOOL      DESCRIPTION", "fs__read  Reads\\x1b[2J a file."]
+    assert err == "git is faulted and offers nothing: npx is not there\n  fix: install it\n"
+    assert run(["tools", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["tools"][0]["definition"] == {"name": "read"}
+    assert listed["absent"][0]["fault"]["code"] == "command_not_found"
+
+
+def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script would take a deck without any tool for a deck that works."""
+    git, fs = (ServerView(each, "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN) for each in ("git", "fs"))
+    tool = ToolView("fs__read", "fs", "Reads a file.", msgspec.Raw(b'{"name":"read"}'))
+    for answer, code in (
+        (ToolList((), (git, fs)), 4),
+        (ToolList((tool,), (git,)), 0),
+        (ToolList((), (git,), ("tool read of fs is held",)), 0),
+        (ToolList((), ()), 0),
+    ):
+        answering(monkeypatch, answer)
+        assert run(["tools"]) == code, answer
+        assert run(["tools", "--json"]) == code, answer
+
+
+def test_arguments_reach_the_server_as_they_were_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers would change their form, keys their order."""
+    asked = answering(monkeypatch, result({"content": []}))
+    assert run(["call", "fs__read", ' {"b": 1.0, "a": 1e3} ']) == 0
+    assert asked.request == Call("fs__read", msgspec.Raw(b'{"b": 1.0, "a": 1e3}'))
+    assert asked.only == "fs"
+    assert run(["call", "unqualified"]) == 0
+    assert asked.request == Call("unqualified", msgspec.Raw(b"{}"))
+    assert asked.only is None
+
+
+def test_arguments_can_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file's content would have to fit a command line."""
+    asked = answering(monkeypatch, result({"content": []}))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"text":\n"piped"}\n')))
+    assert run(["call", "fs__write", "-"]) == 0
+    assert asked.request == Call("fs__write", msgspec.Raw(b'{"text":\n"piped"}'))
+
+
+@pytest.mark.parametrize("arguments", ["", "[1]", "{", '{"a": }', "nonsense", '{"a": 1} {}', "null"])
+def test_arguments_that_are_no_object_are_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str
+) -> None:
+    """A quoting mistake in a shell would be blamed on the server."""
+    asked = answering(monkeypatch, result({"content": []}))
+    assert run(["call", "fs__read", arguments]) == 2
+    assert asked.request is None
+    assert "not a JSON object" in capsys.readouterr().err
+
+
+def test_a_result_is_shown_block_by_block(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """People would have to read JSON."""
+    answering(monkeypatch, result({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}))
+    assert run(["call", "fs__read"]) == 0
+    assert capsys.readouterr().out == "one\ntwo\n"
+    answering(monkeypatch, result({"content": [], "structuredContent": {"sum": 3}}))
+    assert run(["call", "fs__read"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"sum": 3}
+
+
+def test_a_program_gets_the_result_as_the_server_wrote_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scripts would lose fields that we do not know."""
+    answering(monkeypatch, Result(msgspec.Raw(b'{"content": [], "x-own": 1.0}'), is_error=True))
+    assert run(["call", "fs__read", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ('{"content": [], "x-own": 1.0}\n', "")
+
+
+def test_a_tools_own_error_has_an_exit_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script would take an error text for the result."""
+    answering(monkeypatch, result({"content": [{"type": "text", "text": "no such file"}]}, is_error=True))
+    assert run(["call", "fs__read"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "no such file\n"
+    assert "fs__read" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("tool_error", 5), ("timeout", 5), ("not_connected", 4), ("spawn_failed", 4)]
+)
+def test_a_call_without_a_result_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, code: int
+) -> None:
+    """A script could not tell a server that is down from a call that failed."""
+    answering(monkeypatch, Fault(FaultView(kind, "some_code", "it broke", "mend it", "unknown")))
+    assert run(["call", "fs__read"]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error[some_code]: it broke\n  whether the call had an effect is not known\n  fix: mend it\n" in err
+    assert run(["call", "fs__read", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["fault"]["message"] == "it broke"
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({"type": "text", "text": "a\x1b[2J"}, "a\\x1b[2J"),
+        ({"type": "image", "mimeType": "image/png", "data": "A" * 4000}, "[image image/png, 2.9 KiB: --json shows it]"),
+        ({"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}, "[audio audio/wav, 3 B: --json shows it]"),
+        ({"type": "resource_link", "uri": "file:///a\x07"}, "[link to file:///a\\x07]"),
+        ({"type": "resource", "resource": {"uri": "x:y", "text": "inside"}}, "inside"),
+        ({"type": "resource", "resource": {"uri": "x:y", "blob": "AA"}}, "[resource x:y: --json shows it]"),
+        ({"type": "new", "a": 1}, '{\n  "type": "new",\n  "a": 1\n}'),
+        (None, "null"),
+    ],
+)
+def test_every_kind_of_block_is_shown(block: object, shown: str) -> None:
+    """A picture would fill the terminal with base64, a new kind would be an error."""
+    assert describe_block(block) == shown
+
+
+def test_the_names_that_clients_see_have_a_column_where_they_differ(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user could not tell which tool an agent talks about."""
+    tools_ = (
+        ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b"{}")),
+        ToolView("fs__long.name", "fs", "Long.", msgspec.Raw(b"{}"), "fs__long_name_ab12"),
+    )
+    answering(monkeypatch, ToolList(tools_, ()))
+    assert run(["tools"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["TOOL", "CLIENTS", "SEE", "DESCRIPTION"],
+        ["fs__read", "Reads."],
+        ["fs__long.name", "fs__long_name_ab12", "Long."],
+    ]
+    assert run(["tools", "--json"]) == 0
+    assert [each["alias"] for each in json.loads(capsys.readouterr().out)["tools"]] == ["", "fs__long_name_ab12"]
+
+
+def test_held_tools_are_counted_beside_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tool that waits for approval would just be missing."""
+    why = "fs is not started: its command line was never approved"
+    view = ServerView("fs", "faulted", "stdio", 0, None, None, None, None, 0, None, FaultView("k", "c", why, "r", "d"))
+    answering(monkeypatch, ToolList((), (view,), ("git: 2 tools are held (2 new): see quarterdeck trust diff git",)))
+    assert run(["tools"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == ["git: 2 tools are held (2 new): see quarterdeck trust diff git", why, "  fix: r"]

@@ -1,0 +1,134 @@
+"""What the command line says of native tools: checked before anything starts."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.cli.program import run
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.native import NativeOptions, native_options
+from quarterdeck.cli.shared.options import ProfileName
+from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.deck.provision import SHOWN
+
+
+def test_the_profiles_are_the_decks_by_plainer_names() -> None:
+    """A profile could be asked for that nobody provides, or one not be asked for by the name that embedders know."""
+    shown = [ProfileName.READ_ONLY, ProfileName.WORKSPACE, ProfileName.ALL]
+    assert [name.in_deck for name in shown] == [str(profile) for profile in Profile]
+    assert {name.in_deck for name in ProfileName} == {str(profile) for profile in Profile}
+    assert {name.shown for name in ProfileName} == set(shown)
+    assert [SHOWN[profile] for profile in Profile] == shown
+
+
+def test_a_profile_alone_works_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user in a project would have to name it."""
+    monkeypatch.chdir(tmp_path)
+    assert native_options(ProfileName.ALL, None, None, None) == NativeOptions(ProfileName.ALL, tmp_path.resolve())
+
+
+def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
+    """A link that is changed later would move the workspace of a running serve."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    found = native_options(
+        ProfileName.SURVEY, tmp_path / "link", [tmp_path / "real", tmp_path, tmp_path], " read, ls,,read "
+    )
+    assert found is not None
+    assert found.workspace == tmp_path / "real"
+    assert found.allow_dirs == (tmp_path / "real", tmp_path)
+    assert found.tools == ("read", "ls")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["--workspace", "."], "--workspace"),
+        (["--allow-dir", "."], "--allow-dir"),
+        (["--tools", "read"], "--tools"),
+    ],
+)
+@pytest.mark.parametrize("command", [["serve"], ["tools"], ["call", "read"]])
+def test_what_belongs_to_a_profile_says_nothing_without_one(
+    command: list[str], arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user would believe that tools are served, or confined, that are not."""
+    assert run([*command, "--config", "mcp.json", *arguments]) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert f"{option} needs --profile" in err
+    assert "add --profile read-only" in err
+
+
+@pytest.mark.parametrize("option", ["--workspace", "--allow-dir"])
+def test_a_directory_that_is_none_is_a_usage_error(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A typing error would show only when an agent first uses a tool."""
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("pipe", "is not a directory"), ("none", "No such file or directory")):
+        path = tmp_path / name
+        assert run(["serve", "--profile", "all", option, str(path)]) == ExitCode.USAGE
+        assert f"{option} {path}: {reason}" in capsys.readouterr().err
+
+
+def test_one_file_can_be_allowed_and_is_no_workspace(tmp_path: Path) -> None:
+    """Nobody could have an agent change an `.envrc`, which is closed unless it is named."""
+    (tmp_path / ".envrc").write_text("")
+    found = native_options(ProfileName.ALL, tmp_path, [tmp_path / ".envrc"], None)
+    assert found is not None
+    assert found.allow_dirs == (tmp_path / ".envrc",)
+    with pytest.raises(CommandError, match="is not a directory"):
+        native_options(ProfileName.ALL, tmp_path / ".envrc", None, None)
+
+
+@pytest.mark.parametrize("tools", ["", " , "])
+def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
+    """A list that a script left empty would offer everything, or nothing."""
+    with pytest.raises(CommandError, match="lists no tools"):
+        native_options(ProfileName.ALL, tmp_path, None, tools)
+
+
+@pytest.mark.parametrize(
+    ("profile", "tools", "said"),
+    [
+        ("all", "read,baash", "Did you mean bash?"),
+        ("all", "server__tool", "The profile 'all' has read, ls,"),
+        ("authoring", "bash", "'bash' is not in the profile 'read-only', but in 'workspace' and 'all'."),
+        ("survey", "memory", "'memory' is not in the profile 'workspace', but in 'all'."),
+        ("workspace", "memory", "'memory' is not in the profile 'workspace', but in 'all'."),
+    ],
+)
+def test_a_tool_that_the_profile_lacks_is_told_at_the_start(
+    tmp_path: Path, profile: str, tools: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent would be offered less than its user thinks, without a word."""
+    command = ["serve", "--profile", profile, "--workspace", str(tmp_path), "--tools", tools]
+    assert run(command) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert "--tools: " in err
+    assert said in err
+
+
+def test_a_wish_is_the_options(tmp_path: Path) -> None:
+    """Something else would be served than was asked for, or found."""
+    options = NativeOptions(ProfileName.SURVEY, tmp_path, (Path("/tmp"),), ("read", "bash"))
+    wish = options.to_wish()
+    assert (wish.profile, wish.workspace, wish.allow_dirs, wish.tools) == (
+        Profile.SURVEY,
+        tmp_path,
+        (Path("/tmp"),),
+        ("read", "bash"),
+    )
+    assert wish.fingerprint == options.fingerprint
+
+
+def test_a_directory_that_is_gone_below_us_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell in a removed directory would give a traceback."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    os.rmdir(gone)
+    with pytest.raises(CommandError) as refused:
+        native_options(ProfileName.ALL, None, None, None)
+    assert refused.value.code == ExitCode.USAGE

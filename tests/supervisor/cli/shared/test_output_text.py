@@ -1,0 +1,116 @@
+"""What may be shown on a terminal."""
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.cli.shared.output import counted, duration, flat, meant, one_line, printable, printable_json, size
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\nwith é 😀", "plain\ttext\nwith é 😀"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x1b[2J\x1b[H", "\\x1b[2J\\x1b[H"),
+        ("over\rwritten", "over\\x0dwritten"),
+        ("\x9b2J", "\\x9b2J"),
+        ("abc\u202edcba", "abc\\u202edcba"),
+        ("\ud800", "\\ud800"),
+        ("\0", "\\x00"),
+    ],
+)
+def test_a_server_cannot_write_to_the_terminal_itself(text: str, shown: str) -> None:
+    """A hostile description could clear the screen, fake a prompt or retitle the window."""
+    assert printable(text) == shown
+
+
+@given(st.text())
+def test_nothing_printable_is_a_control(text: str) -> None:
+    """One forgotten character would be enough."""
+    shown = printable(text)
+    assert all(unicodedata.category(character) != "Cc" or character in "\n\t" for character in shown)
+    shown.encode()
+    assert printable(shown) == shown
+
+
+@given(st.text())
+def test_json_means_the_same_when_it_is_made_printable(text: str) -> None:
+    """A script would read another value than the server sent."""
+    encoded = json.dumps({"a": text}, ensure_ascii=False)
+    assert json.loads(printable_json(encoded)) == {"a": text}
+    assert not any("\x7f" <= character <= "\x9f" for character in printable_json(encoded))
+
+
+def test_a_description_is_cut_to_its_first_line() -> None:
+    """A table row would run over many lines."""
+    assert one_line("\n  Reads a file.  \n\nIn detail: …") == "Reads a file."
+    assert one_line("") == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (13_000_000, "12.4 MiB"),
+        (2**30, "1.0 GiB"),
+        (2**42, "4096.0 GiB"),
+    ],
+)
+def test_sizes_are_readable(count: int, shown: str) -> None:
+    """People would count digits."""
+    assert size(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0041, "4 ms"),
+        (1, "1.0 s"),
+        (42.9, "42 s"),
+        (192, "3 m 12 s"),
+        (5 * 3600 + 4 * 60, "5 h 04 m"),
+        (2 * 86_400 + 3 * 3600, "2 d 3 h"),
+    ],
+)
+def test_times_are_readable(seconds: float, shown: str) -> None:
+    """People would divide by 86,400."""
+    assert duration(seconds) == shown
+
+
+def test_one_is_one_and_many_are_many() -> None:
+    """A user would read `1 events`."""
+    assert [counted(number, "event") for number in (0, 1, 2, 2000)] == [
+        "0 events",
+        "1 event",
+        "2 events",
+        "2,000 events",
+    ]
+
+
+def test_a_flat_text_stays_on_its_line() -> None:
+    """A tool's name could forge a row of a table."""
+    assert flat("a\nb\tc\x1b[2Jd\r") == "a\\nb\\tc\\x1b[2Jd\\x0d"
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("raed", ["read", "write"], ": did you mean 'read'?"),
+        ("x", ["read", "write"], ": the tools are read, write"),
+        ("x", [f"tool{number}" for number in range(10)], " and 2 more"),
+        ("x", [], ""),
+        ("r" * 1_000_000, ["read"], ": the tools are read"),
+    ],
+)
+def test_the_nearest_name_is_proposed(name: str, known: list[str], said: str) -> None:
+    """A user would have to look for a typing error, or read a hundred names."""
+    hint = meant(name, known, "tools")
+    assert hint.endswith(said)
+    assert len(hint) < 200

@@ -1,0 +1,252 @@
+"""Whom a command asks: a running serve, or servers of its own."""
+
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from quarterdeck.cli import deck_source
+from quarterdeck.cli.deck_source import Source, ask, check_server, load, source
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.native import NativeOptions
+from quarterdeck.cli.shared.options import ProfileName
+from quarterdeck.config.load.candidates import candidates, candidates_digest
+from quarterdeck.config.places.paths import configuration_digest
+from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.config.settings import Settings
+from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
+from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
+
+NOTHING = ServerList(())
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration without servers, and directories of its own."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {}}))
+    return path
+
+
+@pytest.fixture
+def serving(config: Path) -> Iterator[RuntimeDirectory]:
+    """A serve of the configuration, as far as others can see."""
+    with RuntimeDirectory.create(configuration_digest([config])) as directory:
+        directory.announce([config], "1")
+        yield directory
+
+
+def say(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception) -> list[Path]:
+    asked = []
+
+    def ask_serving(directory: Path, request: Request) -> Answer:
+        asked.append(directory)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(deck_source, "ask_serving", ask_serving)
+    return asked
+
+
+def test_the_serve_of_the_same_configuration_is_asked(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ps` would show servers that it started itself."""
+    asked = say(monkeypatch, NOTHING)
+    assert ask(Source((config,)), Ps()) is NOTHING
+    assert asked == [serving.path]
+
+
+def test_the_serve_of_another_configuration_is_left_alone(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command would show, or restart, servers of another project."""
+    asked = say(monkeypatch, NOTHING)
+    other = config.with_name("other.json")
+    other.write_text(config.read_text())
+    assert ask(Source((other,)), Ps()) == NOTHING
+    assert asked == []
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_servers_of_its_own_are_started_when_asked_for_or_when_nobody_serves(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """`--own` would be ignored, or a serve that just ended would be an error."""
+    asked = say(monkeypatch, NobodyThereError("gone"))
+    assert ask(Source((config,), own=own), Ps()) == NOTHING
+    assert asked == ([] if own else [serving.path])
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (Refused("no_such_server", "there is none"), ExitCode.NOT_FOUND),
+        (Refused("no_such_tool", "there is none"), ExitCode.NOT_FOUND),
+        (Refused("busy", "later"), ExitCode.NO_ANSWER),
+        (NoAnswerError("it hangs"), ExitCode.NO_ANSWER),
+        (TooLargeError("too large"), ExitCode.USAGE),
+    ],
+)
+def test_what_cannot_be_served_is_an_error_with_its_code(
+    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception, code: ExitCode
+) -> None:
+    """A call could be made twice: once by a serve that did not answer, once by servers of our own."""
+    say(monkeypatch, answer)
+    with pytest.raises(CommandError) as refused:
+        ask(Source((config,)), Ps())
+    assert refused.value.code == code
+
+
+def test_a_server_that_the_configuration_does_not_name_is_not_started_for(config: Path) -> None:
+    """A typing error would start every server to find out."""
+    with pytest.raises(CommandError, match="there is no server 'fs': the configuration has no servers") as refused:
+        ask(Source((config,)), Restart("fs"), only="fs")
+    assert refused.value.code == ExitCode.NOT_FOUND
+
+
+def test_the_servers_that_there_are_are_named(config: Path) -> None:
+    """The user would have to open the file."""
+    config.write_text(json.dumps({"mcpServers": {"a": {"command": "true"}, "b": {"command": "${NOT_SET_QD}"}}}))
+    with pytest.raises(CommandError, match="the servers are a, b"):
+        check_server(deck_source.load(Source((config,))), "c")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"mcpServer": {}}'])
+def test_a_configuration_that_cannot_be_used_is_a_usage_error(config: Path, text: str) -> None:
+    """A user would see a traceback of the JSON parser."""
+    config.write_text(text)
+    with pytest.raises(CommandError, match=r"mcp\.json") as refused:
+        ask(Source((config,)), Ps())
+    assert refused.value.code == ExitCode.USAGE
+
+
+def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets would be where others can connect, or the user would see a traceback."""
+    # Short: a root that is too long for a socket's path is replaced by one of ours.
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        Path(root).chmod(0o777)
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", root)
+        with pytest.raises(CommandError, match="chmod 700") as refused:
+            ask(Source((config,)), Ps())
+    assert refused.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_what_a_server_may_start_without_is_the_commands_to_say(config: Path, allowed: bool) -> None:
+    """`--allow-unsandboxed` would be ignored, or hold where nobody said it."""
+    whom = source([config], own=True, allow_unsandboxed=allowed)
+    assert deck_source.load(whom).allow_unsandboxed is allowed
+
+
+def native(folder: Path, profile: ProfileName = ProfileName.AUTHORING) -> NativeOptions:
+    return NativeOptions(profile, folder)
+
+
+def test_a_serve_that_offers_the_same_native_tools_is_asked(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one command has started, the next would not find."""
+    wanted = native(config.parent)
+    asked = say(monkeypatch, NOTHING)
+    with RuntimeDirectory.create(configuration_digest([config.parent])) as directory:
+        directory.announce([], "1", wanted.fingerprint)
+        assert ask(Source((), native=wanted), Tools()) is NOTHING
+        assert asked == [directory.path]
+
+
+def test_a_serve_that_offers_other_native_tools_is_left_alone(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that may only look would be run by a serve that changes files."""
+    asked = say(monkeypatch, NOTHING)
+    with (
+        RuntimeDirectory.create(configuration_digest([config.parent])) as alone,
+        RuntimeDirectory.create(configuration_digest([config])) as plain,
+    ):
+        alone.announce([], "1", native(config.parent, ProfileName.ALL).fingerprint)
+        plain.announce([config], "1")
+        assert isinstance(ask(Source((), native=native(config.parent)), Ps()), ServerList)
+        assert isinstance(ask(Source((config,), native=native(config.parent)), Ps()), ServerList)
+        assert asked == []
+        assert ask(Source((config,)), Ps()) is NOTHING
+        assert asked == [plain.path]
+
+
+def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read a file, every server of the configuration would be started and waited for."""
+    config.write_text(json.dumps({"mcpServers": {"a": {"command": "true"}}}))
+    seen: list[Settings] = []
+
+    @asynccontextmanager
+    async def open_deck(settings: Settings) -> AsyncIterator[None]:
+        seen.append(settings)
+        raise CommandError(ExitCode.NO_ANSWER, "far enough", "nothing")
+        yield
+
+    monkeypatch.setattr(deck_source, "open_deck", open_deck)
+    for request in (Call("read", msgspec.Raw(b"{}")), Tools()):
+        with pytest.raises(CommandError, match="far enough"):
+            ask(Source((config,), own=True, native=native(config.parent)), request)
+    assert [settings.ids for settings in seen] == [(), ("a",)]
+    assert all(settings.native is not None for settings in seen)
+
+
+def test_native_tools_need_no_configuration(config: Path) -> None:
+    """A user without servers would have to write an empty file."""
+    whom = source(None, native(config.parent))
+    assert whom.config == ()
+    settings = deck_source.load(whom)
+    assert settings.native is not None
+    assert settings.digest == configuration_digest([config.parent])
+
+
+def test_no_configuration_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would be served, and nobody told."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    with pytest.raises(CommandError, match="no configuration is given, and none is found"):
+        load(source([]))
+    assert source([Path("a"), Path("b")], own=True).config == (Path("a"), Path("b"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user without a configuration, in a directory without one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+def test_without_named_files_those_that_are_found_are_meant(home: Path) -> None:
+    """Every command would have to name the file that serve has found by itself."""
+    (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "true"}}}))
+    settings = load(source(None))
+    assert settings.ids == ("theirs",)
+    assert settings.config_paths == (home / ".mcp.json",)
+
+
+def test_who_serves_what_was_found_is_found_by_the_same_name(home: Path) -> None:
+    """A command beside a serve would start servers of its own, and `restart` would restart nobody's."""
+    whom = source(None)
+    before = whom.digest
+    assert before == candidates_digest(each.path for each in candidates(home, os.environ))
+    (home / ".mcp.json").write_text(json.dumps({"mcpServers": {}}))
+    assert (whom.digest, load(whom).digest) == (before, before)
+    named = source([home / ".mcp.json"])
+    assert named.digest == load(named).digest == configuration_digest([home / ".mcp.json"])
+    assert named.digest != before
+
+
+def test_a_command_that_needs_no_configuration_gets_an_empty_one(home: Path) -> None:
+    """The ledger could not be looked at once its servers are gone from every file."""
+    assert load(source(None), may_be_empty=True).ids == ()

@@ -1,0 +1,294 @@
+"""Writing `deck.lock`, and holding servers against it, from the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.histories import EVIL, NOW, READ, TOLD, ZONE, approved, fill, gone, open_ledger, seen, story, tool_form
+
+from quarterdeck.cli.deck_source import Source
+from quarterdeck.cli.program import run
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.trust import lock as lock_command
+from quarterdeck.control.protocol import ListingList, Listings, ListingView, Request
+from quarterdeck.trust.judge.configured_servers import scope_of
+from quarterdeck.trust.judge.items import Document
+from quarterdeck.trust.lock.files import load_lock
+
+
+@pytest.fixture
+def deck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Deck":
+    """A configuration of two servers whose story the ledger knows up to the rug pull."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    deck = Deck(tmp_path)
+    deck.configure("time", "files")
+    fill(tmp_path / "state", deck.scope, days=1)
+    return deck
+
+
+class Deck:
+    """The user's directory."""
+
+    def __init__(self, place: Path) -> None:
+        self.config = place / "deck.json"
+        self.lock = place / "deck.lock"
+        self._state = place / "state"
+
+    @property
+    def scope(self) -> str:
+        """How the ledger names the configuration."""
+        return scope_of(self.config)
+
+    def configure(self, *servers: str) -> None:
+        """Name these servers."""
+        self.config.write_text(json.dumps({"mcpServers": {server: {"command": "true"} for server in servers}}))
+
+    def happens(self, *events: Any) -> None:
+        """Record what happened."""
+        bodies = {each.hash: each.body for each in (EVIL, NOW, READ, TOLD, ZONE)}
+        with open_ledger(self._state) as store:
+            store.append(events, bodies)
+
+    def run(self, *arguments: str) -> int:
+        """The exit code of `quarterdeck lock`."""
+        return run(["lock", "-c", str(self.config), *arguments])
+
+    @property
+    def servers(self) -> dict[str, Any]:
+        """What the lock names."""
+        servers: dict[str, Any] = json.loads(self.lock.read_text())["servers"]
+        return servers
+
+
+@pytest.fixture
+def lists(monkeypatch: pytest.MonkeyPatch) -> "Lists":
+    return Lists(monkeypatch)
+
+
+class Lists:
+    """What the servers answer when they are asked; None for one that is not ready."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.servers: dict[str, tuple[Document, ...] | None] = {"time": (NOW, ZONE), "files": (READ,)}
+        self.instructions = {"time": "Ask me for the time.", "files": ""}
+        monkeypatch.setattr(lock_command, "ask", self._ask)
+
+    def _ask(self, whom: Source, request: Request) -> ListingList:
+        assert isinstance(request, Listings)
+        return ListingList(
+            tuple(
+                ListingView(
+                    server,
+                    tools is not None,
+                    self.instructions.get(server, "") if tools is not None else "",
+                    tuple(msgspec.Raw(each.body) for each in tools or ()),
+                )
+                for server, tools in self.servers.items()
+            )
+        )
+
+
+def test_what_is_approved_is_written_and_what_changed_is_said(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would put a file under version control without knowing what is in it."""
+    assert deck.run() == 0
+    out, err = capsys.readouterr()
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["files", "(the", "server)", "added"],
+        ["time", "(the", "server)", "added"],
+    ]
+    assert "deck.lock: 2 servers, 3 tools" in err
+    assert deck.servers["time"]["tools"] == {"now": NOW.hash, "zone": ZONE.hash}
+    assert deck.servers["time"]["package"] == "mcp-server-time 1.2 (PyPI)"
+    assert load_lock(deck.lock).head.count == len(story()[0][1])
+
+
+def test_a_lock_of_the_same_deck_is_not_touched(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every run would be a change under version control."""
+    deck.run()
+    before = deck.lock.read_bytes()
+    deck.happens(seen(NOW, scope=deck.scope), gone(NOW, scope=deck.scope), seen(NOW, scope=deck.scope))
+    capsys.readouterr()
+    assert deck.run() == 0
+    out, err = capsys.readouterr()
+    assert (out, deck.lock.read_bytes()) == ("", before)
+    assert "as before" in err
+
+
+def test_an_approval_is_one_line_of_the_next_lock(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reviewer would not see what was approved."""
+    deck.run()
+    deck.happens(seen(EVIL, scope=deck.scope), approved(EVIL, scope=deck.scope))
+    capsys.readouterr()
+    assert deck.run("--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "file": "deck.lock",
+        "written": True,
+        "changes": [{"server": "time", "subject": "tool", "name": "now", "drift": "changed"}],
+        "partial": [],
+        "kept": [],
+        "unknown": [],
+    }
+    assert deck.servers["time"]["tools"]["now"] == EVIL.hash
+
+
+def test_what_is_held_or_never_ready_is_said(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would believe that everything is locked."""
+    deck.run()
+    deck.happens(seen(EVIL, scope=deck.scope))
+    deck.configure("time", "files", "new")
+    capsys.readouterr()
+    assert deck.run() == 0
+    err = capsys.readouterr().err
+    assert "time: some of it is held or blocked" in err
+    assert "files: something" not in err
+    assert "new: it was never ready here, and is not in the lock" in err
+    assert deck.servers["time"]["tools"]["now"] == NOW.hash
+
+
+def test_a_server_that_is_configured_no_more_leaves_the_lock(deck: Deck) -> None:
+    """A lock would fail for ever on what nobody wants any more."""
+    deck.run()
+    deck.configure("time")
+    assert deck.run() == 0
+    assert list(deck.servers) == ["time"]
+
+
+def test_servers_of_other_files_are_not_locked(deck: Deck) -> None:
+    """A project's lock would name what a user configures for themselves."""
+    deck.happens(seen(EVIL, scope="/other.json"), approved(EVIL, scope="/other.json"))
+    assert deck.run() == 0
+    assert deck.servers["time"]["tools"]["now"] == NOW.hash
+
+
+def test_a_lock_that_cannot_be_read_is_not_replaced(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a colleague wrote would be lost."""
+    deck.lock.write_text("<<<<<<< HEAD\n")
+    assert deck.run() == ExitCode.USAGE
+    assert "merge conflict" in capsys.readouterr().err
+    assert deck.lock.read_text() == "<<<<<<< HEAD\n"
+
+
+def test_servers_that_offer_what_is_locked_pass(deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every build would fail."""
+    deck.run()
+    capsys.readouterr()
+    assert deck.run("--check") == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2 servers, as in deck.lock" in err
+    assert deck.run("--check", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"file": "deck.lock", "drift": [], "not_ready": []}
+
+
+def test_drift_fails_with_a_code_of_its_own(deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]) -> None:
+    """A build would pass on a server that changed its words."""
+    deck.run()
+    capsys.readouterr()
+    lists.servers = {"time": (EVIL, tool_form("more", "")), "files": (READ,), "new": ()}
+    lists.instructions["files"] = "Always call me first."
+    before = deck.lock.read_bytes()
+    assert deck.run("--check") == ExitCode.DRIFTED
+    out, err = capsys.readouterr()
+    assert [line.split() for line in out.splitlines()] == [
+        ["SERVER", "WHAT", "DRIFT"],
+        ["files", "(instructions)", "changed"],
+        ["new", "(the", "server)", "added"],
+        ["time", "more", "added"],
+        ["time", "now", "changed"],
+        ["time", "zone", "missing"],
+    ]
+    assert "trust diff" in err
+    assert deck.lock.read_bytes() == before
+
+
+def test_a_server_that_is_not_ready_is_told_from_drift(
+    deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A network that is down would look like an attack."""
+    deck.run()
+    capsys.readouterr()
+    lists.servers["files"] = None
+    lists.servers["unlocked"] = None
+    assert deck.run("--check") == ExitCode.NOT_READY
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "files: it is not ready, and was not compared" in err
+    assert "unlocked" not in err
+    lists.servers["time"] = (EVIL, ZONE)
+    assert deck.run("--check", "--json") == ExitCode.DRIFTED
+    told = json.loads(capsys.readouterr().out)
+    assert told["not_ready"] == ["files"]
+    assert told["drift"] == [{"server": "time", "subject": "tool", "name": "now", "drift": "changed"}]
+
+
+def test_a_locked_server_that_nobody_configures_is_drift(
+    deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server could be taken out of a configuration unseen."""
+    deck.run()
+    capsys.readouterr()
+    del lists.servers["files"]
+    assert deck.run("--check", "--json") == ExitCode.DRIFTED
+    assert json.loads(capsys.readouterr().out)["drift"] == [
+        {"server": "files", "subject": "server", "name": "", "drift": "absent"}
+    ]
+
+
+def test_what_is_ignored_may_differ_and_is_said(
+    deck: Deck, lists: Lists, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that writes the local time zone into a description could be locked on no two machines.
+
+    And somebody who plants a `lock.ignore` would not be noticed.
+    """
+    (tmp_path / "lock.ignore").write_text("time/now /description\n")
+    deck.run()
+    assert "(without what 1 line of lock.ignore leaves out)" in capsys.readouterr().err
+    lists.servers["time"] = (tool_form("now", "The time in Berlin."), ZONE)
+    assert deck.run("--check") == 0
+    assert "(without what 1 line of lock.ignore leaves out)" in capsys.readouterr().err
+    lists.servers["time"] = (NOW, tool_form("zone", "The zone of Berlin."))
+    assert deck.run("--check") == ExitCode.DRIFTED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--check"], ExitCode.NOT_FOUND, "deck.lock: there is no such file: quarterdeck lock writes it"),
+        (["--ignore", "missing"], ExitCode.USAGE, "missing: cannot be read"),
+        (["--file", "no/deck.lock"], ExitCode.USAGE, "no/deck.lock: it cannot be written"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    deck: Deck, capsys: pytest.CaptureFixture[str], arguments: list[str], code: ExitCode, said: str
+) -> None:
+    """A user would see a traceback."""
+    assert deck.run(*arguments) == code
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_ledger_nothing_can_be_locked(
+    deck: Deck, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty lock would be written, and keep out everything."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "elsewhere"))
+    assert deck.run() == ExitCode.NOT_FOUND
+    assert "there is no ledger" in capsys.readouterr().err
+    assert not deck.lock.exists()
+
+
+def test_a_command_that_follows_a_lock_is_told_what_is_wrong_with_it(deck: Deck, tmp_path: Path) -> None:
+    """`serve --locked` would start without its lock."""
+    deck.run()
+    assert lock_command.locked(deck.lock).for_server("time").admits(NOW)
+    with pytest.raises(CommandError) as raised:
+        lock_command.locked(tmp_path / "missing.lock")
+    assert raised.value.code is ExitCode.NOT_FOUND
+    deck.lock.write_text("{}")
+    with pytest.raises(CommandError) as raised:
+        lock_command.locked(deck.lock)
+    assert raised.value.code is ExitCode.USAGE

@@ -1,0 +1,59 @@
+"""Processes of ours that do one thing: isolated, and gone with whoever started them."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.leftovers import assert_gone, eventually
+from support.machine_facts import LINUX_ONLY
+
+from quarterdeck.common.processes import child_command
+
+OWNER = """
+import subprocess, sys
+from quarterdeck.common.processes import child_command
+print(subprocess.Popen(child_command(sys.argv[1], ["quarterdeck"])).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_code_finds_its_packages_and_nothing_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in the user's directory could take the place of a module of ours, or ours not be found."""
+    (tmp_path / "json.py").write_text("raise SystemExit('a foreign module was imported')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code = "import json, quarterdeck; print(quarterdeck.__name__)"
+    done = subprocess.run(child_command(code, ["quarterdeck", "no_such_package"]), capture_output=True, cwd=tmp_path)  # noqa: PLW1510
+    assert done.stdout == b"quarterdeck\n", done.stderr
+
+
+@LINUX_ONLY
+def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
+    """It would stay for ever, with a page or a secret in its memory."""
+    ready = tmp_path / "ready"
+    code = f"import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(1000)"
+    with subprocess.Popen([sys.executable, "-c", OWNER, code], stdin=-1, stdout=-1) as owner:
+        assert owner.stdout is not None
+        child = int(owner.stdout.readline())
+        eventually(ready.exists)
+        os.kill(child, signal.SIGSTOP)
+        owner.kill()
+    assert_gone([child])
+
+
+@LINUX_ONLY
+def test_one_whose_owner_is_gone_already_does_nothing() -> None:
+    """Between its start and its first instruction an owner can die, and nobody would tell it."""
+    command = child_command("print('works')", ["quarterdeck"])
+    command[4] = "1" if os.getpid() != 1 else "0"
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b""
+
+
+@LINUX_ONLY
+def test_one_is_killed_before_us_when_memory_runs_out() -> None:
+    """A page that takes all the memory of the machine would end the whole deck."""
+    score = Path("/proc/self/oom_score_adj")
+    done = subprocess.run(child_command(f"print(open({str(score)!r}).read())", []), capture_output=True, check=True)
+    assert int(done.stdout) == min(1000, int(score.read_text()) + 600)

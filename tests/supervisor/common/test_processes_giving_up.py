@@ -1,0 +1,102 @@
+"""Whoever gives up in the middle leaves nothing half done."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import anyio
+import pytest
+from support.leftovers import PATIENCE_S
+
+from quarterdeck.common.processes import carried_through, made_in_thread
+
+pytestmark = pytest.mark.anyio
+
+
+def cancel_twice(task: "asyncio.Task[None]", scope: anyio.CancelScope) -> None:
+    """As a signal does, and then another."""
+    task.cancel()
+    asyncio.get_running_loop().call_soon(task.cancel)
+
+
+def cancel_scope(_: "asyncio.Task[None]", scope: anyio.CancelScope) -> None:
+    """As anyio does: again on every turn of the loop."""
+    scope.cancel()
+
+
+@pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
+async def test_work_that_has_begun_is_done_before_its_waiter_is_cancelled(
+    cancel: Callable[["asyncio.Task[None]", anyio.CancelScope], None],
+) -> None:
+    """What is recorded would not be enforced; a fleet would be left with nobody to end it."""
+    steps: list[str] = []
+    begun = asyncio.Event()
+    scope = anyio.CancelScope()
+
+    async def work() -> None:
+        begun.set()
+        for _ in range(5):
+            await asyncio.sleep(0.001)
+        steps.append("done")
+
+    async def wait() -> None:
+        with scope:
+            await carried_through(work)
+            steps.append("told")
+        steps.append("left")
+
+    task = asyncio.create_task(wait())
+    await begun.wait()
+    cancel(task, scope)
+    await asyncio.wait((task,), timeout=PATIENCE_S)
+    assert steps == (["done", "told", "left"] if cancel is cancel_scope else ["done"])
+    assert task.cancelled() is (cancel is cancel_twice)
+
+
+async def test_work_says_how_it_ended_to_whoever_waits() -> None:
+    """A decision that could not be recorded would seem to count."""
+
+    async def fail() -> None:
+        raise ValueError("a full disk")
+
+    async def answer() -> int:
+        return 42
+
+    assert await carried_through(answer) == 42
+    with pytest.raises(ValueError, match="a full disk"):
+        await carried_through(fail)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_a_thread_makes_for_nobody_is_undone(fails: bool) -> None:
+    """A lease would be held, a directory left, until the process ends."""
+    go, undone = threading.Event(), asyncio.Event()
+
+    def make() -> str:
+        assert go.wait(PATIENCE_S)
+        if fails:
+            raise OSError("there is no room")
+        return "a lease"
+
+    def undo(made: str) -> None:
+        assert made == "a lease"
+        undone.set()
+
+    with anyio.move_on_after(0.01) as scope:
+        await made_in_thread(make, undo)
+    assert scope.cancelled_caught
+    go.set()
+    if fails:
+        await asyncio.sleep(0.01)  # an exception that nobody takes would be a warning, and an error here
+        assert not undone.is_set()
+    else:
+        with anyio.fail_after(PATIENCE_S):
+            await undone.wait()
+
+
+async def test_what_a_thread_makes_is_whoevers_waits() -> None:
+    """It would be undone under the feet of its owner."""
+    undone: list[str] = []
+    assert await made_in_thread(lambda: "a lease", undone.append) == "a lease"
+    await asyncio.sleep(0)
+    assert undone == []

@@ -1,0 +1,111 @@
+"""Servers out of other clients' files, into ours."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.config.clients.import_servers import ImportFileError, Taken, put, spots_of_file, take
+from quarterdeck.config.clients.jsonc import EditError
+from quarterdeck.config.clients.locations import Surroundings, sources
+from quarterdeck.config.clients.table import System, find_client
+
+ROW = {"command": "npx"}
+
+
+def write(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def ids(taken: Taken) -> list[str]:
+    return [server.id for server in taken.found]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"mcpServers": {"a": ROW}},
+        {"servers": {"a": ROW}},
+        {"servers": [{"id": "a", **ROW}]},
+        {"servers": [{"name": "a", **ROW}]},
+        {"mcp": {"servers": {"a": ROW}}},
+        {"context_servers": {"a": ROW}},
+        '{"servers": {"a": {"command": "npx"}}, /* x */}',
+    ],
+)
+def test_any_clients_file_is_understood(tmp_path: Path, content: object) -> None:
+    """A user of a client that we do not know would have to copy by hand."""
+    taken = take(spots_of_file(write(tmp_path / "f", content)))
+    assert ids(taken) == ["a"]
+    assert taken.found[0].row["command"] == "npx"
+
+
+def test_the_servers_of_claude_code_are_those_of_this_project(tmp_path: Path) -> None:
+    """Servers of other projects would be taken over, or the ones of this project missed."""
+    work = tmp_path / "work"
+    projects = {
+        str(work): {"mcpServers": {"local": ROW, "both": {"command": "local"}}},
+        "/b": {"mcpServers": {"c": ROW}},
+    }
+    write(tmp_path / "home" / ".claude.json", {"projects": projects, "mcpServers": {"user": ROW, "both": ROW}})
+    write(work / ".mcp.json", {"mcpServers": {"shared": ROW}})
+    client = find_client("claude-code")
+    assert client is not None
+    taken = take(sources(client, Surroundings(tmp_path / "home", work, {}, System.LINUX)))
+    assert ids(taken) == ["local", "both", "shared", "user"]
+    assert taken.found[1].row == {"command": "local"}
+    assert [each.name for each in taken.left_out] == ["both"]
+    assert taken.elsewhere == 1
+    assert len(taken.read) == 2
+
+
+def test_only_the_named_ones_are_taken(tmp_path: Path) -> None:
+    """A user would get all the others too."""
+    file = write(tmp_path / "f", {"mcpServers": {"a": ROW, "b c": ROW, "d": ROW}})
+    assert ids(take(spots_of_file(file), only=["a", "b-c"])) == ["a", "b-c"]
+    assert ids(take(spots_of_file(file), only=["b c"])) == ["b-c"]
+
+
+def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
+    """A server would be missing, and nobody say so."""
+    rows = {"a b": ROW, "a-b": ROW, "me": {"command": "quarterdeck", "args": ["serve"]}, "": ROW, "odd": 1}
+    taken = take(spots_of_file(write(tmp_path / "f", {"mcpServers": rows})))
+    assert ids(taken) == ["a-b", "server-e3b0c4"]
+    assert taken.found[0].notes == ("it is called 'a-b' here",)
+    assert [each.name for each in taken.left_out] == ["a-b", "me", "odd"]
+
+
+def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_path: Path) -> None:
+    """A typing error would look like a client without servers."""
+    assert take(spots_of_file(tmp_path / "none")).read == []
+    with pytest.raises(ImportFileError, match="line 1"):
+        take(spots_of_file(write(tmp_path / "f", '{"mcpServers": ')))
+
+
+@pytest.mark.parametrize(
+    ("text", "section", "added"),
+    [
+        ("", "mcpServers", ["a", "b"]),
+        ('{"mcpServers": {"a": {"command": "mine"}}}', "mcpServers", ["b"]),
+        ('{"servers": {"a": {"command": "mine"}}}', "servers", ["b"]),
+        ('{"servers": [{"id": "a", "command": "mine"}]}', "mcpServers", ["b"]),
+        ('{"servers": [{"name": "b", "command": "mine"}], "mcpServers": {}}', "mcpServers", ["a"]),
+    ],
+)
+def test_what_our_file_has_already_stays(tmp_path: Path, text: str, section: str, added: list[str]) -> None:
+    """A server with settings of its own would be overwritten."""
+    found = take(spots_of_file(write(tmp_path / "f", {"mcpServers": {"a": ROW, "b": ROW}}))).found
+    new, taken, left_out = put(text, found)
+    assert [server.id for server in taken] == added
+    assert [each.name for each in left_out] == [name for name in ("a", "b") if name not in added]
+    assert all(json.loads(new)[section][name] == ROW for name in added)
+    assert text.count("mine") == new.count("mine")
+
+
+def test_our_file_is_refused_when_it_is_odd(tmp_path: Path) -> None:
+    """It would be changed to something that means something else."""
+    found = take(spots_of_file(write(tmp_path / "f", {"mcpServers": {"a": ROW}}))).found
+    with pytest.raises(EditError):
+        put('{"mcpServers": []}', found)

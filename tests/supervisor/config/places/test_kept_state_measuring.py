@@ -1,0 +1,125 @@
+"""How much room a tree takes, whatever is in it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.config.places.kept_state import Measure, measure
+from quarterdeck_sandbox.hostile_files import temporary_folder
+
+LEVELS = 1200
+"""Deeper than Python recurses, than there are descriptors, and than a path is long."""
+
+
+def deep(folder: Path, levels: int = LEVELS, mode: int = 0o700) -> None:
+    """Directories in each other."""
+    fd = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("deep", mode, dir_fd=fd)
+        below = os.open("deep", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+
+def taken(*paths: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in paths)
+
+
+def test_a_tree_takes_what_is_in_it(tmp_path: Path) -> None:
+    """A user would decide by a wrong number."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "file").write_bytes(b"x" * 100_000)
+    (tmp_path / "a" / "b" / "file").write_bytes(b"x" * 5000)
+    found = measure(tmp_path)
+    assert found.size_bytes == taken(tmp_path, *tmp_path.rglob("*"))
+    assert found.size_bytes >= 105_000
+    assert found.files == 5
+    assert found.is_whole
+    assert measure(tmp_path / "a" / "file") == Measure(taken(tmp_path / "a" / "file"), 1)
+    assert measure(tmp_path / "none") == Measure()
+
+
+def test_holes_and_second_names_count_nothing(tmp_path: Path) -> None:
+    """A server could make a terabyte appear that nobody has."""
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "file").write_bytes(b"x" * 100_000)
+    os.link(tmp_path / "file", tmp_path / "again")
+    assert measure(tmp_path).size_bytes == taken(tmp_path, tmp_path / "sparse", tmp_path / "file")
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    """All of the user's home would be counted, or the walk never end."""
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "file").write_bytes(b"x" * 100_000)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "out").symlink_to(tmp_path / "large")
+    (tmp_path / "tree" / "round").symlink_to(".")
+    (tmp_path / "tree" / "broken").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "tree" / "fifo")
+    (tmp_path / "link").symlink_to(tmp_path / "large")
+    assert measure(tmp_path / "tree").files == 5
+    assert measure(tmp_path / "tree").size_bytes < 100_000
+    assert measure(tmp_path / "link").size_bytes < 100_000
+
+
+def test_any_depth_is_walked() -> None:
+    """A server could end the command with a traceback, and its files stay."""
+    before = len(os.listdir("/dev/fd"))
+    with temporary_folder("quarterdeck-test-") as base:  # pytest cannot remove what is so deep
+        folder = Path(base, "folder")
+        folder.mkdir()
+        deep(folder)
+        (folder / "file").touch()
+        (folder / "z").mkdir()
+        (folder / "z" / "file").touch()
+        found = measure(folder)
+    assert found.files == LEVELS + 4
+    assert found.is_whole
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_walk_has_bounds_and_says_so(tmp_path: Path) -> None:
+    """A server that makes files without end would keep the command busy for ever."""
+    for number in range(20):
+        (tmp_path / str(number)).touch()
+    found = measure(tmp_path, limit=10)
+    assert not found.is_whole
+    assert found.files == 11
+
+
+def test_a_directory_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content would be taken for nothing."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    enter = os.open
+
+    def refuse(name: object, *arguments: object, **options: object) -> int:
+        if name == "a":
+            raise PermissionError(13, "Permission denied")
+        return enter(name, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refuse)
+    found = measure(tmp_path)
+    assert found.files == 4
+    assert not found.is_whole
+
+
+def test_a_tree_that_is_moved_meanwhile_ends_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way back up would lead out of the tree, into the user's files."""
+    folder = tmp_path / "folder"
+    (folder / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    enter = os.open
+
+    def move(name: object, *arguments: object, **options: object) -> int:
+        fd = enter(name, *arguments, **options)  # type: ignore[arg-type]
+        if name == "c":
+            (folder / "a" / "b").rename(tmp_path / "elsewhere" / "b")
+        return fd
+
+    monkeypatch.setattr(os, "open", move)
+    assert not measure(folder).is_whole

@@ -1,0 +1,51 @@
+"""Whose private home it is."""
+
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.config.places.paths import server_paths
+from quarterdeck.config.places.private_homes import claim_home
+
+DIGEST = "0123456789ab"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def left_in(scope: str) -> list[str]:
+    """What the server `fs` finds in its home when `scope` configures it."""
+    claim_home(DIGEST, "fs", scope)
+    home = server_paths(DIGEST, "fs").create().home
+    return sorted(path.name for path in home.iterdir())
+
+
+def leave(name: str) -> None:
+    (server_paths(DIGEST, "fs").home / name).touch()
+
+
+def test_a_home_is_kept_for_the_file_that_configures_its_server() -> None:
+    """A package runner would download everything at each start."""
+    assert left_in("user") == []
+    leave("cache")
+    assert left_in("user") == ["cache"]
+
+
+def test_what_a_projects_server_left_is_not_found_by_the_users() -> None:
+    """A cloned repository could leave a program that the user's own server of that name runs, with its keys."""
+    assert left_in("/cloned/.mcp.json") == []
+    leave("planted")
+    assert left_in("user") == []
+    leave("mine")
+    assert left_in("/cloned/.mcp.json") == ["planted"]
+    assert left_in("user") == ["mine"]
+
+
+def test_a_home_that_nobody_signed_is_nobodys() -> None:
+    """What a version without owners left could be anybody's."""
+    server_paths(DIGEST, "fs").create()
+    leave("old")
+    assert left_in("user") == []

@@ -1,0 +1,85 @@
+"""What is shown of a row holds no secret that is written into it."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.config.secrets.masking import MASK, mask_args, mask_row, mask_text, mask_value
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("s3cret", MASK),
+        ("${TOKEN}", "${TOKEN}"),
+        ("Bearer ${TOKEN}", f"{MASK}${{TOKEN}}"),
+        ("${A}s3cret${B}", f"${{A}}{MASK}${{B}}"),
+        ("${TOKEN:-s3cret}", f"${{TOKEN:-{MASK}}}"),
+        ("${keyring:GITHUB}", "${keyring:GITHUB}"),
+        ("${s3cret", MASK),
+        ("", ""),
+        (5, MASK),
+        (None, None),
+    ],
+)
+def test_of_a_secret_only_its_references_are_shown(written: object, shown: object) -> None:
+    """`config show` in a bug report would publish a password, or hide which variable it comes from."""
+    assert mask_value(written) == shown
+
+
+def test_environment_headers_and_url_are_masked_and_the_rest_is_shown() -> None:
+    """Who approves a server would not see its command, or everybody would see its password."""
+    row = {
+        "command": "npx",
+        "env": {"A": "s3cret", "B": "${B}"},
+        "headers": {"X": "s3cret"},
+        "url": "https://me:s3cret@h/p?key=s3cret&q=${Q}#top",
+        "args": ["--token", "s3cret"],
+        "sandbox": {"read": ["/x"]},
+    }
+    assert mask_row(row) == {
+        "command": "npx",
+        "env": {"A": MASK, "B": "${B}"},
+        "headers": {"X": MASK},
+        "url": f"https://me:{MASK}@h/p?key={MASK}&q=${{Q}}#top",
+        "args": ["--token", MASK],
+        "sandbox": {"read": ["/x"]},
+    }
+    assert mask_row({"env": ["A=s3cret"], "headers": None}) == {"env": MASK, "headers": None}
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (["-y", "pkg", "/path"], ["-y", "pkg", "/path"]),
+        (["--token", "s3cret", "x"], ["--token", MASK, "x"]),
+        (["--api-key=s3cret"], [f"--api-key={MASK}"]),
+        (["-e", "DB_PASSWORD=s3\ncret"], ["-e", f"DB_PASSWORD={MASK}"]),
+        (["--token", "--verbose"], ["--token", "--verbose"]),
+        (["--token", "${T}"], ["--token", "${T}"]),
+        (["postgres://me:s3cret@h/db"], [f"postgres://me:{MASK}@h/db"]),
+        ([5, None], [5, None]),
+        (["--pin", 12345], ["--pin", MASK]),
+    ],
+)
+def test_arguments_that_sound_secret_are_masked(written: list[object], shown: list[object]) -> None:
+    """A token is given as an argument more often than anybody likes."""
+    assert mask_args(written) == shown
+
+
+def test_a_text_that_is_no_url_is_unchanged() -> None:
+    """A path with a question mark would be shown wrong."""
+    assert mask_text("what?a=b") == "what?a=b"
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text("abc${}:-", min_size=1, max_size=20)))
+def test_no_word_outside_of_references_is_ever_shown(env: Mapping[str, str]) -> None:
+    """Some spelling of a reference would let a secret through."""
+    marked = {name: f"s3cret{value}s3cret" for name, value in env.items()}
+    shown = mask_row({"env": marked})["env"]
+    assert isinstance(shown, dict)
+    # The first one is before every reference, so it is in none.
+    assert not any(value.startswith("s3cret") for value in shown.values())
+    assert all(value.startswith(MASK) for value in shown.values())

@@ -1,0 +1,185 @@
+"""What to run when nobody names a file: the user's servers, and a project's within its bounds."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.config.load.loaded import ConfigFileError
+from quarterdeck.config.load.origin import FROM_CODE, Standing
+from quarterdeck.config.native_names import Profile
+from quarterdeck.config.native_tools import NativeWish
+from quarterdeck.config.settings import Settings
+from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project").mkdir()
+    return tmp_path / "home"
+
+
+def write(path: Path, **document: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def project(home: Path) -> Path:
+    return home.parent.resolve() / "project"
+
+
+def user_file(home: Path, **document: object) -> Path:
+    return write(home / ".config/quarterdeck/mcp.json", **document)
+
+
+def discover(home: Path, native: NativeWish | None = None, **environ: str) -> Settings:
+    return Settings.discover(project(home), {"HOME": str(home), **environ}, native=native)
+
+
+def commands(settings: Settings) -> Mapping[str, str]:
+    return {config.id: config.command for config in settings.servers if isinstance(config, StdioServerConfig)}
+
+
+def rows(**servers: str) -> dict[str, object]:
+    return {name: {"command": command} for name, command in servers.items()}
+
+
+def test_an_earlier_place_wins_and_the_user_over_the_project(home: Path) -> None:
+    """A repository would replace a server that the user trusts by one of its own."""
+    own = user_file(home, servers=rows(a="user", b="user"))
+    write(home / ".indusvx/agent/mcp.json", servers=rows(b="old", c="old"))
+    first = write(project(home) / ".indusvx/mcp.json", mcpServers=rows(a="first", d="first"))
+    write(project(home) / "quarterdeck.json", servers=rows(d="second", e="second"))
+    last = write(project(home) / ".mcp.json", mcpServers=rows(e="last", f="last", c="last"))
+    settings = discover(home)
+    assert commands(settings) == {"d": "first", "a": "user", "b": "user", "c": "old", "e": "second", "f": "last"}
+    assert [(server, settings.origin(server).standing) for server in "adf"] == [
+        ("a", Standing.USER),
+        ("d", Standing.PROJECT),
+        ("f", Standing.PROJECT),
+    ]
+    assert settings.origin("f").path == last
+    assert f"{first}: 'a' is ignored: {own} defines it, and a project's file may not" in settings.warnings
+    assert settings.config_paths[0] == first
+    assert len(settings.config_paths) == 5
+
+
+@pytest.mark.parametrize("row", [{"command": "c", "disabled": True}, {"comand": "c"}, None])
+def test_a_name_of_the_users_stays_theirs_when_its_server_does_not_run(home: Path, row: object) -> None:
+    """A project would step into the place of a server that the user switched off, or misspelt."""
+    user_file(home, servers={"a": row})
+    write(project(home) / ".mcp.json", mcpServers=rows(a="project", b="project"))
+    assert commands(discover(home)) == {"b": "project"}
+
+
+def test_a_file_that_cannot_be_used_is_passed_over_with_a_warning(home: Path) -> None:
+    """One bad file would sink every session in that directory."""
+    user_file(home, servers=rows(a="user"))
+    (project(home) / ".mcp.json").write_text("{")
+    settings = discover(home)
+    assert commands(settings) == {"a": "user"}
+    assert len(settings.warnings) == 1
+    assert settings.warnings[0].startswith(f"skipped: {project(home)}/.mcp.json: ")
+
+
+def test_nothing_is_a_configuration_too(home: Path) -> None:
+    """A fresh machine could not start."""
+    settings = discover(home)
+    assert (settings.ids, settings.config_paths, len(settings.candidates)) == ((), (), 7)
+
+
+def test_the_name_of_the_configuration_stays_whatever_appears_or_vanishes(home: Path) -> None:
+    """Servers would lose their homes, and commands the serve, when a project gets a file."""
+    before = discover(home)
+    write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
+    user_file(home, servers=rows(b="user"))
+    after = discover(home)
+    assert before.digest == after.digest
+    assert before.candidates == after.candidates
+    other = Settings.discover(home.parent, {"HOME": str(home)})
+    assert other.digest != after.digest
+    assert Settings.load(after.config_paths, {}).digest != after.digest
+
+
+def test_the_users_files_say_what_projects_may_use(home: Path) -> None:
+    """A variable would be open to every repository, or to none."""
+    user_file(home, allow_project_env=["REGION"])
+    write(home / ".indusvx/agent/mcp.json", servers={}, allow_project_env=["ZONE"])
+    row = {"command": "${REGION}", "args": ["${ZONE:-z}", "${TOKEN:-t}"]}
+    write(project(home) / ".mcp.json", mcpServers={"a": row, "b": {"command": "${TOKEN}"}})
+    settings = discover(home, REGION="r", ZONE="zone", TOKEN="s3cret")
+    assert [
+        (config.id, getattr(config, "command", ""), getattr(config, "args", ())) for config in settings.servers
+    ] == [("a", "r", ("zone", "t"))]
+    assert [(row.id, row.code) for row in settings.broken] == [("b", "unset_variable")]
+    assert "s3cret" not in repr(settings)
+
+
+@pytest.mark.parametrize("content", ['{"trust": "strict"}', '{"trust": "strct"}'])
+def test_a_strict_user_is_strict_with_projects(home: Path, content: str) -> None:
+    """Who wants to approve every tool would not be asked for a repository's, or not after a typing error."""
+    user_file(home).write_text(content)
+    write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
+    [config] = discover(home).servers
+    assert config.trust is TrustMode.STRICT
+
+
+def test_nothing_of_a_project_counts_while_a_users_file_cannot_be_read(home: Path) -> None:
+    """A forgotten comma would give the user's own server's name to a repository's."""
+    user_file(home).write_text('{"mcpServers": {"a": {"command": "mine"},}')
+    write(project(home) / ".mcp.json", mcpServers=rows(a="project"))
+    settings = discover(home)
+    assert settings.servers == ()
+    assert len(settings.unread) == 1
+    assert any("is ignored until" in warning for warning in settings.warnings)
+
+
+def test_a_project_in_the_home_directory_reaches_nothing_of_it(home: Path) -> None:
+    """A file that something left in the home directory would open all of it."""
+    row = {"command": "c", "sandbox": {"read": ["."]}}
+    write(home / ".mcp.json", mcpServers={"a": row})
+    settings = Settings.discover(home, {"HOME": str(home)})
+    assert settings.servers == ()
+    assert "sandbox.read[0]" in settings.broken[0].message
+
+
+def test_only_the_users_files_speak_of_native_tools(home: Path) -> None:
+    """A repository would open the network to commands of the user's agent."""
+    user_file(home, native={"sandbox": {"network": "none"}})
+    write(project(home) / ".mcp.json", native={"webfetch": {"allow": ["127.0.0.1"]}, "sandbox": {"network": "full"}})
+    wish = NativeWish(profile=Profile.ALL, workspace=project(home))
+    settings = discover(home, wish)
+    assert settings.native is not None
+    assert settings.native.settings.sandbox is not None
+    assert settings.native.settings.sandbox.network == "none"
+    assert settings.native.settings.webfetch is None
+    user_file(home, native={"sandbox": {"netwrk": "none"}})
+    with pytest.raises(ConfigFileError, match="netwrk"):
+        discover(home, wish)
+    assert discover(home).ids == ()
+
+
+def test_named_files_are_the_users_own_word(home: Path) -> None:
+    """A server that a user named on the command line would wait for approval."""
+    path = write(project(home) / "mine.json", servers={"a": {"command": "${TOKEN}", "sandbox": {"preset": "trusted"}}})
+    settings = Settings.load([path], {"TOKEN": "s3cret"})
+    assert settings.origin("a").standing is Standing.NAMED
+    assert (settings.candidates, settings.is_found) == ((path,), False)
+    assert "s3cret" in settings.secrets
+    assert settings.only("b").origins == {}
+    assert settings.only("a").origin("a") == settings.origin("a")
+
+
+def test_a_server_of_an_embedding_program_is_its_own_word() -> None:
+    """A program's own server would be taken for a stranger's."""
+    assert Settings(servers=(StdioServerConfig(id="a", command="c"),)).origin("a") is FROM_CODE
+
+
+def test_rows_without_an_id_in_two_files_are_both_kept(home: Path) -> None:
+    """A mistake in the second file would hide behind the one in the first."""
+    paths = [write(home / name, servers=[{"command": "c"}]) for name in ("a.json", "b.json")]
+    assert [row.id for row in Settings.load(paths, {}).broken] == ["servers[0]", "servers[0]"]

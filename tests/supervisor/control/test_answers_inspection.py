@@ -1,0 +1,160 @@
+"""What `inspect` is answered: of a confined server, of one not started yet, of those that are no process of ours."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.decks import DeckEndpoint, deck_of
+
+from quarterdeck.config.load.file import BrokenRow
+from quarterdeck.config.settings import Settings
+from quarterdeck.control.answers import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, answer
+from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, SandboxView
+from quarterdeck.fleet.worker_session import Custody
+from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
+from quarterdeck_protocol.link.frames import ServerStart
+from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
+from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
+from quarterdeck_sandbox.usage.monitor import Tree, TreeMonitor
+
+pytestmark = pytest.mark.anyio
+
+RECEIPT = Receipt(
+    Tier.BUBBLEWRAP,
+    {Property.MEMORY: Finding("control group", Strength.FULL), Property.SCRATCH: Finding("looks", Strength.PARTIAL)},
+    uid=61_184,
+    network="internet",
+    shown=("/usr/lib/node",),
+    gaps=("scratch: looks",),
+)
+START = ServerStart(7, 5, program="/usr/bin/node", cwd="/w", enforced=("memory_bytes",), gaps=RECEIPT.gaps)
+DEATH = ProtocolFault(FaultKind.TRANSPORT, "it hit its limit", code="limit_hit", dossier=Dossier(limit="cpu_s"))
+EXPANDED = "s3cr3t-of-a-variable"
+SETTINGS = Settings(
+    broken=(BrokenRow("half", "KEY is not set", "unset_variable"),), expanded_secrets=frozenset({EXPANDED})
+)
+
+
+def confined(**members: Any) -> DeckEndpoint:
+    """An endpoint whose server was let go; a policy of limits that its test can recognise."""
+    watch = TreeMonitor().watch(Tree(7, 5), Limits(), lambda _: None)
+    watch.meter.has_looked = True
+    watch.meter.present = msgspec.structs.replace(watch.meter.present, memory_bytes=10, processes=3)
+    watch.meter.peak = msgspec.structs.replace(watch.meter.present, memory_bytes=20)
+    endpoint = DeckEndpoint("fs", **members)
+    policy = SandboxPolicy(preset=Preset.STRICT, limits=Limits(memory_bytes=1 << 30, cpu_share=None))
+    endpoint.config = StdioServerConfig(id="fs", command="npx", args=("-y", "fs"), sandbox=policy)
+    endpoint.custody = Custody(START, RECEIPT, watch)
+    endpoint.pid = 7
+    return endpoint
+
+
+async def inspected(root: Path, endpoint: DeckEndpoint, server: str = "fs") -> Inspection:
+    with deck_of(root, endpoint, settings=SETTINGS) as deck:
+        found = await answer(deck, Inspect(server))
+    assert isinstance(found, Inspection)
+    return found
+
+
+async def test_a_confined_server_is_shown_whole(tmp_path: Path) -> None:
+    """A user could not tell what a server can reach."""
+    found = await inspected(tmp_path, confined())
+    assert found.command == ("npx", "-y", "fs")
+    assert msgspec.json.decode(found.policy)["preset"] == "strict"
+    receipt = found.receipt
+    assert receipt is not None
+    assert (receipt.tier, receipt.uid, receipt.network) == ("bubblewrap", 61_184, "internet")
+    assert (receipt.program, receipt.cwd) == ("/usr/bin/node", "/w")
+    assert [(each.name, each.strength) for each in receipt.properties] == [("memory", "full"), ("scratch", "partial")]
+    assert (receipt.shown, receipt.gaps) == (("/usr/lib/node",), ("scratch: looks",))
+    assert (found.note, found.last_death) == ("", None)
+
+
+async def test_secrets_in_its_arguments_are_not_shown(tmp_path: Path) -> None:
+    """Whoever shows a colleague why a server may not read a file would show its token, too."""
+    endpoint = confined()
+    words = ("--dsn", f"db://u@h/{EXPANDED}", "--token", "written-outright", "--api-key=this-too", "plain")
+    endpoint.config = StdioServerConfig(id="fs", command="npx", args=words, sandbox=SandboxPolicy())
+    command = (await inspected(tmp_path, endpoint)).command
+    assert not [word for word in command if EXPANDED in word or "outright" in word or "this-too" in word]
+    assert (command[0], command[-1]) == ("npx", "plain")
+
+
+async def test_each_limit_is_shown_with_its_use_and_with_who_keeps_it(tmp_path: Path) -> None:
+    """A user could not tell how near a server is to its death, nor whether a limit is kept at all."""
+    limits = {limit.name: limit for limit in (await inspected(tmp_path, confined())).limits}
+    assert set(limits) == set(Limits.model_fields)
+    memory = limits["memory_bytes"]
+    assert (memory.most, memory.present, memory.peak, memory.kept_by) == (1 << 30, 10, 20, "the kernel")
+    assert limits["processes"].kept_by == "a look every 0.5 s"
+    assert limits["open_files"].kept_by == "the kernel, in each process"
+    assert limits["line_bytes"].kept_by == "its worker"
+    assert limits["cpu_share"].kept_by == "not limited"
+
+
+async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> None:
+    """It would look enforced."""
+    endpoint = confined()
+    policy = SandboxPolicy(limits=Limits(cpu_share=0.5))
+    endpoint.config = StdioServerConfig(id="fs", command="npx", sandbox=policy)
+    limits = {limit.name: limit for limit in (await inspected(tmp_path, endpoint)).limits}
+    assert limits["cpu_share"].kept_by == "not kept here: no control group can be written"
+
+
+async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
+    """A server that was just started would look as if it used nothing."""
+    endpoint = confined()
+    assert endpoint.custody is not None
+    assert endpoint.custody.watch is not None
+    endpoint.custody.watch.meter.has_looked = False
+    memory = next(limit for limit in (await inspected(tmp_path, endpoint)).limits if limit.name == "memory_bytes")
+    assert (memory.present, memory.peak) == (None, None)
+
+
+async def test_a_dead_server_keeps_its_receipt_its_peaks_and_its_death(tmp_path: Path) -> None:
+    """Whoever comes after a crash could not see what led to it."""
+    endpoint = confined(phase=EndpointPhase.FAULTED, fault=DEATH)
+    endpoint.pid = None
+    found = await inspected(tmp_path, endpoint)
+    assert found.receipt is not None
+    assert found.last_death is not None
+    assert found.last_death.dossier is not None
+    assert found.last_death.dossier.limit == "cpu_s"
+    memory = next(limit for limit in found.limits if limit.name == "memory_bytes")
+    assert (memory.present, memory.peak) == (None, 20)
+
+
+async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
+    """Nothing at all would look like nothing enforced, or like a failure."""
+    remote = DeckEndpoint("fs")
+    remote.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp")
+    embedded = DeckEndpoint("fs")
+    embedded.isolated = False
+    for endpoint, note in ((remote, REMOTE), (embedded, EMBEDDED)):
+        found = await inspected(tmp_path, endpoint)
+        assert (found.note, found.receipt, found.limits) == (note, None, ())
+        assert bytes(found.policy) == b"null"
+    idle = await inspected(tmp_path, DeckEndpoint("fs"))
+    assert (idle.note, idle.receipt) == (NOT_STARTED, None)
+    assert idle.limits != ()
+    half = await inspected(tmp_path, DeckEndpoint("fs"), "half")
+    assert (half.note, half.command) == (BROKEN, ())
+    assert half.last_death is not None
+
+
+async def test_an_unknown_server_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    """A typing error would look like a server without a sandbox."""
+    with deck_of(tmp_path, confined()) as deck:
+        refused = await answer(deck, Inspect("sf"))
+    assert isinstance(refused, Refused)
+    assert refused.code == "no_such_server"
+
+
+async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:
+    """A program that watches servers would have to inspect each of them."""
+    with deck_of(tmp_path, confined()) as deck:
+        listed: Any = await answer(deck, Ps())
+    assert listed.servers[0].sandbox == SandboxView("bubblewrap", "internet", ("scratch: looks",))

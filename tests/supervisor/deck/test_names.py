@@ -1,9 +1,0 @@
-"""The names of native tools, without the tools."""
-
-from quarterdeck.deck.catalog import capability_ids
-from quarterdeck.deck.names import NATIVE_NAMES
-
-
-def test_the_names_are_the_catalogues() -> None:
-    """A server's tool that poses as a native one would not be found out."""
-    assert set(capability_ids()) == NATIVE_NAMES

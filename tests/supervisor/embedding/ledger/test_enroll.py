@@ -1,0 +1,107 @@
+"""Attaching servers to a ledger, and detaching them, with real ones."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from support.leftovers import no_leftovers
+from support.real import opened, pretend
+
+from quarterdeck.config.places.paths import UnsafePathError
+from quarterdeck.embedding.ledger import enroll
+from quarterdeck.embedding.ledger.enroll import (
+    attach_bridge_capabilities,
+    bridge_capability_card,
+    bridge_config,
+    bridge_status,
+    bridge_tool_counts,
+    bridge_tool_names,
+    detach_bridge,
+)
+from quarterdeck.embedding.ledger.entries import BridgeLedger
+from quarterdeck.tools.context import inert_context
+from quarterdeck.tools.deck.contract import DeckContext, DeckFaultKind
+from quarterdeck.tools.results import TextContentBlock
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.phases import EndpointPhase
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module's tests, so that they share a runtime and its zygote."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def neighbour(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[None]:
+    """Everything that is written stays with the module; a server that is open all the time keeps the zygote."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path_factory.mktemp("enroll") / "state"))
+        async with opened(pretend("echo", server_id="neighbour")):
+            yield
+
+
+async def test_servers_are_attached_called_and_detached() -> None:
+    """The ledger's whole life: a tool could not be enrolled, called, or withdrawn."""
+    broken = StdioServerConfig(id="broken", command="/no/such/command")
+    with no_leftovers():
+        attached = await attach_bridge_capabilities(
+            BridgeLedger.empty(), bridge_config([pretend("echo", server_id="one"), broken])
+        )
+        try:
+            assert attached.fault is None
+            assert attached.enrolled == len(attached.ledger.log) > 0
+            assert "one__echo" in bridge_tool_names(attached.ledger)
+            assert dict(bridge_tool_counts(attached.ledger)) == {"one": attached.enrolled}
+            assert attached.status["broken"].phase is EndpointPhase.FAULTED
+            capability = next(each for each in attached.ledger.live_capabilities() if each.name == "one__echo")
+            result = await capability.run({"text": "hello"}, inert_context())
+            assert result.content == (TextContentBlock("hello"),)
+        finally:
+            detached = await detach_bridge(attached.ledger, attached.fleet)
+        assert bridge_tool_names(detached) == []
+        assert bridge_status(attached.fleet)["one"].phase is EndpointPhase.CLOSED
+        assert len(detached.log) == 2 * attached.enrolled
+
+
+async def test_attaching_no_servers_changes_nothing() -> None:
+    """A session without servers would not start."""
+    ledger = BridgeLedger.empty()
+    attached = await attach_bridge_capabilities(ledger, bridge_config([]))
+    assert attached.ledger is ledger
+    assert (dict(attached.status), attached.enrolled, attached.fault) == ({}, 0, None)
+    assert await detach_bridge(ledger, attached.fleet) is ledger
+
+
+async def test_only_the_named_servers_are_withdrawn() -> None:
+    """Removing one server would take all tools away."""
+    configs = [pretend("echo", server_id="one"), pretend("echo", server_id="two")]
+    attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config(configs))
+    detached = await detach_bridge(attached.ledger, attached.fleet, ["one"])
+    assert set(bridge_tool_counts(detached)) == {"two"}
+
+
+async def test_a_mount_that_cannot_begin_is_told_as_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session would end with a traceback because of a directory's mode."""
+
+    async def refuse(_: object) -> object:
+        raise UnsafePathError("/somewhere may be used by others")
+
+    monkeypatch.setattr(enroll, "mount_protocol_bridge", refuse)
+    attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config([]))
+    assert attached.fault is not None
+    assert attached.fault.kind is DeckFaultKind.BRIDGE
+    assert "may be used by others" in attached.fault.message
+    await detach_bridge(attached.ledger, attached.fleet)
+
+
+async def test_a_grafted_tool_has_a_row_beside_the_catalogues() -> None:
+    """Help and listings would know the native tools alone."""
+    attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config([pretend("echo", server_id="one")]))
+    await detach_bridge(attached.ledger, attached.fleet)
+    capability = attached.ledger.live_capabilities()[0]
+    card = bridge_capability_card(capability)
+    assert (card.id, card.title, card.profiles) == (capability.name, capability.name, ())
+    assert "'one'" in card.summary
+    assert card.build(DeckContext("/")) is capability

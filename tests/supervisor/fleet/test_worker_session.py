@@ -1,0 +1,283 @@
+"""Taking and leaving a worker's seat: what its server is started with, what is remembered, what is released."""
+
+import asyncio
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.workers import PlayedWorker, turns
+
+from quarterdeck.config.places import paths as paths_module
+from quarterdeck.config.places.paths import UnsafePathError, runtime_dir
+from quarterdeck.fleet import worker_session as seats_module
+from quarterdeck.fleet.handle import Listener, WorkerHandle
+from quarterdeck.fleet.worker_session import WorkerSeat
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.link.frames import Condemn, ServerStart
+from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_sandbox.usage.monitor import Tree, TreeMonitor
+
+pytestmark = pytest.mark.anyio
+
+STDIO = StdioServerConfig(id="fs", command="x", env={"OWN": "1"}, inherit_env=("WANTED",))
+REMOTE = StreamableHttpServerConfig(id="web", url="http://localhost/mcp", headers={"X": "secret"})
+
+
+@dataclass
+class PretendRuntime:
+    """A runtime whose workers are played; notes what happens in order."""
+
+    fault: ProtocolFault | None = None
+    eras: dict[str, str] = field(default_factory=dict)
+    doubted: set[str] = field(default_factory=set)
+    noted: list[str] = field(default_factory=list)
+    workers: list[PlayedWorker] = field(default_factory=list)
+    directory: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(digest="abcdefabcdef"))
+    monitor: TreeMonitor = field(default_factory=TreeMonitor)
+
+    async def acquire(self) -> "PretendRuntime":
+        """See `Runtime`."""
+        self.noted.append("acquired")
+        return self
+
+    async def release(self) -> None:
+        """See `Runtime`."""
+        self.noted.append("released")
+
+    async def hire(self, name: str, listener: Listener, max_result_bytes: int) -> WorkerHandle:
+        """See `Runtime`."""
+        self.noted.append(f"hired for {name}")
+        if self.fault is not None:
+            raise self.fault
+        self.workers.append(PlayedWorker())
+        return self.workers[-1].hired(name, listener)
+
+
+class Owner:
+    """Hears nothing."""
+
+    def on_tools_changed(self) -> None:
+        """See `Listener`."""
+
+    def on_log(self, line: object) -> None:
+        """See `Listener`."""
+
+    def on_started(self, start: object, receipt: object) -> None:
+        """See `Listener`."""
+
+    def on_lost(self, fault: object) -> None:
+        """See `Listener`."""
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendRuntime:
+    """The runtime of the seats under test, and a state directory of this test's own."""
+    pretended = PretendRuntime()
+    monkeypatch.setattr(seats_module, "Runtime", pretended)
+    monkeypatch.setattr(seats_module, "LEAVE_S", 0.0)
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    return pretended
+
+
+async def taken(config: ServerConfig) -> WorkerSeat:
+    """A seat that has its worker."""
+    seat = WorkerSeat(config)
+    await seat.take(Owner())
+    return seat
+
+
+async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_but_what_is_named(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server would see our secrets, or another server's files."""
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    monkeypatch.setenv("WANTED", "yes")
+    seat = await taken(STDIO)
+    order = seat.order()
+    home = tmp_path / "state" / "servers" / "abcdefabcdef" / "fs"
+    assert order.home == str(home / "home")
+    assert order.log_path == str(home / "stderr.log")
+    assert (home / "home").stat().st_mode & 0o777 == 0o700
+    assert (order.env["HOME"], order.env["TMPDIR"]) == (str(home / "home"), str(home / "tmp"))
+    assert (order.env["OWN"], order.env["WANTED"]) == ("1", "yes")
+    assert "SECRET_TOKEN" not in order.env
+    assert StdioServerConfig.model_validate_json(order.config) == STDIO
+    await seat.leave()
+
+
+async def test_a_server_without_room_for_its_directories_is_faulted_alone(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk would look like a bug of ours, or end the whole deck."""
+
+    def fail(path: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    seat = WorkerSeat(STDIO)
+    await seat.take(Owner())
+    monkeypatch.setattr(paths_module, "make_private_dir", fail)
+    with pytest.raises(ProtocolFault) as caught:
+        seat.order()
+    assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "directory_unusable")
+    assert "there is no room in" in str(caught.value)
+    await seat.leave()
+
+
+async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime directory that became read-only would look like a bug of ours."""
+
+    async def acquire() -> None:
+        raise UnsafePathError("/run/x cannot be written to")
+
+    monkeypatch.setattr(runtime, "acquire", acquire)
+    seat = WorkerSeat(STDIO)
+    with pytest.raises(ProtocolFault, match="/run/x cannot be written to") as caught:
+        await seat.take(Owner())
+    assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "directory_unusable")
+    await seat.leave()
+
+
+async def test_a_worker_is_told_what_its_server_may_not_see_and_where_the_users_things_are(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server could be shown our sockets, or other servers' homes; one from nvm would not start."""
+    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.setenv("NVM_DIR", "/home/u/.nvm")
+    seat = await taken(STDIO)
+    order = seat.order()
+    assert order.tmp == order.env["TMPDIR"]
+    assert order.private == (str(tmp_path / "state"), str(runtime_dir()))
+    assert (order.user_home, order.user_env["NVM_DIR"]) == ("/home/u", "/home/u/.nvm")
+    assert not order.allow_unsandboxed
+    await seat.leave()
+
+
+async def test_a_worker_is_told_what_its_server_may_not_write(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server with `write` of that folder would give itself a row without a sandbox."""
+    monkeypatch.setattr(seats_module, "with_announced", lambda files: (*files, "/of/another/serve.json"))
+    now = ["/home/u/mcp.json"]
+    seat = WorkerSeat(STDIO, trusted=lambda: now)
+    await seat.take(Owner())
+    assert seat.order().protected == ("/home/u/mcp.json", "/of/another/serve.json")
+    now.append("/home/u/key.env")
+    assert "/home/u/key.env" in seat.order().protected
+    await seat.leave()
+
+
+async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: PretendRuntime) -> None:
+    """A server would start unconfined on a machine that confines nothing."""
+    seat = WorkerSeat(STDIO, allow_unsandboxed=True)
+    await seat.take(Owner())
+    assert seat.order().allow_unsandboxed
+    await seat.leave()
+
+
+async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_it_is_left(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No limit would be kept, or a dead server's successor condemned for it."""
+    config = STDIO.model_copy(update={"sandbox": SandboxPolicy(limits=Limits(wall_s=1e-6))})
+    seat = await taken(config)
+    start = ServerStart(os.getpid(), os.getpid(), 3, scratch=("/s",), tmpfs=("/t",), enforced=("processes",))
+    watch = seat.guard(start)
+    assert watch is not None
+    assert watch.tree == Tree(os.getpid(), os.getpid(), 3, ("/s",), ("/t",), ("processes",))
+    assert seat.guard(start) is watch
+    await runtime.monitor.tick()
+    async with asyncio.timeout(10):
+        order = await runtime.workers[0].condemned.get()
+    assert isinstance(order, Condemn)
+    assert (order.limit, "the limit is 1e-06 s" in order.detail) == ("wall_s", True)
+    await seat.leave()
+    assert runtime.monitor._watches == {}
+
+
+async def test_a_remote_server_is_watched_by_nobody(runtime: PretendRuntime) -> None:
+    """It has no process here."""
+    seat = await taken(REMOTE)
+    assert seat.guard(ServerStart(1, 1)) is None
+    await seat.leave()
+
+
+async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRuntime, tmp_path: Path) -> None:
+    """Directories would be made for nobody."""
+    seat = await taken(REMOTE)
+    order = seat.order()
+    assert (order.env, order.home, order.log_path) == ({}, "", "")
+    assert StreamableHttpServerConfig.model_validate_json(order.config) == REMOTE
+    assert os.listdir(tmp_path) == []
+    await seat.leave()
+
+
+async def test_the_era_of_a_server_is_remembered_for_the_same_program_only(runtime: PretendRuntime) -> None:
+    """Every restart would probe anew, or a changed command be greeted in the wrong era."""
+    first = await taken(STDIO)
+    assert first.order().era == ""
+    first.remember("2025-11-25")
+    again, changed = await taken(STDIO), await taken(STDIO.model_copy(update={"command": "y"}))
+    assert again.order().era == "2025-11-25"
+    assert changed.order().era == ""
+    for seat in (first, again, changed):
+        await seat.leave()
+
+
+async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: PretendRuntime) -> None:
+    """A worker would outlive its runtime, or the runtime be freed twice under the others."""
+    seat = await taken(STDIO)
+    await seat.leave()
+    await seat.leave()
+    assert runtime.noted == ["acquired", "hired for fs", "released"]
+    assert runtime.workers[0].kills == 1
+
+
+async def test_a_worker_that_goes_by_itself_is_not_killed(
+    runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would be cut off while it writes its last words."""
+    monkeypatch.setattr(seats_module, "LEAVE_S", 10.0)
+    seat = await taken(STDIO)
+    leaving = asyncio.ensure_future(seat.leave())
+    await turns()
+    assert runtime.noted[-1] != "released"
+    runtime.workers[0].dies(0)
+    await leaving
+    assert runtime.workers[0].kills == 0
+    assert runtime.noted[-1] == "released"
+
+
+async def test_a_seat_without_a_worker_is_still_released(runtime: PretendRuntime) -> None:
+    """A failed start would keep the zygote for ever."""
+    runtime.fault = ProtocolFault(FaultKind.SPAWN_FAILED, "none")
+    seat = WorkerSeat(STDIO)
+    with pytest.raises(ProtocolFault):
+        await seat.take(Owner())
+    await seat.leave()
+    assert runtime.noted == ["acquired", "hired for fs", "released"]
+
+
+async def test_a_seat_that_was_never_taken_is_left_without_a_word(runtime: PretendRuntime) -> None:
+    """Closing an endpoint early would fail."""
+    await WorkerSeat(STDIO).leave()
+    assert runtime.noted == []
+
+
+async def test_a_server_that_breaks_its_era_is_greeted_in_the_older_one_and_that_is_tried_once(
+    runtime: PretendRuntime,
+) -> None:
+    """It could not be used at all, or would be started in one era and the other for ever."""
+    seat = await taken(STDIO)
+    seat.remember("2026-07-28")
+    assert seat.doubt()
+    assert seat.order().era == "2025-11-25"
+    seat.remember("2026-07-28")
+    assert not seat.doubt()
+    assert seat.order().era == "2026-07-28"
+    await seat.leave()

@@ -1,0 +1,231 @@
+"""Which requests may reach the protocol."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.host.http.admission import (
+    LOOPBACK_NAMES,
+    Admission,
+    Answer,
+    Authority,
+    Passed,
+    parse_authority,
+    parse_name,
+)
+
+TOKEN = "t" * 40
+BEARER = ("authorization", f"Bearer {TOKEN}")
+HOST = ("host", "127.0.0.1:8808")
+NAMES = [parse_name(name) for name in (*LOOPBACK_NAMES, "deck.example", "port.example:8443", "fd00::7")]
+
+
+def judged(*headers: tuple[str, str], method: str = "POST", path: str = "/mcp", token: str | None = TOKEN) -> int:
+    """The status of the refusal; 0 when it goes on."""
+    verdict = judge(*headers, method=method, path=path, token=token)
+    return verdict.status if isinstance(verdict, Answer) else 0
+
+
+def judge(
+    *headers: tuple[str, str], method: str = "POST", path: str = "/mcp", token: str | None = TOKEN
+) -> Answer | Passed:
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    return Admission(NAMES, token).judge(method, path, raw)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("localhost", "localhost", None),
+        ("LocalHost:1", "localhost", 1),
+        ("127.0.0.1:65535", "127.0.0.1", 65535),
+        ("[::1]", "::1", None),
+        ("[0:0:0:0:0:0:0:1]:8808", "::1", 8808),
+        ("[FD00::7]:1", "fd00::7", 1),
+        ("a-b_c.example", "a-b_c.example", None),
+    ],
+)
+def test_an_authority_is_a_host_and_perhaps_a_port(text: str, host: str, port: int | None) -> None:
+    """A client would be refused by its spelling."""
+    assert parse_authority(text) == Authority(host, port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", ":", ":80", "a:", "a:0", "a:65536", "a:99999999", "a:+1", "a:1 ", " a", "a b", "a\t", "a\n", "a:٣"),
+        *("u@a", "a:1@b", "127.0.0.1:8808@evil.example", "a/b", "a?b", "a#b", "a\\b", "a%2e", "%31", "a,b", "a;b"),
+        *("::1", "[::1", "::1]", "[::1]x", "[::1]:", "[::1]1", "[[::1]]", "[::1%lo]", "[127.0.0.1]", "[]", "[a]"),
+        *("http://a", "a:1:2", "bücher.example", "a" * 254),
+    ],
+)
+def test_what_is_no_authority_is_none(text: str) -> None:
+    """A prefix that looks like ours would let another's through."""
+    assert parse_authority(text) is None
+
+
+@given(st.text(st.sampled_from("aA1.:[]@/%-_ \\"), max_size=20))
+def test_any_text_is_an_authority_or_none(text: str) -> None:
+    """A request could crash the guard; or what is read be more than a host and a port."""
+    if (found := parse_authority(text)) is not None:
+        shown = f"[{found.host}]" if ":" in found.host else found.host
+        assert parse_authority(shown if found.port is None else f"{shown}:{found.port}") == found
+        assert not set(found.host) & set("@/% \\[]")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "[::1]:9", "DECK.example:7", "port.example:8443"])
+def test_a_host_of_ours_is_served(host: str) -> None:
+    """A client behind a tunnel or a proxy could not connect."""
+    assert judged(("host", host), BEARER) == 0
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "127.0.0.1.evil.example", "localhost.evil", "127.0.0.1:8808@evil.example", "127.0.0.1.", ""),
+        *("localhost.", "localhost@evil.example", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::]", "::1", "null"),
+        *("127.0.0.1:8808, evil.example", "127.0.0.1:8808 evil.example", "127.0.0.1%00.evil.example", "[::1].evil"),
+        *("port.example", "port.example:1", "127.0.0.1:x", "127.0.0.1:", "xn--localhost-", "[::ffff:127.0.0.1]"),
+    ],
+)
+def test_a_foreign_host_is_refused(host: str) -> None:
+    """A web page could reach loopback under its own name (DNS rebinding)."""
+    assert judged(("host", host), BEARER) == 421
+    assert judged(HOST, ("host", host), BEARER) == 421
+
+
+def test_a_request_without_a_host_or_with_two_is_refused() -> None:
+    """Whoever is in between could look at one of them, and we at the other."""
+    assert judged(BEARER) == 421
+    assert judged(HOST, HOST, BEARER) == 421
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:6274", "https://127.0.0.1", "HTTP://[::1]:1", "http://deck.example"]
+)
+def test_a_page_of_ours_may_ask(origin: str) -> None:
+    """An inspector in a browser could not connect."""
+    assert judged(HOST, ("origin", origin), BEARER) == 0
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://evil.example", "null", "", "file://", "http://", "http://127.0.0.1.evil.example", "localhost"),
+        *(
+            "http://127.0.0.1:8808@evil.example",
+            "http://127.0.0.1:8808.evil.example",
+            "http://localhost/",
+            "ftp://localhost",
+        ),
+        *(
+            "http://localhost http://evil.example",
+            "http://localhost,http://evil.example",
+            "http://localhost?x",
+            "http://u@localhost",
+        ),
+        *(
+            "http://localhost#x",
+            "http://localhost\\@evil.example",
+            "http://localhost%2eevil.example",
+            "http://localhost:",
+        ),
+        *("chrome-extension://abc", "http:localhost", "http:///localhost", "http://localhost.", " http://localhost"),
+    ],
+)
+def test_a_foreign_page_may_not_ask_first_or_second(origin: str) -> None:
+    """A web page could post blindly; or put its own origin behind one of ours."""
+    ours = ("origin", "http://localhost:1")
+    assert judged(HOST, ("origin", origin), BEARER) == 403
+    assert judged(HOST, ours, ("origin", origin), BEARER) == 403
+    assert judged(HOST, ("origin", origin), ours, BEARER) == 403
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        [""],
+        ["Bearer"],
+        ["Bearer "],
+        [f"Basic {TOKEN}"],
+        [f"Bearer {TOKEN}x"],
+        [f"Bearer {TOKEN[:-1]}"],
+        [f"Bearer {TOKEN} x"],
+        ["Bearer \xe9\xff"],
+        [TOKEN],
+        [f"Bearer {TOKEN}", f"Bearer {TOKEN}"],
+        [f"Bearer {TOKEN}", "Bearer x"],
+        ["Bearer x", f"Bearer {TOKEN}"],
+    ],
+)
+def test_a_request_without_the_token_or_with_two_is_refused_with_a_challenge(given: list[str]) -> None:
+    """Any program of any user of this machine can reach a port."""
+    verdict = judge(HOST, *(("authorization", one) for one in given))
+    assert isinstance(verdict, Answer)
+    assert verdict.status == 401
+    assert dict(verdict.headers)[b"www-authenticate"].startswith(b'Bearer realm="quarterdeck"')
+
+
+def test_without_a_token_to_ask_for_host_and_origin_still_count() -> None:
+    """Every web page could call the tools of a `serve --no-token`."""
+    assert judged(HOST, token=None) == 0
+    assert judged(("host", "evil.example"), token=None) == 421
+    assert judged(HOST, ("origin", "http://evil.example"), token=None) == 403
+
+
+@pytest.mark.parametrize(
+    "name", ["mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "mcp-param-region", "content-type"]
+)
+def test_of_two_values_of_a_header_neither_counts(name: str) -> None:
+    """An intermediary could judge the one session, method or name, and we serve the other."""
+    assert judged(HOST, BEARER, (name, "a")) == 0
+    assert judged(HOST, BEARER, (name, "a"), (name, "b")) == 400
+    assert judged(HOST, BEARER, (name, "a"), ("accept", "x"), (name, "a")) == 400
+
+
+@pytest.mark.parametrize("path", ["/", "/register", "/.well-known/oauth-protected-resource/mcp", "/mcp/x", "/mcpx", ""])
+@pytest.mark.parametrize("token", [TOKEN, None])
+def test_nothing_is_anywhere_else(path: str, token: str | None) -> None:
+    """A client would take 401 of `/.well-known` for an OAuth server, and fail at registering with it."""
+    assert judged(HOST, path=path, token=token) == 404
+    assert judged(HOST, BEARER, path=path, method="GET", token=token) == 404
+
+
+PREFLIGHT = (
+    ("access-control-request-method", "POST"),
+    ("access-control-request-headers", "Authorization, mcp-name,\r\nx"),
+)
+
+
+def test_a_browser_of_a_page_of_ours_may_ask_before_it_sends_and_read_the_answer() -> None:
+    """A client in a browser could never send its token."""
+    origin = ("origin", "http://localhost:6274")
+    verdict = judge(HOST, origin, *PREFLIGHT, method="OPTIONS")
+    assert isinstance(verdict, Answer)
+    assert (verdict.status, verdict.error) == (204, "")
+    headers = dict(verdict.headers)
+    assert headers[b"access-control-allow-origin"] == b"http://localhost:6274"
+    assert headers[b"access-control-allow-headers"] == b"authorization, mcp-name, x"
+    passed = judge(HOST, origin, BEARER)
+    assert isinstance(passed, Passed)
+    assert dict(passed.headers)[b"access-control-allow-origin"] == b"http://localhost:6274"
+    refused = judge(HOST, origin)
+    assert isinstance(refused, Answer)
+    assert dict(refused.headers)[b"access-control-allow-origin"] == b"http://localhost:6274"
+
+
+def test_nobody_else_gets_a_preflight_answered() -> None:
+    """A page of another site could call the tools through the user's browser; without a token, any page could."""
+    assert judged(HOST, ("origin", "http://evil.example"), *PREFLIGHT, method="OPTIONS") == 403
+    assert judged(HOST, *PREFLIGHT, method="OPTIONS") == 401
+    assert judged(HOST, ("origin", "http://localhost"), method="OPTIONS") == 401
+    open_to_all = judge(HOST, ("origin", "http://localhost"), *PREFLIGHT, method="OPTIONS", token=None)
+    assert open_to_all == Passed()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "http://a", "a b", "a:x", "u@a", "[::1"])
+def test_a_name_that_cannot_be_one_is_said_to_be_none(name: str) -> None:
+    """A typo in `--allow-host` would be found out by the clients that it locks out."""
+    with pytest.raises(ValueError, match="is not a host name"):
+        parse_name(name)

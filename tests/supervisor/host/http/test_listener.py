@@ -1,0 +1,276 @@
+"""Connections of the HTTP face: bounded, held to a deadline until they show the token, and never the client's loss."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+import uvicorn
+from support.leftovers import eventually_async
+
+from quarterdeck.host.http import listener as module
+from quarterdeck.host.http.listener import ADMITTED, Listener
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20.0
+KNOWN = b"POST /mcp HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\nContent-Length: 0\r\n\r\n"
+UNKNOWN = b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+
+
+class Face:
+    """A listener whose requests with an Authorization are admitted; those to /hold wait to be let go."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.place = self.socket.getsockname()
+        self.held = anyio.Event()
+        self.release = anyio.Event()
+        config = uvicorn.Config(
+            self.answer, interface="asgi3", lifespan="off", log_config=None, timeout_graceful_shutdown=5
+        )
+        self.listener = Listener(config, self.socket, lambda *_: self.started.set())
+        self.started = anyio.Event()
+
+    async def answer(self, scope: Any, receive: Any, send: Any) -> None:
+        """200 for who is known, else 401."""
+        is_known = any(name == b"authorization" for name, _ in scope["headers"])
+        if is_known:
+            scope["state"][ADMITTED]()
+        if scope["path"] == "/hold":
+            self.held.set()
+            await self.release.wait()
+        await send({"type": "http.response.start", "status": 200 if is_known else 401, "headers": []})
+        await send({"type": "http.response.body", "body": b"said"})
+
+    async def dial(self, *said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection, and what is sent on it."""
+        reader, writer = await asyncio.open_connection(*self.place)
+        for data in said:
+            writer.write(data)
+        return reader, writer
+
+    async def ask(self, request: bytes = KNOWN) -> bytes:
+        """The status line of one request on a connection of its own."""
+        reader, writer = await self.dial(request)
+        line = await reader.readline()
+        writer.close()
+        return line.split(b" ")[1]
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """How many are strangers, and how many are admitted."""
+        return len(self.listener._strangers), self.listener._admitted
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Face]:
+    with anyio.fail_after(PATIENCE_S):
+        face = Face()
+        async with face.listener.running(asyncio.Event()):
+            await face.started.wait()
+            yield face
+            face.release.set()
+        assert face.counted[0] == 0
+        face.socket.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """All that still comes."""
+    with contextlib.suppress(ConnectionResetError):
+        return await reader.read()
+    return b""
+
+
+@pytest.mark.parametrize("said", [b"", b"POST /mcp HT", UNKNOWN[:-2] + b"X-A: "], ids=["silent", "begun", "headers"])
+async def test_a_client_that_asks_is_served_beside_any_number_that_do_not(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any program of the machine could lock every client out, without the token."""
+    monkeypatch.setattr(module, "MAX_STRANGERS", 32)
+    async with serving() as face:
+        flood = [await face.dial(said) for _ in range(100)]
+        assert await face.ask() == b"200"
+        assert face.counted[0] <= 32
+        assert await ended(flood[0][0]) == b""
+        for _, writer in flood:
+            writer.close()
+        assert await face.ask() == b"200"
+        await eventually_async(lambda: face.counted == (0, 0))
+
+
+@pytest.mark.parametrize("said", [b"", b"POST", UNKNOWN, UNKNOWN * 3], ids=["silent", "begun", "refused", "pipelined"])
+async def test_a_connection_that_shows_no_token_is_closed_in_time(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header sent a byte at a time, or one wrong request after the other, would hold a connection for ever."""
+    monkeypatch.setattr(module, "PROOF_S", 0.05)
+    async with serving() as face:
+        reader, writer = await face.dial(said)
+
+        async def dribble() -> None:
+            with contextlib.suppress(ConnectionError):
+                while said == b"POST":
+                    writer.write(b"x")
+                    await writer.drain()
+                    await anyio.sleep(0.001)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(dribble)
+            said_back = await ended(reader)
+            tasks.cancel_scope.cancel()
+        assert said_back.count(b"401") == said.count(b"\r\n\r\n")
+        writer.close()
+        await eventually_async(lambda: face.counted == (0, 0))
+
+
+async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long call, or the stream that a client listens on, would be cut."""
+    monkeypatch.setattr(module, "PROOF_S", 0.05)
+    monkeypatch.setattr(module, "MAX_STRANGERS", 4)
+    async with serving() as face:
+        reader, writer = await face.dial(KNOWN.replace(b"/mcp", b"/hold"))
+        await face.held.wait()
+        for stranger, other in [await face.dial() for _ in range(20)]:
+            assert await ended(stranger) == b""
+            other.close()
+        assert face.counted[1] == 1
+        face.release.set()
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that hold the token could leave no descriptor for servers and files."""
+    monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
+    async with serving() as face:
+        held = [await face.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(3)]
+        await eventually_async(lambda: face.counted == (0, 3))
+        reader, writer = await face.dial(KNOWN)
+        assert await ended(reader) == b""
+        writer.close()
+        face.release.set()
+        for reader, writer in held:
+            await reader.readline()
+            writer.close()
+        await eventually_async(lambda: face.counted == (0, 0))
+        assert await face.ask() == b"200"
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[Any]:
+    """Leaves this many more to be opened."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def leave(count: int) -> None:
+        spare = [os.dup(0) for _ in range(count + 1)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare), before[1]))
+        for one in spare:
+            os.close(one)
+
+    yield leave
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name in {"quarterdeck.http", "uvicorn.error"}]
+
+
+async def test_out_of_descriptors_who_waits_is_refused_at_once_said_once_and_then_served(
+    few_descriptors: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A machine out of descriptors would write a hundred megabytes of log a minute, and never recover."""
+    async with serving() as face:
+        clients = [socket.socket() for _ in range(40)]
+        few_descriptors(0)
+        for one in clients:
+            one.connect(face.place)
+        streams = []
+        for one in clients:
+            one.setblocking(False)  # noqa: FBT003 - takes no keyword
+            with contextlib.suppress(ConnectionResetError):
+                streams.append(await asyncio.get_running_loop().sock_recv(one, 1))
+        assert set(streams) <= {b""}
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        assert await face.ask() == b"200"
+        for one in clients:
+            one.close()
+    assert [line for line in lines(caplog) if "refused" in line] == ["Too many open files: refused a connection"]
+
+
+async def test_out_of_descriptors_a_stranger_goes_before_a_client_is_refused(
+    few_descriptors: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A flood without the token could use up all descriptors below every bound."""
+    async with serving() as face:
+        flood = [await face.dial() for _ in range(8)]
+        await eventually_async(lambda: face.counted == (8, 0))
+        client = socket.socket()
+        client.setblocking(False)  # noqa: FBT003 - takes no keyword
+        few_descriptors(0)
+        await asyncio.get_running_loop().sock_connect(client, face.place)
+        await asyncio.get_running_loop().sock_sendall(client, KNOWN)
+        assert (await asyncio.get_running_loop().sock_recv(client, 12)) == b"HTTP/1.1 200"
+        client.close()
+        assert await ended(flood[0][0]) == b""
+        for _, writer in flood:
+            writer.close()
+    assert "Too many open files: closed the oldest connection without a token" in lines(caplog)
+
+
+async def test_a_lack_that_closing_does_not_end_is_waited_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event loop would do nothing but try."""
+    monkeypatch.setattr(module, "PAUSE_S", 0.01)
+    async with serving() as face:
+        real, tries = face.listener._listener, 0
+
+        class Poor:
+            """Out of memory five times."""
+
+            def fileno(self) -> int:
+                return real.fileno()
+
+            def accept(self) -> Any:
+                nonlocal tries
+                tries += 1
+                if tries <= 5:
+                    raise OSError(105, "No buffer space available")
+                return real.accept()
+
+        face.listener._listener = Poor()  # type: ignore[assignment]
+        assert await face.ask() == b"200"
+        face.listener._listener = real
+        assert tries > 5
+    assert [line for line in lines(caplog) if "wait" in line] == [
+        "connections wait: [Errno 105] No buffer space available"
+    ]
+
+
+async def test_malformed_requests_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody could fill the disk with the log, without the token."""
+    async with serving() as face:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(20):
+                assert await face.ask(b"\x00\x01\r\n\r\n") == b"400"
+    assert lines(caplog) == ["Invalid HTTP request received."]
+    assert not logging.getLogger("uvicorn.error").filters
+
+
+async def test_a_response_does_not_wait_for_the_clients_acknowledgement() -> None:
+    """Each call over HTTP would take 44 ms: its end waited for the kernel of a client that waited for its end."""
+    async with serving() as face:
+        reader, writer = await face.dial(KNOWN.replace(b"/mcp", b"/hold"))
+        await face.held.wait()
+        (connection,) = face.listener.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        face.release.set()
+        await reader.readline()
+        writer.close()

@@ -1,0 +1,137 @@
+"""Who is live, and hears of changes."""
+
+from contextlib import AsyncExitStack
+
+import anyio
+import pytest
+from support.boxes import LiveBox, answer
+
+from quarterdeck.host.session import mcp_server
+from quarterdeck.host.session.mcp_server import Sessions
+
+pytestmark = pytest.mark.anyio
+
+
+class FakeConnection:
+    """What ends with a client."""
+
+    def __init__(self):
+        self.exit_stack = AsyncExitStack()
+
+
+class FakeSession:
+    """Counts what it was told; one that hangs is told for ever."""
+
+    def __init__(self, connection, *, hangs=False):
+        self._connection = connection
+        self._hangs = hangs
+        self.told = 0
+        self.was_told = anyio.Event()
+
+    async def send_tool_list_changed(self):
+        """Count."""
+        if self._hangs:
+            await anyio.sleep_forever()
+        self.told += 1
+        self.was_told.set()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Deadlines of a test."""
+    monkeypatch.setattr(mcp_server, "DEBOUNCE_S", 0.01)
+    monkeypatch.setattr(mcp_server, "TELL_S", 0.01)
+
+
+async def test_one_client_that_hangs_keeps_no_other_waiting(quick):
+    """A laptop that sleeps must not make the deck stale for all."""
+    box, live = LiveBox(), Sessions()
+    good = FakeSession(FakeConnection())
+    live.admit(FakeSession(FakeConnection(), hangs=True))
+    live.admit(good)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            for expected in (1, 2):
+                box.graft(f"s__{expected}")
+                await good.was_told.wait()
+                good.was_told = anyio.Event()
+                assert good.told == expected
+            tasks.cancel_scope.cancel()
+    assert box.watchers == 0
+
+
+async def test_a_connection_is_told_once_however_often_it_was_admitted_and_never_after_its_end(quick):
+    """A client that repeats itself hears no echo, and a dead one costs nothing."""
+    box, live = LiveBox(), Sessions()
+    connection, other = FakeConnection(), FakeSession(FakeConnection())
+    first, second = FakeSession(connection), FakeSession(connection)
+    for session in (first, second, other):
+        live.admit(session)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            box.graft("s__a")
+            await second.was_told.wait()
+            await connection.exit_stack.aclose()
+            await other.was_told.wait()
+            other.was_told = anyio.Event()
+            box.graft("s__b")
+            await other.was_told.wait()
+            tasks.cancel_scope.cancel()
+    assert (first.told, second.told, other.told) == (0, 1, 2)
+
+
+async def test_the_first_change_is_told_at_once_and_those_that_follow_together(monkeypatch):
+    """Whoever waits for the first tools of a start would wait longer, and a starting fleet would flood its clients."""
+    monkeypatch.setattr(mcp_server, "DEBOUNCE_S", 3600)
+    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    live.admit(client)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            box.graft("a__t")
+            await client.was_told.wait()
+            for server in "bcd":
+                box.graft(f"{server}__t")
+                await anyio.wait_all_tasks_blocked()
+            assert client.told == 1
+            tasks.cancel_scope.cancel()
+
+
+async def test_tools_that_are_the_same_again_are_no_news(quick):
+    """Each restart of a server would have every client ask for the list, and reload what it made of it."""
+    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    box.graft("a__t")
+    live.admit(client)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            box.graft("a__t")  # another object of the same definition
+            box.tell()
+            await anyio.wait_all_tasks_blocked()
+            assert client.told == 0
+            box.graft("a__t", answer({}), name="t", inputSchema={"type": "object", "title": "other"})
+            await client.was_told.wait()
+            tasks.cancel_scope.cancel()
+    assert client.told == 1
+
+
+async def test_a_client_that_listed_in_between_hears_that_the_tools_are_as_before(monkeypatch):
+    """It would keep a tool that was there for a moment."""
+    monkeypatch.setattr(mcp_server, "DEBOUNCE_S", 0.01)
+    box, live, client = LiveBox(), Sessions(), FakeSession(FakeConnection())
+    box.graft("a__t")
+    live.admit(client)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(live.tell_changes, box)
+            await anyio.wait_all_tasks_blocked()
+            live.listed((*box.descriptors(), *box.descriptors()))
+            box.tell()
+            await client.was_told.wait()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,127 @@
+"""Connections of the provider host: how they start, end and fail."""
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter
+from support.boxes import LiveBox, NativeBox, answer, hold
+from support.mcp_clients import LEGACY, MODERN, in_memory
+from support.native_decks import DeckMaker
+
+from quarterdeck.common.published_names import NameBudget, public_names
+from quarterdeck.host.session.decks import Decks
+from quarterdeck.host.session.provider import create_provider_host
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
+RAW = TypeAdapter(dict)
+
+
+async def call_raw(client, name, arguments=None, meta=None, **options):
+    """A result as it stood on the wire."""
+    params = types.CallToolRequestParams.model_validate({"name": name, "arguments": arguments, "_meta": meta})
+    return await client.session.send_request(types.CallToolRequest(params=params), RAW, **options)
+
+
+async def test_a_call_before_the_handshake_is_refused_by_the_sdk():
+    """The handshake's checks stay in one place."""
+    async with create_client_server_memory_streams() as ((read, write), server_streams):
+        running = await create_provider_host(LiveBox()).connect(server_streams)
+        request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"name": "x"})
+        await write.send(SessionMessage(request))
+        with anyio.fail_after(5):
+            answer = (await read.receive()).message
+        assert answer.error.code == types.INVALID_PARAMS
+        await running.cancel()
+
+
+@ERAS
+async def test_a_second_era_on_one_connection_is_refused_by_the_sdk(mode):
+    """Two eras on one pipe would disagree about every envelope."""
+    async with in_memory(create_provider_host(LiveBox()), mode) as (client, _):
+        with pytest.raises(MCPError):
+            if mode == "auto":
+                await client.session._dispatcher.send_raw_request("initialize", {"protocolVersion": LEGACY})
+            else:
+                meta = {"io.modelcontextprotocol/protocolVersion": MODERN}
+                await client.session._dispatcher.send_raw_request("tools/list", {"_meta": meta})
+
+
+@pytest.mark.parametrize("transport", [None, (), (1, 2, 3), (object(), object())])
+async def test_what_is_no_stream_pair_is_a_transport_fault(transport):
+    """Whoever wires it wrong is told at once, by kind."""
+    with pytest.raises(ProtocolFault) as caught:
+        await create_provider_host(NativeBox()).connect(transport)
+    assert caught.value.kind == FaultKind.TRANSPORT
+
+
+async def test_waiting_ends_when_the_client_leaves():
+    """An embedding program waits for exactly that."""
+    async with create_client_server_memory_streams() as ((_, write), server_streams):
+        running = await create_provider_host(NativeBox()).connect(server_streams)
+        await write.aclose()
+        with anyio.fail_after(5):
+            await running.waiting()
+
+
+async def test_cancel_ends_the_connection_and_its_calls():
+    """Nothing of a connection may outlive its handle."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with in_memory(create_provider_host(box), "legacy") as (client, running):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(expect_error, client)
+            begun = await box.next_begun()
+            await running.cancel()
+        assert await begun.cancelled
+        await running.cancel()
+        await running.waiting()
+
+
+async def expect_error(client):
+    """Call, and see the connection close."""
+    with pytest.raises(MCPError):
+        await call_raw(client, "s__t", {})
+
+
+@ERAS
+@pytest.mark.parametrize("has_decks", [False, True])
+async def test_a_host_within_a_budget_shows_and_takes_names_that_fit(mode, has_decks):
+    """A client would refuse the list, or be told that what it was shown is not there."""
+    live, long = LiveBox(), f"s__{'long_' * 20}"
+    live.graft(long, answer({"content": [], "structuredContent": {"mine": long}}))
+    decks = Decks(live, DeckMaker().open) if has_decks else None
+    host = create_provider_host(live, decks=decks)
+    alias = public_names([long], NameBudget(24))[long]
+    async with in_memory(host.within(NameBudget(24)), mode) as (client, _):
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["note"] * has_decks + [alias]
+        for name in (alias, long):
+            assert (await call_raw(client, name))["structuredContent"] == {"mine": long}
+        if has_decks:
+            assert not (await client.call_tool("note", {})).is_error
+    async with in_memory(host, mode) as (client, _):
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["note"] * has_decks + [long]
+    if decks is not None:
+        await decks.close()
+
+
+async def test_a_host_within_a_budget_is_otherwise_the_same():
+    """Options would be lost on the way: which schemas, and what the first list waits for."""
+    settled = []
+
+    async def settle():
+        settled.append(1)
+
+    live = LiveBox()
+    live.graft("s__t")
+    host = create_provider_host(live, portable_schemas=True, settled=settle).within(NameBudget())
+    async with in_memory(host, "legacy") as (client, _):
+        (tool,) = (await client.list_tools()).tools
+        assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
+    assert tool.input_schema == {"type": "object", "properties": {"portable": {}}}
+    assert settled == [1]

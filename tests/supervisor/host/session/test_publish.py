@@ -1,0 +1,158 @@
+"""Definitions as clients are shown them."""
+
+import json
+
+import pytest
+
+from quarterdeck.host.session.publish import Catalog, forms, is_valid
+from quarterdeck_protocol.tools import ToolDescriptor, ToolHints
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+PORTABLE = {"type": "object", "properties": {"p": {}}}
+PLAIN = {"name": "s__t", "description": "d", "inputSchema": PORTABLE}
+OBJECT = {"type": "object"}
+
+
+def tool(definition=None, name="s__t"):
+    """A grafted tool's descriptor; bytes stand as they are."""
+    if definition is not None and not isinstance(definition, bytes):
+        definition = json.dumps(definition).encode()
+    return ToolDescriptor(name, "d", PORTABLE, definition)
+
+
+def shown(definition, version=LEGACY, **options):
+    """One tool as a client is shown it."""
+    return Catalog(**options).publish([tool(definition)], version)
+
+
+def test_only_the_name_is_replaced():
+    """Unknown members, nulls and key order are the server's."""
+    own = {"x": None, "name": "t", "inputSchema": {"type": "object", "$ref": "#/x", "n": 1.0, "i": 2**80}}
+    published = shown(own)
+    assert json.dumps(published) == json.dumps([{**own, "name": "s__t"}])
+
+
+def test_a_tool_without_definition_is_shown_plainly():
+    """A native tool has none."""
+    assert shown(None) == [PLAIN]
+
+
+HINTS = ToolHints(read_only=True, destructive=True, idempotent=True, open_world=False)
+
+
+def native(hints=HINTS, title="Read file"):
+    """A native tool's descriptor, its own each time."""
+    return ToolDescriptor("read", "d", {"type": "object", "properties": {}}, title=title, hints=hints)
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN])
+def test_a_native_tool_is_shown_with_its_title_and_what_a_client_may_assume(version):
+    """A client would ask its user before every look at a file, or not ask before a change."""
+    (published,) = Catalog().publish([native()], version)
+    assert published["title"] == "Read file"
+    assert published["annotations"] == {
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    }
+    assert is_valid(published, version)
+    (published,) = Catalog().publish([native(ToolHints(), title="")], version)
+    assert "title" not in published
+    assert published["annotations"] == {
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
+
+
+def test_native_tools_of_two_clients_are_built_once():
+    """Each list of each client would build and judge them anew."""
+    catalog = Catalog()
+    (built,) = catalog.publish([native()], LEGACY)
+    assert catalog.publish([native()], LEGACY)[0] is built
+    assert catalog.publish([native(title="Other")], LEGACY)[0]["title"] == "Other"
+
+
+def test_portable_schemas_replace_the_input_schema_alone():
+    """The rest of the definition is no burden to a weak client."""
+    assert shown({"name": "t", "inputSchema": {"anyOf": []}, "x": 1}, portable_schemas=True) == [
+        {"name": "s__t", "inputSchema": PORTABLE, "x": 1}
+    ]
+
+
+@pytest.mark.parametrize("execution", [{"taskSupport": "required"}, {"taskSupport": "optional", "x": 1}, {}])
+def test_how_a_tool_wants_to_be_run_is_told_as_its_server_says_it(execution):
+    """A client could not know of a tool that runs as a task alone, and would call it in vain."""
+    (published,) = shown({"name": "t", "inputSchema": OBJECT, "execution": execution})
+    assert published["execution"] == execution
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"[]",
+        b'{"name":"\xff"}',
+        b'{"n":1e999}',
+        {"name": "t"},
+        {"name": "t", "inputSchema": {}},
+        {"name": "t", "inputSchema": OBJECT, "annotations": 5},
+        {"name": "t", "inputSchema": {"type": "object", "x": json.loads("[" * 250 + "]" * 250)}},
+        b'{"name":"t","inputSchema":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_one_bad_definition_does_not_spoil_the_list(bad, version):
+    """A client refuses a whole list for one tool that it cannot read; in its plain form the tool still serves."""
+    good = tool({"name": "g", "inputSchema": OBJECT}, name="s__g")
+    published = Catalog().publish([tool(bad), good], version)
+    assert published == [PLAIN, {"name": "s__g", "inputSchema": OBJECT}]
+    assert all(is_valid(each, version) for each in published)
+
+
+def test_an_output_schema_too_new_for_a_client_is_left_out_for_it():
+    """2026-07-28 allows any schema, earlier revisions an object's only."""
+    own = {"name": "t", "inputSchema": OBJECT, "outputSchema": {"type": "array"}, "x": 1}
+    assert shown(own, MODERN) == [{**own, "name": "s__t"}]
+    assert shown(own, LEGACY) == [{"name": "s__t", "inputSchema": OBJECT, "x": 1}]
+
+
+def test_a_tool_that_cannot_be_shown_at_all_is_left_out():
+    """Better one tool less than none."""
+    broken = ToolDescriptor("s__t", "d", {"type": "array"}, None)
+    assert Catalog().publish([broken], LEGACY) == []
+
+
+def test_the_order_is_the_boxs_and_a_name_counts_once():
+    """Clients cache by order, and two tools of one name cannot be told apart."""
+    names = ["c__t", "a__t", "b__t", "a__t"]
+    published = Catalog().publish([tool(None, name) for name in names], LEGACY)
+    assert [each["name"] for each in published] == ["c__t", "a__t", "b__t"]
+
+
+def test_a_tool_is_built_once_while_its_descriptor_lives():
+    """Lists are frequent, definitions large."""
+    catalog, first = Catalog(), tool({"name": "t", "inputSchema": OBJECT})
+    (built,) = catalog.publish([first], LEGACY)
+    assert catalog.publish([first], LEGACY)[0] is built
+    assert catalog.publish([tool({"name": "t", "inputSchema": OBJECT})], LEGACY)[0] is not built
+
+
+def test_header_schemas_are_given_only_for_tools_that_mirror():
+    """The others cost nothing at each call."""
+    schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
+    tools = [
+        tool({"name": "t", "inputSchema": schema}),
+        tool({"name": "p", "inputSchema": OBJECT}, "s__p"),
+        tool(None, "n"),
+    ]
+    catalog = Catalog()
+    assert catalog.header_schema(tools, "s__t", MODERN) == schema
+    assert [catalog.header_schema(tools, name, MODERN) for name in ("s__p", "n", "nobody")] == [None] * 3
+
+
+def test_every_form_bears_the_qualified_name():
+    """Under any other a call would miss it."""
+    assert {form["name"] for _, form in forms(tool({"name": "t", "outputSchema": {}}))} == {"s__t"}

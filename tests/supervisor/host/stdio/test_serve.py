@@ -1,0 +1,370 @@
+"""Serving over pipes: the two ways side by side, and how it ends."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp.client.client import Client
+from support.boxes import LiveBox, answer, hold
+from support.stdio_pipes import LineClient, sdk_transport, served
+
+from quarterdeck.host.session.provider import create_provider_host
+from quarterdeck.host.stdio import serve
+from quarterdeck_protocol.faults import ProtocolFault
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("era", ["open_legacy", "open_modern"])
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+
+
+def result_of(answer):
+    """A result without its era's envelope."""
+    result = answer["result"]
+    result.pop("resultType", None)
+    if "_meta" in result:
+        result["_meta"].pop(SERVER_INFO, None)
+        if not result["_meta"]:
+            del result["_meta"]
+    return result
+
+
+@ERAS
+async def test_a_call_takes_the_short_way_with_its_bytes_untouched(era):
+    """Numbers and spacing that a JSON library would rewrite must reach the server as the client wrote them."""
+    box = LiveBox()
+    body = b'{ "content":[{"type":"text","text":"\\u00e9","new":1.0}],"x":1E2}'
+    box.graft("s__t", answer(body))
+    async with served(create_provider_host(box)) as client:
+        await getattr(client, era)()
+        meta = json.dumps(client.meta) if client.meta else "{}"
+        await client.send(
+            b'{"jsonrpc":"2.0","id":"a/\xc3\xa9","method":"tools/call",'
+            b'"params":{"name":"s__t","arguments":{ "n":1.00 },"_meta":' + meta.encode() + b"}}\r\n"
+        )
+        line = await client.line()
+    assert box.begun[0].arguments == b'{ "n":1.00 }'
+    assert body[1:] in line
+    assert result_of(json.loads(line)) == json.loads(body)
+    assert json.loads(line)["id"] == "a/é"
+
+
+@ERAS
+async def test_both_ways_give_the_same_answers(era):
+    """Whether a call was lucky enough to go short must not show."""
+    results = []
+    for is_short in (True, False):
+        box = LiveBox()
+        box.graft("s__t", answer({"content": [], "_meta": {"own": 1}, "isError": True}))
+        async with served(create_provider_host(box)) as client:
+            await getattr(client, era)()
+            # An unknown parameter is a reason to let the session judge.
+            extra = {} if is_short else {"unknown": 1}
+            results.append(await client.ask(7, "tools/call", name="s__t", arguments={}, **extra))
+        assert box.begun[0].arguments == b"{}"
+    assert results[0] == results[1]
+
+
+@ERAS
+async def test_faults_read_the_same_on_both_ways(era):
+    """The text is what a model acts on."""
+    results = []
+    for extra in ({}, {"unknown": 1}):
+        box = LiveBox()
+        box.graft("s__t", answer(ProtocolFault("timeout", "too slow", code="call_timeout")))
+        async with served(create_provider_host(box)) as client:
+            await getattr(client, era)()
+            results.append(await client.ask(7, "tools/call", name="s__t", arguments={}, **extra))
+    assert results[0] == results[1]
+    assert results[0]["result"]["isError"]
+
+
+async def test_the_stock_client_works_over_pipes_in_both_eras():
+    """It is what most people connect with."""
+    for mode in ("legacy", "auto"):
+        box = LiveBox()
+        box.graft("s__t")
+        async with (
+            served(create_provider_host(box)) as lines,
+            Client(sdk_transport(lines), mode=mode, cache=None) as client,
+        ):
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["s__t"]
+            for count in range(3):
+                result = await client.call_tool("s__t", {"count": count})
+                assert result.content[0].text.replace(" ", "") == f'{{"count":{count}}}'
+
+
+async def test_a_native_tool_goes_the_long_way():
+    """The short way knows grafted tools only."""
+    box = LiveBox()
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        reply = await client.ask(1, "tools/call", name="nobody", arguments={})
+    assert reply["result"]["isError"]
+    assert box.begun == []
+
+
+async def test_a_pipelined_handshake_and_call_are_all_answered():
+    """A client may send its first lines in one write."""
+    box = LiveBox()
+    box.graft("s__t")
+    info = {"name": "raw", "version": "1"}
+    async with served(create_provider_host(box)) as client:
+        first = client.request("i", "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info)
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await client.send(first, ready, client.call(1, "s__t", a=1), client.call(2, "s__t", a=2))
+        answers = [await client.receive() for _ in range(3)]
+    assert sorted(str(answer["id"]) for answer in answers) == ["1", "2", "i"]
+    assert all("result" in answer for answer in answers)
+
+
+@ERAS
+async def test_a_cancelled_call_is_never_answered_and_its_server_told(era):
+    """The specification forbids the answer, and the work would be for nobody."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    box.graft("s__echo")
+    async with served(create_provider_host(box)) as client:
+        await getattr(client, era)()
+        await client.send(client.call(1, "s__t"))
+        begun = await box.next_begun()
+        params = {"requestId": 1, "reason": "changed my mind"}
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        assert await begun.cancelled == "changed my mind"
+        begun.settle({"content": []})
+        assert (await client.ask(2, "tools/call", name="s__echo", arguments={}))["id"] == 2
+
+
+async def test_cancelling_on_the_long_way_goes_to_the_session():
+    """The owner of an id decides."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        await client.send(client.request(1, "tools/call", name="s__t", arguments={}, unknown=1))
+        begun = await box.next_begun()
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        assert await begun.cancelled
+        assert (await client.ask(2, "ping"))["id"] == 2
+
+
+@ERAS
+async def test_progress_carries_the_clients_own_token(era):
+    """Any other token would be thrown away."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await getattr(client, era)()
+        meta = {"progressToken": "tok/é", "traceparent": "00-1"}
+        await client.send(client.request(1, "tools/call", name="s__t", arguments={}, meta=meta))
+        begun = await box.next_begun()
+        begun.note(1, 2, "half")
+        begun.note(float("nan"))
+        begun.note(2)
+        begun.settle({"content": []})
+        begun.note(3)
+        got = [await client.receive() for _ in range(3)]
+    assert begun.meta == b'{"traceparent":"00-1"}'
+    assert [note["params"] for note in got[:2]] == [
+        {"progressToken": "tok/é", "progress": 1.0, "total": 2, "message": "half"},
+        {"progressToken": "tok/é", "progress": 2.0},
+    ]
+    assert got[2]["id"] == 1
+
+
+FAULT = "quarterdeck/fault"
+SHUT_DOWN = {"kind": "tool_error", "code": "shutting_down", "delivery": "unknown"}
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told to end", "end of input"])
+@ERAS
+async def test_at_the_end_whatever_is_in_flight_is_answered_with_a_fault(era, is_told, monkeypatch):
+    """A client could not tell a call that is lost from one that takes long, nor whether it may repeat it."""
+    monkeypatch.setattr(serve, "END_OF_INPUT_S", 0.01)
+    monkeypatch.setattr(serve, "GRACE_S", 0.01)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await getattr(client, era)()
+        await client.send(client.call(1, "s__t"))
+        short = await box.next_begun()
+        await client.send(client.request(2, "tools/call", name="s__t", arguments={}, unknown=1))
+        long = await box.next_begun()
+        if is_told:
+            client.stop_serving()
+        else:
+            await client.leave()
+        assert await short.cancelled == "serving ends"
+        assert await long.cancelled == "serving ends"
+        answers = {}
+        while line := await client.line():
+            message = json.loads(line)
+            answers[message["id"]] = message["result"]
+    assert answers.keys() == {1, 2}
+    for result in answers.values():
+        assert result["isError"]
+        assert result["_meta"][FAULT] == SHUT_DOWN
+    assert box.watchers == 0
+
+
+async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):
+    """It would be begun to be given up a moment later, and nobody would know what it did."""
+    monkeypatch.setattr(serve, "GRACE_S", 15)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        await client.send(client.call(1, "s__t"))
+        begun = await box.next_begun()
+        client.stop_serving()
+        await anyio.lowlevel.checkpoint()
+        refused = await client.ask(2, "tools/call", name="s__t", arguments={})
+        assert refused["id"] == 2
+        fault = refused["result"]["_meta"][FAULT]
+        assert fault == {"kind": "not_connected", "code": "shutting_down", "delivery": "not_sent"}
+        begun.settle({"content": []})
+        assert (await client.receive())["result"] == {"content": []}
+        assert await client.line() == b""
+    assert len(box.begun) == 1
+
+
+async def test_a_native_call_that_is_under_way_at_the_end_is_answered_too(monkeypatch):
+    """A client would wait for a command that was ended."""
+    monkeypatch.setattr(serve, "GRACE_S", 0.01)
+    box, tokens = LiveBox(), []
+    started = anyio.Event()
+
+    async def hang(call, cancel):
+        tokens.append(cancel)
+        started.set()
+        await anyio.sleep_forever()
+
+    box.native("bash", hang)
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        await client.send(client.call(1, "bash"))
+        await started.wait()
+        client.stop_serving()
+        result = (await client.receive())["result"]
+        assert await client.line() == b""
+    assert result["_meta"][FAULT] == SHUT_DOWN
+    assert tokens[0].cancelled
+
+
+async def test_what_is_nearly_answered_at_the_end_of_input_is_answered(monkeypatch):
+    """`serve < requests.jsonl` is how people try it."""
+    monkeypatch.setattr(serve, "END_OF_INPUT_S", 15)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await client.open_modern()
+        await client.send(client.request("l", "subscriptions/listen", notifications={"toolsListChanged": True}))
+        assert (await client.receive())["method"] == "notifications/subscriptions/acknowledged"
+        await client.send(client.call(1, "s__t"))
+        begun = await box.next_begun()
+        await client.leave()
+        assert (await client.receive())["id"] == "l"
+        begun.settle({"content": []})
+        assert (await client.receive())["id"] == 1
+        assert await client.line() == b""
+
+
+async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
+    """Its answers have nowhere to go."""
+    monkeypatch.setattr(serve, "GRACE_S", 15)
+    monkeypatch.setattr(serve, "END_OF_INPUT_S", 15)
+    box = LiveBox()
+    box.graft("s__t", hold)
+    box.graft("s__now")
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        await client.send(client.call(1, "s__t"))
+        begun = await box.next_begun()
+        client.close_reading()
+        await client.send(client.call(2, "s__now"))
+        assert await begun.cancelled == "serving ends"
+
+
+SERVE = """
+import asyncio, sys
+sys.path.insert(0, {tests!r})
+from quarterdeck.host.session.provider import create_provider_host
+from quarterdeck.host.stdio.serve import serve_stdio
+from support.boxes import LiveBox, echo
+
+def careless(begun):
+    print("stray")
+    echo(begun)
+
+async def main():
+    box = LiveBox()
+    box.graft("s__t", careless)
+    await serve_stdio(create_provider_host(box))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_file", [True, False], ids=["files", "pipes"])
+async def test_a_process_serves_on_its_own_standard_streams(is_file, tmp_path):
+    """Whatever they are; and what else is printed must not reach the client."""
+    client = LineClient(None, None, None)
+    info = {"name": "raw", "version": "1"}
+    lines = [
+        client.request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        *(client.call(number, "s__t", number=number) for number in range(1, 50)),
+    ]
+    requests = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    command = [sys.executable, "-c", SERVE.format(tests=str(Path(__file__).parents[3]))]
+
+    def run():
+        if not is_file:
+            return subprocess.run(command, input=requests, stdout=subprocess.PIPE, timeout=60, check=True).stdout
+        (tmp_path / "in").write_bytes(requests)
+        with open(tmp_path / "in", "rb") as stdin, open(tmp_path / "out", "wb") as stdout:
+            subprocess.run(command, stdin=stdin, stdout=stdout, timeout=60, check=True)
+        return (tmp_path / "out").read_bytes()
+
+    answers = [json.loads(line) for line in (await anyio.to_thread.run_sync(run)).splitlines()]
+    assert sorted(answer["id"] for answer in answers) == list(range(50))
+    assert all("result" in answer for answer in answers)
+
+
+async def test_a_large_result_passes_whole():
+    """Files come as results."""
+    box = LiveBox()
+    text = "é" * 3_000_000
+    box.graft("s__t", answer({"content": [{"type": "text", "text": text}]}))
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        reply = await client.ask(1, "tools/call", name="s__t", arguments={"text": text})
+    assert reply["result"]["content"][0]["text"] == text
+
+
+async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_lost():
+    """Answers would pile up in our memory without bound."""
+    box = LiveBox()
+    box.graft("s__t", answer({"content": [{"type": "text", "text": "x" * 30_000}]}))
+    wanted = range(400)
+    async with served(create_provider_host(box), limit=50_000) as client, anyio.create_task_group() as tasks:
+        await client.open_legacy()
+        tasks.start_soon(client.send, *(client.call(number, "s__t", pad="y" * 2_000) for number in wanted))
+        got = [(await client.receive())["id"]]
+        assert len(box.begun) < len(wanted)
+        got += [(await client.receive())["id"] for _ in wanted[1:]]
+    assert got == list(wanted)
+
+
+async def test_changes_are_announced_over_pipes():
+    """The fleet starts behind a client that has long listed."""
+    box = LiveBox()
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        assert (await client.ask(1, "ping"))["id"] == 1
+        box.graft("s__t")
+        assert (await client.receive())["method"] == "notifications/tools/list_changed"

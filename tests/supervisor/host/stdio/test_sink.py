@@ -1,0 +1,186 @@
+"""Writing without blocking: pipes, files, readers that are slow or gone."""
+
+import asyncio
+import os
+import socket
+import threading
+
+import anyio
+import pytest
+
+from quarterdeck.host.stdio import sink as sink_module
+from quarterdeck.host.stdio.sink import HIGH_WATER_BYTES, PolledSink, ThreadedSink, open_sink
+
+pytestmark = pytest.mark.anyio
+
+
+def raw(path, mode):
+    """A file without buffers."""
+    return open(path, mode, buffering=0)
+
+
+class Told:
+    """What a sink has told its owner."""
+
+    def __init__(self):
+        self.broken = asyncio.Event()
+        self.rooms = 0
+
+    def room(self):
+        """Count."""
+        self.rooms += 1
+
+
+def sink_of(fd, told):
+    """The sink that fits `fd`."""
+    return open_sink(fd, on_broken=told.broken.set, on_room=told.room)
+
+
+async def read_all(fd):
+    """Everything until the end, read in a thread as a slow client would."""
+
+    def read():
+        with os.fdopen(fd, "rb") as file:
+            return file.read()
+
+    return await anyio.to_thread.run_sync(read)
+
+
+@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
+async def test_lines_arrive_whole_and_in_order_whatever_their_size(kind):
+    """Torn or swapped lines are no protocol."""
+    reading, writing = os.pipe()
+    told = Told()
+    sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
+    lines = [b"%d:" % number + b"x" * size + b"\n" for number, size in enumerate([0, 10, 70_000, 3, 3_000_000, 1])]
+    got = []
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+
+            async def read():
+                got.append(await read_all(reading))
+
+            tasks.start_soon(read)
+            for line in lines:
+                sink.write(line[:3], memoryview(line)[3:])
+            await sink.close(5)
+            os.close(writing)
+    assert got == [b"".join(lines)]
+    assert not told.broken.is_set()
+
+
+@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
+async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
+    """The client was killed."""
+    reading, writing = os.pipe()
+    told = Told()
+    sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
+    os.close(reading)
+    sink.write(b"a\n")
+    with anyio.fail_after(5):
+        await told.broken.wait()
+        sink.write(b"b\n")
+        await sink.close(5)
+    os.close(writing)
+
+
+async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
+    """An answer would wait for the loop's next turn."""
+    monkeypatch.setattr(sink_module, "BURST_S", 0.0)
+    reading, writing = os.pipe()
+    sink = sink_of(writing, Told())
+    for line in (b"one\n", b"two\n"):
+        sink.write(line)
+        assert os.read(reading, 100) == line
+    await sink.close(5)
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch):
+    """An answer would cost a write of its own among a hundred."""
+    monkeypatch.setattr(sink_module, "BURST_S", 5.0)
+    reading, writing = os.pipe()
+    sink = sink_of(writing, Told())
+    sink.write(b"one\n")
+    assert os.read(reading, 100) == b"one\n"
+    sink.write(b"two\n")
+    sink.write(b"three\n")
+    os.set_blocking(reading, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reading, 100)
+    await sink.close(5)
+    assert os.read(reading, 100) == b"two\nthree\n"
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_a_slow_reader_congests_the_sink_until_it_has_read():
+    """Whoever writes must be able to wait, and to hear that it need not."""
+    reading, writing = os.pipe()
+    told = Told()
+    sink = sink_of(writing, told)
+    sink.write(b"x" * HIGH_WATER_BYTES)
+    assert not sink.is_congested
+    # What the pipe itself took at once is not held.
+    sink.write(b"y" * HIGH_WATER_BYTES)
+    assert sink.is_congested
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read_all, reading)
+            await sink.room()
+            assert not sink.is_congested
+            assert told.rooms == 1
+            await sink.close(5)
+            os.close(writing)
+
+
+async def test_closing_gives_up_on_a_reader_that_never_reads():
+    """It must not hold the process."""
+    reading, writing = os.pipe()
+    told = Told()
+    sink = sink_of(writing, told)
+    sink.write(b"x" * (HIGH_WATER_BYTES + 1))
+    with anyio.fail_after(5):
+        await sink.close(0.01)
+        await sink.room()
+    assert os.get_blocking(writing)
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_a_file_is_written_though_it_cannot_be_polled(tmp_path):
+    """`serve > answers.jsonl` is how people try it."""
+    told = Told()
+    with raw(tmp_path / "out", "wb") as file:
+        sink = sink_of(file.fileno(), told)
+        assert isinstance(sink, ThreadedSink)
+        for number in range(100):
+            sink.write(b"%d\n" % number)
+            await asyncio.sleep(0)
+        await sink.close(5)
+    assert (tmp_path / "out").read_bytes() == b"".join(b"%d\n" % number for number in range(100))
+
+
+async def test_a_socket_is_polled_and_left_as_it_was_found():
+    """Some clients hand a socket over as stdout, and use it afterwards."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        told = Told()
+        sink = sink_of(ours.fileno(), told)
+        assert isinstance(sink, PolledSink)
+        sink.write(b"a\n")
+        await sink.close(5)
+        assert theirs.recv(10) == b"a\n"
+        assert os.get_blocking(ours.fileno())
+
+
+async def test_the_writing_thread_ends_with_its_sink(tmp_path):
+    """Each served client would leave one behind."""
+    before = set(threading.enumerate())
+    with raw(tmp_path / "out", "wb") as file:
+        sink = sink_of(file.fileno(), Told())
+        (thread,) = set(threading.enumerate()) - before
+        await sink.close(5)
+        await anyio.to_thread.run_sync(thread.join, 5)
+    assert not thread.is_alive()

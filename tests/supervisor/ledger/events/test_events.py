@@ -1,0 +1,61 @@
+"""Events as bytes: whatever a server calls its tools, they come back as they went."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.ledgers import EVENTS, SCOPE
+
+from quarterdeck.ledger.events.events import (
+    Checkpoint,
+    Seen,
+    Stored,
+    Subject,
+    decode_event,
+    decode_events,
+    encode_event,
+)
+from quarterdeck.ledger.events.fold import Book
+
+
+@given(EVENTS)
+def test_an_event_is_the_same_after_a_round_trip(event) -> None:
+    """A name with half a character in it would make its server's history unreadable."""
+    assert decode_event(encode_event(event)) == event
+
+
+@given(st.lists(EVENTS, max_size=20))
+def test_many_at_once_are_what_they_are_one_by_one(events) -> None:
+    """A start would fold something else than what was written."""
+    assert decode_events([encode_event(event) for event in events]) == events
+
+
+def test_a_checkpoint_keeps_a_state_with_half_characters() -> None:
+    """A compacted ledger could never be opened again."""
+    seen = Seen(scope=SCOPE, server="fs", subject=Subject.TOOL, hash="h", name="\udcff")
+    book = Book.of([Stored(1, "", seen)])
+    checkpoint = Checkpoint(scope="", server="", count=1, head="", state=book.to_state())
+    decoded = decode_event(encode_event(checkpoint))
+    assert isinstance(decoded, Checkpoint)
+    again = Book.of([Stored(2, "", decoded)])
+    assert bytes(again.to_state()) == bytes(book.to_state())
+    assert again.entries == book.entries
+
+
+BROKEN = [b"", b"{", b"[]", b'{"kind":"nothing"}', b'{"kind":"seen","scope":"\\udcff"}', b'"\\udcff', b"\xff", b"1,2"]
+
+
+@pytest.mark.parametrize("body", BROKEN)
+def test_what_is_no_event_is_refused(body: bytes) -> None:
+    """A damaged row would end a start with a traceback, or mean something."""
+    with pytest.raises(msgspec.MsgspecError):
+        decode_event(body)
+    with pytest.raises(msgspec.MsgspecError):
+        decode_events([encode_event(Seen(scope="", server="", subject=Subject.TOOL, hash="")), body])
+
+
+def test_a_body_that_holds_two_events_is_none() -> None:
+    """Joined with its neighbours it would pass for two, and shift every later number."""
+    body = encode_event(Seen(scope="", server="", subject=Subject.TOOL, hash=""))
+    with pytest.raises(msgspec.MsgspecError):
+        decode_events([body + b"," + body])

@@ -1,0 +1,64 @@
+"""A ledger against a head that was kept elsewhere."""
+
+from pathlib import Path
+
+import pytest
+from support.histories import fill, open_ledger
+
+from quarterdeck.ledger.errors import ArchivedError
+from quarterdeck.ledger.events.chain import Head
+from quarterdeck.ledger.store.compaction import compact
+from quarterdeck.ledger.store.head_check import contradiction
+from quarterdeck.ledger.store.read import LedgerReader
+
+
+def contradicted(state: Path, witness: Head) -> str:
+    with LedgerReader.open_reader(state / "ledger") as reader:
+        return contradiction(reader, witness)
+
+
+@pytest.fixture
+def heads(tmp_path: Path) -> list[Head]:
+    """The heads after each day of the story; the ledger has them all."""
+    kept = []
+    for days in (1, 2, 3):
+        state = tmp_path / f"day{days}"
+        fill(state, days=days)
+        with LedgerReader.open_reader(state / "ledger") as reader:
+            kept.append(reader.head)
+    return kept
+
+
+def test_a_ledger_agrees_with_every_head_that_it_ever_had(tmp_path: Path, heads: list[Head]) -> None:
+    """A lock that was written last week would fail today."""
+    for head in (Head(), *heads):
+        assert contradicted(tmp_path / "day3", head) == ""
+
+
+def test_events_that_are_gone_show(tmp_path: Path, heads: list[Head]) -> None:
+    """Somebody could take back the last decisions, and the ledger's own head with them."""
+    said = contradicted(tmp_path / "day2", heads[2])
+    assert f"ends at event {heads[1].count}, and once had {heads[2].count}" in said
+
+
+def test_an_event_that_was_changed_shows(tmp_path: Path, heads: list[Head]) -> None:
+    """Somebody could rewrite the whole chain, and its own head with it."""
+    said = contradicted(tmp_path / "day3", Head(heads[1].count, "ab" * 32))
+    assert f"event {heads[1].count} is not the one" in said
+    assert contradicted(tmp_path / "day3", Head(0, "ab" * 32)) != ""
+
+
+def test_archived_events_are_looked_up_in_their_archive(tmp_path: Path, heads: list[Head]) -> None:
+    """After a compaction every older lock would fail."""
+    state = tmp_path / "day3"
+    for _ in range(2):
+        with open_ledger(state) as store:
+            compact(store)
+            store.append([], {})
+    for head in (Head(), *heads):
+        assert contradicted(state, head) == ""
+    assert contradicted(state, Head(heads[0].count, "ab" * 32)) != ""
+    for path in (state / "ledger" / "archive").iterdir():
+        path.unlink()
+    with pytest.raises(ArchivedError):
+        contradicted(state, heads[0])

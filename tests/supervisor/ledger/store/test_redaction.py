@@ -1,0 +1,230 @@
+"""Secrets are taken out of a ledger that holds them: nothing is left on the disk, and it is whole afterwards."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.ledgers import EVENTS, SCOPE, approved, enrolled, files_of, opened
+
+from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events.chain import Head, Verdict
+from quarterdeck.ledger.events.events import Approved, Checkpoint, Ended, LedgerEvent, Seen, Subject, Voice, hash_of
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.ledger.store import redaction
+from quarterdeck.ledger.store.compaction import compact
+from quarterdeck.ledger.store.head_check import contradiction
+from quarterdeck.ledger.store.redaction import Redacted, redact
+from quarterdeck.ledger.store.store import LedgerStore, accept_head
+
+SECRET = b"hunter2-is-long"
+
+
+def launch(number: int, word: bytes = SECRET) -> bytes:
+    """How a server is started, with a secret."""
+    return json.dumps({"command": "npx", "args": [str(number), word.decode()]}).encode()
+
+
+def clean(body: bytes) -> bytes:
+    return body.replace(SECRET, b"(hidden)")
+
+
+def clean_text(text: str) -> str:
+    return clean(text.encode()).decode()
+
+
+def started(number: int, server: str = "fs") -> tuple[list[LedgerEvent], dict[str, bytes]]:
+    """A launch that was seen and approved."""
+    body = launch(number)
+    where = {"scope": SCOPE, "server": server, "subject": Subject.LAUNCH, "hash": hash_of(body)}
+    return [Seen(**where), Approved(**where, by=Voice.PERSON)], {hash_of(body): body}
+
+
+def ended(word: bytes = SECRET) -> Ended:
+    return Ended(scope=SCOPE, server="fs", code="connect_failed", message=f"https://h/?key={word.decode()} is gone")
+
+
+def written(directory: Path, *, compacted: int = 2) -> None:
+    """A ledger with secrets in its archives, its events, its documents and its deleted pages."""
+    with opened(directory) as store:
+        for number in range(compacted + 1):
+            store.append(*started(number))
+            store.append([ended(), enrolled(number), approved(number)], {})
+            if number < compacted:
+                compact(store)
+
+
+def redacted(store: LedgerStore) -> Redacted:
+    return redact(store, clean, clean_text)
+
+
+def test_nothing_of_a_secret_is_left_and_the_chain_holds(tmp_path: Path) -> None:
+    """A password would lie in a file that is backed up, for good."""
+    directory = tmp_path / "l"
+    written(directory)
+    (directory / "backup").mkdir(mode=0o700)
+    (directory / "backup" / "ledger-schema-0-2026.db").write_bytes(SECRET)
+    assert sum(SECRET in data for data in files_of(directory).values()) >= 4
+    with opened(directory) as store:
+        before, entries = store.head, dict(store.book.entries)
+        done = redacted(store)
+        assert (done.launches, done.messages, done.before, done.missing) == (3, 1, before, 0)
+        assert done.head == store.head != before
+        assert store.verify(hash_of).is_intact
+        assert [path.name for path in done.removed if "schema" in path.name] == ["ledger-schema-0-2026.db"]
+        found = store.book.entry(SCOPE, "fs").items[ItemKey(Subject.LAUNCH)]
+        assert found.approved == found.seen == hash_of(clean(launch(2)))
+        assert store.document(found.approved) == clean(launch(2))
+        assert store.book.entry(SCOPE, "fs").live == entries[next(iter(entries))].live
+    assert [name for name, data in files_of(directory).items() if SECRET in data] == []
+    with opened(directory) as again:
+        assert again.verify(hash_of).verdict is Verdict.INTACT
+        events = [each.event for each in again.events(archived=True)]
+        assert [event.hash for event in events if isinstance(event, Approved) and event.subject is Subject.LAUNCH] == [
+            hash_of(clean(launch(number))) for number in range(3)
+        ]
+        for seq in range(again.head.count + 1):
+            again.book_at(seq)
+
+
+def test_the_new_chain_says_that_it_is_one(tmp_path: Path) -> None:
+    """A head that was kept elsewhere would look like proof of a forgery."""
+    directory = tmp_path / "l"
+    written(directory)
+    with opened(directory) as store:
+        before = store.head
+        redacted(store)
+        checkpoint = next(iter(store.events())).event
+        assert isinstance(checkpoint, Checkpoint)
+        assert checkpoint.redacted == str(before)
+        assert "secrets were taken out of it" in contradiction(store, before)
+        assert contradiction(store, store.head) == ""
+        store.append([enrolled(9)])
+        compact(store)
+        assert "secrets were taken out of it" in contradiction(store, before)
+        assert "it was changed" in contradiction(store, Head(store.head.count, "ab" * 32))
+
+
+def test_a_ledger_without_secrets_keeps_its_chain(tmp_path: Path) -> None:
+    """Whoever asks to be sure would lose every head that they wrote down."""
+    with opened(tmp_path / "l") as store:
+        store.append([enrolled(1), approved(1), ended(b"nothing")])
+        before = store.head
+        done = redacted(store)
+        assert (done.launches, done.messages) == (0, 0)
+        assert contradiction(store, before) == ""
+        assert store.verify(hash_of).is_intact
+        assert redacted(store).head == store.head
+    with opened(tmp_path / "empty") as store:
+        assert redacted(store).head == Head()
+
+
+def test_twice_is_once(tmp_path: Path) -> None:
+    """A second run would change all hashes again."""
+    directory = tmp_path / "l"
+    written(directory)
+    with opened(directory) as store:
+        head = redacted(store).head
+        assert redacted(store).head == head
+        store.append(*started(8))
+        again = redacted(store)
+        assert (again.launches, again.before.count) == (1, head.count + 2)
+        assert store.verify(hash_of).is_intact
+
+
+def test_an_archive_that_is_kept_elsewhere_is_told(tmp_path: Path) -> None:
+    """A user would think that all of it is clean."""
+    directory = tmp_path / "l"
+    written(directory)
+    [first] = (directory / "archive").glob("events-0000000001-*")
+    first.unlink()
+    with opened(directory) as store:
+        done = redacted(store)
+        assert done.missing == 5
+        found = store.verify(hash_of)
+        assert (found.is_intact, found.missing_archives) == (True, 5)
+    assert [name for name, data in files_of(directory).items() if SECRET in data] == []
+
+
+@pytest.mark.parametrize("fails_at", ["write_file", "replace_all", "_remove_replaced"])
+def test_whatever_it_dies_of_the_ledger_is_whole_and_the_next_run_cleans_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    """A full disk in the middle would leave a ledger that nobody can open."""
+    directory = tmp_path / "l"
+    written(directory)
+
+    def fail(*_: object, **__: object) -> None:
+        raise LedgerWriteError("the disk is full")
+
+    with opened(directory) as store:
+        where: tuple[object, str] = (redaction, fails_at)
+        if fails_at == "write_file":
+            where = (redaction.archive, fails_at)
+        elif fails_at == "replace_all":
+            where = (LedgerStore, fails_at)
+        with monkeypatch.context() as patch:
+            patch.setattr(*where, fail)
+            with pytest.raises(LedgerWriteError, match="disk is full"):
+                redacted(store)
+        assert store.verify(hash_of).is_intact
+    with opened(directory) as store:
+        redacted(store)
+        assert store.verify(hash_of).is_intact
+    assert [name for name, data in files_of(directory).items() if SECRET in data] == []
+
+
+def test_killed_before_its_head_is_written_it_can_be_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger whose chain holds would be lost to a power cut."""
+    directory = tmp_path / "l"
+    written(directory)
+    head = (directory / "head").read_bytes()
+    with opened(directory) as store:
+        redacted(store)
+    (directory / "head").write_bytes(head)
+    accept_head(directory)
+    with opened(directory) as store:
+        assert store.verify(hash_of).is_intact
+
+
+def test_a_reader_that_keeps_old_pages_is_told(tmp_path: Path) -> None:
+    """A user would think that the file is clean."""
+    directory = tmp_path / "l"
+    written(directory)
+    with opened(directory) as store:
+        other = sqlite3.connect(directory / "ledger.db", isolation_level=None)
+        store.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM events").fetchone()
+            with pytest.raises(LedgerWriteError, match="may still be in its files"):
+                redacted(store)
+        finally:
+            other.close()
+        redacted(store)
+    assert [name for name, data in files_of(directory).items() if SECRET in data] == []
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(EVENTS, min_size=1, max_size=4), min_size=1, max_size=5))
+def test_all_else_stays_what_it_was(tmp_path_factory: pytest.TempPathFactory, appends: list[list[LedgerEvent]]) -> None:
+    """An approval would be lost, or become another's."""
+    directory = tmp_path_factory.mktemp("r") / "l"
+    blank: Callable[[str], str] = lambda text: "" if text else text  # noqa: E731  # every message is a secret
+    with opened(directory) as store:
+        for number, events in enumerate(appends):
+            store.append(events)
+            if number % 2:
+                compact(store)
+        before = store.book
+        redact(store, clean, blank)
+        assert store.verify().is_intact
+        for key, entry in before.entries.items():
+            found = store.book.entries[key]
+            assert (found.items, found.live, found.last_life) == (entry.items, entry.live, entry.last_life)
+            assert (found.last_end is None) == (entry.last_end is None)
+            assert found.last_end is None or found.last_end.message == ""
+        assert store.book.findings == before.findings

@@ -1,0 +1,87 @@
+"""The session's checklist."""
+
+import gc
+
+import pytest
+
+from quarterdeck.tools.cards import checklist
+from quarterdeck.tools.cards.checklist import MAX_ITEMS, MAX_TEXT_CHARS, todo_read_tool, todo_set_tool
+from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck_protocol.tools import ToolCall, ToolOutcome
+
+
+def item(number: int, status: str = "pending", text: str = "dig") -> dict[str, object]:
+    return {"id": str(number), "text": text, "status": status}
+
+
+async def put(ctx: ToolContext, *items: dict[str, object]) -> ToolOutcome:
+    return await todo_set_tool().invoke(ToolCall("1", "todo_set", {"items": list(items)}), ctx)
+
+
+async def read(ctx: ToolContext) -> object:
+    return (await todo_read_tool().invoke(ToolCall("1", "todo_read", {}), ctx)).output
+
+
+@pytest.mark.anyio
+async def test_a_list_is_shown_with_its_counts() -> None:
+    """A model would lose track of what is done."""
+    ctx = inert_context()
+    outcome = await put(ctx, item(1, "done", "dig"), item(2, "active", "two\nlines"), item(3))
+    expected = "3 tasks: 1 active, 1 pending, 1 done.\n[x] (1) dig\n[~] (2) two lines\n[ ] (3) dig"
+    assert outcome.output == await read(ctx) == expected
+
+
+@pytest.mark.anyio
+async def test_a_list_is_replaced_whole_and_cleared_by_none() -> None:
+    """Items that were dropped would stay."""
+    ctx = inert_context()
+    await put(ctx, item(1), item(2))
+    await put(ctx, item(3))
+    assert await read(ctx) == "1 task: 0 active, 1 pending, 0 done.\n[ ] (3) dig"
+    await put(ctx)
+    assert await read(ctx) == "The checklist is empty."
+
+
+@pytest.mark.anyio
+async def test_every_copy_of_a_context_sees_its_list_and_no_other_context_does() -> None:
+    """The list would be lost with the call that made it, or be seen by another session."""
+    ours = inert_context()
+    await put(ours.with_cancel(ours.cancel), item(1))
+    assert "(1) dig" in str(await read(ours))
+    assert await read(inert_context()) == "The checklist is empty."
+
+
+@pytest.mark.anyio
+async def test_a_list_goes_with_its_session() -> None:
+    """A long-lived process would hold the lists of every session that it ever had."""
+    ctx = inert_context()
+    key = ctx.context_id
+    await put(ctx, item(1))
+    assert key in checklist._lists
+    before = len(checklist._lists)
+    del ctx, key
+    gc.collect()
+    assert len(checklist._lists) < before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([item(1), item(2), item(1)], "items[0] and items[2] have the same id '1'"),
+        ([item(1, text="x" * (MAX_TEXT_CHARS + 1))], "items[0] is longer than 2,000 characters"),
+        ([{**item(1), "id": "x" * (MAX_TEXT_CHARS + 1)}], "items[0] is longer than 2,000 characters"),
+        ([item(number) for number in range(MAX_ITEMS + 1)], "it may hold 500 items, not 501"),
+        ([item(1, "doing")], "items[0].status: expected one of"),
+        ([{"id": "1", "status": "done"}], "items[0].text is missing"),
+        ([{**item(1), "text": ""}], "items[0].text: it must not be empty"),
+    ],
+)
+async def test_a_wrong_list_changes_nothing_and_the_row_is_named(items: list[dict[str, object]], said: str) -> None:
+    """A model could not tell which row to mend, or would lose the list that it had."""
+    ctx = inert_context()
+    await put(ctx, item(9))
+    outcome = await put(ctx, *items)
+    assert outcome.is_error
+    assert said in str(outcome.output)
+    assert "(9) dig" in str(await read(ctx))

@@ -1,0 +1,146 @@
+"""The working note and where it is kept."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from support.cards import ask, text_of
+
+from quarterdeck.config.places.paths import UnsafePathError
+from quarterdeck.tools.cards import memory
+from quarterdeck.tools.cards.memory import MAX_NOTE_BYTES, FileMemoryStore, InMemoryStore, memory_card
+from quarterdeck.tools.deck.contract import DeckFramework
+
+
+@pytest.mark.anyio
+async def test_a_note_is_read_appended_to_and_replaced() -> None:
+    """A model would forget."""
+    run = ask(memory_card())
+    assert text_of(await run(action="read")) == "Working memory:\n(empty)"
+    await run(action="append", content="one")
+    assert text_of(await run(action="append", content="two")) == "Working memory:\none\ntwo"
+    assert text_of(await run(action="append")) == "Working memory:\none\ntwo"
+    assert text_of(await run(action="replace", content="three")) == "Working memory:\nthree"
+    assert text_of(await run(action="read")) == "Working memory:\nthree"
+    assert text_of(await run(action="replace")) == "Working memory:\n(empty)"
+
+
+@pytest.mark.anyio
+async def test_every_card_has_a_note_of_its_own() -> None:
+    """Two sessions would share one."""
+    ours, theirs = ask(memory_card()), ask(memory_card())
+    await ours(action="append", content="ours")
+    assert "(empty)" in text_of(await theirs(action="read"))
+
+
+@pytest.mark.anyio
+async def test_the_hosts_store_is_used() -> None:
+    """What was noted would be gone with the session."""
+    store = InMemoryStore()
+    await store.write("from before")
+    run = ask(memory_card(), DeckFramework(memory=store))
+    await run(action="append", content="and now")
+    assert await store.read() == "from before\nand now"
+
+
+@pytest.mark.anyio
+async def test_two_calls_that_append_at_once_are_both_heard() -> None:
+    """A note taken at the same time as another would be lost."""
+
+    class SlowStore(InMemoryStore):
+        async def read(self) -> str:
+            text = await super().read()
+            await asyncio.sleep(0)
+            return text
+
+    store = SlowStore()
+    run = ask(memory_card(), DeckFramework(memory=store))
+    await asyncio.gather(*(run(action="append", content=str(number)) for number in range(5)))
+    assert sorted((await store.read()).splitlines()) == list("01234")
+
+
+@pytest.mark.anyio
+async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in a loop would fill memory and disk."""
+    monkeypatch.setattr(memory, "MAX_NOTE_BYTES", 10)
+    run = ask(memory_card())
+    await run(action="append", content="ä" * 5)
+    result = await run(action="append", content="x")
+    assert result.is_error
+    assert "it may hold 10 bytes, not 12" in text_of(result)
+    assert text_of(await run(action="read")) == f"Working memory:\n{'ä' * 5}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("arguments", [{}, {"action": "forget"}, {"action": "replace", "content": 5}])
+async def test_a_wrong_call_changes_nothing(arguments: dict[str, object]) -> None:
+    """A slip would cost the note."""
+    run = ask(memory_card())
+    await run(action="append", content="kept")
+    assert (await run(**arguments)).is_error
+    assert "kept" in text_of(await run(action="read"))
+
+
+@pytest.mark.anyio
+async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
+    """A full disk would end the session."""
+
+    class FullStore(InMemoryStore):
+        async def write(self, text: str) -> None:
+            raise OSError(28, "No space left on device")
+
+    result = await ask(memory_card(), DeckFramework(memory=FullStore()))(action="append", content="x")
+    assert result.is_error
+    assert "No space left" in text_of(result)
+
+
+@pytest.mark.anyio
+async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
+    """A note would be gone after a restart, or be read by others."""
+    path = tmp_path / "session" / "memory.md"
+    store = FileMemoryStore(path)
+    assert await store.read() == ""
+    assert not path.parent.exists()
+    await store.write("one\r\ntwo ä \udcff")
+    assert await FileMemoryStore(path).read() == "one\r\ntwo ä ?"
+    assert path.stat().st_mode & 0o777 == 0o600
+    await store.write("")
+    assert await store.read() == ""
+    assert os.listdir(path.parent) == ["memory.md"]
+
+
+@pytest.mark.anyio
+async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk would cost what was noted before."""
+    store = FileMemoryStore(tmp_path / "session" / "memory.md")
+    await store.write("old")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="No space"):
+            await store.write("new")
+    assert await store.read() == "old"
+    assert os.listdir(tmp_path / "session") == ["memory.md"]
+
+
+@pytest.mark.anyio
+async def test_a_file_that_is_no_note_is_refused(tmp_path: Path) -> None:
+    """A file that grew elsewhere would fill the memory."""
+    path = tmp_path / "memory.md"
+    path.write_bytes(b"x" * (MAX_NOTE_BYTES + 1))
+    with pytest.raises(OSError, match="larger than"):
+        await FileMemoryStore(path).read()
+
+
+@pytest.mark.anyio
+async def test_a_directory_that_others_may_use_is_refused(tmp_path: Path) -> None:
+    """Somebody else could put words into a model's memory."""
+    os.chmod(tmp_path, 0o777)
+    with pytest.raises(UnsafePathError):
+        await FileMemoryStore(tmp_path / "memory.md").write("x")

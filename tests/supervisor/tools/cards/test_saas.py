@@ -1,0 +1,96 @@
+"""Actions of connected services."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from support.cards import ask, text_of
+
+from quarterdeck.tools.cards.saas import saas_card
+from quarterdeck.tools.deck.contract import DeckFramework, SaasAction, SaasReply
+
+
+@dataclass
+class Gateway:
+    """Answers as it is told."""
+
+    actions: Sequence[SaasAction] = ()
+    reply: SaasReply = field(default_factory=lambda: SaasReply(ok=True))
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+
+    async def discover(self, query: str | None, toolkits: Sequence[str]) -> Sequence[SaasAction]:
+        """Remember, answer."""
+        self.asked.append((query, *toolkits))
+        return self.actions
+
+    async def execute(self, slug: str, arguments: dict[str, object]) -> SaasReply:
+        """Remember, answer."""
+        self.asked.append((slug, arguments))
+        return self.reply
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("arguments", [{"action": "discover"}, {"action": "execute"}])
+async def test_without_a_gateway_the_card_says_what_is_missing(arguments: dict[str, object]) -> None:
+    """A model would take silence for success."""
+    result = await ask(saas_card())(**arguments)
+    assert result.is_error
+    assert "DeckFramework.saas" in text_of(result)
+
+
+@pytest.mark.anyio
+async def test_actions_are_listed_by_their_slugs() -> None:
+    """A model could not tell what to execute."""
+    gateway = Gateway([SaasAction("GITHUB_CREATE_ISSUE", "Creates\nan issue."), SaasAction("X", "")])
+    run = ask(saas_card(), DeckFramework(saas=gateway))
+    text = text_of(await run(action="discover", query="issue", toolkits=["github"]))
+    assert text == "- GITHUB_CREATE_ISSUE — Creates an issue.\n- X — "
+    await run(action="discover")
+    assert gateway.asked == [("issue", "github"), (None,)]
+
+
+@pytest.mark.anyio
+async def test_no_match_is_no_error() -> None:
+    """A model would take an empty text for a broken tool."""
+    result = await ask(saas_card(), DeckFramework(saas=Gateway()))(action="discover")
+    assert not result.is_error
+    assert "No action matches" in text_of(result)
+
+
+@pytest.mark.anyio
+async def test_an_action_runs_with_its_slug_and_arguments_untouched() -> None:
+    """A vendor would get another action than was asked for."""
+    gateway = Gateway(reply=SaasReply(ok=True, data={"id": 7, "title": "ä"}))
+    run = ask(saas_card(), DeckFramework(saas=gateway))
+    text = text_of(await run(action="execute", slug="GITHUB_CREATE_ISSUE", arguments={"any": {"thing": [1]}}))
+    assert text == '{\n  "id": 7,\n  "title": "ä"\n}'
+    await run(action="execute", slug="X")
+    assert gateway.asked == [("GITHUB_CREATE_ISSUE", {"any": {"thing": [1]}}), ("X", {})]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("error", "said"), [("no rights", "no rights"), ("", "X failed, and")])
+async def test_a_failed_action_is_an_error(error: str, said: str) -> None:
+    """A model would build on an issue that was never made."""
+    gateway = Gateway(reply=SaasReply(ok=False, error=error))
+    result = await ask(saas_card(), DeckFramework(saas=gateway))(action="execute", slug="X")
+    assert result.is_error
+    assert said in text_of(result)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"action": "execute"}, "execute needs slug"),
+        ({"action": "run", "slug": "X"}, "action: expected one of"),
+        ({"action": "execute", "slug": "X", "arguments": "{}"}, "arguments: expected an object"),
+    ],
+)
+async def test_a_wrong_call_runs_nothing(arguments: dict[str, object], said: str) -> None:
+    """A misspelt action would be executed as if it were one."""
+    gateway = Gateway()
+    result = await ask(saas_card(), DeckFramework(saas=gateway))(**arguments)
+    assert result.is_error
+    assert said in text_of(result)
+    assert gateway.asked == []

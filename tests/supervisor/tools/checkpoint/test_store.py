@@ -1,0 +1,311 @@
+"""A store in files: what it keeps, and that it brings back what was."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.checkpoint.card import NodeStore
+from quarterdeck.tools.checkpoint.index import UnknownNodeError
+from quarterdeck.tools.checkpoint.restore import RestoredPath, RestoreOutcome
+from quarterdeck.tools.checkpoint.store import FileCheckpointStore
+from quarterdeck.tools.deck.contract import DeckContext, DeckFramework
+from quarterdeck.tools.deck.provision import DeckToolBox, provision_deck
+from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.roots import Roots
+from quarterdeck_protocol.tools import CancelToken, ToolCall
+
+KILLED_WRITER = Path(__file__).with_name("killed_writer.py")
+
+KILLS = 4
+"""Children that are killed, each at another moment of its work; most of their time they start."""
+
+CRASHING = Path(__file__).with_name("crashing.py")
+
+CRASHES_S = 90.0
+"""Sixty lives and deaths take some seconds, on a busy machine ten."""
+
+
+def fs_of(work: Path) -> LocalFs:
+    return LocalFs(Roots(work), str(work))
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    work = tmp_path.resolve() / "work"
+    work.mkdir()
+    return work
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileCheckpointStore:
+    return FileCheckpointStore(tmp_path / "checkpoints")
+
+
+def outcomes(done: list[RestoredPath]) -> dict[str, str]:
+    return {os.path.basename(each.path): each.outcome for each in done}
+
+
+async def change(store: FileCheckpointStore, path: Path, content: bytes | None, tool: str = "write") -> None:
+    """Change a file as a checkpointed tool does; None deletes it, as a command would."""
+    store.begin_node(tool)
+    await store.record(str(path), contents(path.parent).get(path.name))
+    put(path, content)
+
+
+def contents(work: Path) -> dict[str, bytes]:
+    """All files, the drafts of a dead writer aside."""
+    return {path.name: path.read_bytes() for path in work.iterdir() if not path.name.startswith(".quarterdeck-")}
+
+
+def put(path: Path, content: bytes | None) -> None:
+    """Write the file, or delete it."""
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+
+
+def test_it_is_a_store_with_nodes(store: FileCheckpointStore) -> None:
+    """Every change would go into one node, and could only be undone with all others."""
+    assert isinstance(store, NodeStore)
+
+
+@pytest.mark.anyio
+async def test_an_undo_brings_back_edits_and_deletes_what_was_new(work: Path, store: FileCheckpointStore) -> None:
+    """A user would be left with an agent's mistake."""
+    (work / "old").write_bytes(b"one\r\n")
+    await change(store, work / "old", b"two", "edit")
+    await change(store, work / "new", b"made")
+    await change(store, work / "old", b"three", "edit")
+    assert [(node.name, node.paths) for node in await store.nodes()] == [
+        ("0001-edit", (str(work / "old"),)),
+        ("0002-write", (str(work / "new"),)),
+        ("0003-edit", (str(work / "old"),)),
+    ]
+    assert outcomes(await store.restore("0002-write", fs_of(work))) == {"new": "deleted", "old": "restored"}
+    assert (work / "old").read_bytes() == b"two"
+    assert not (work / "new").exists()
+    assert outcomes(await store.restore("0001-edit", fs_of(work))) == {"new": "unchanged", "old": "restored"}
+    assert (work / "old").read_bytes() == b"one\r\n"
+
+
+@pytest.mark.anyio
+async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> None:
+    """What a user wrote since, or an undo by mistake, would be lost for good."""
+    (work / "a").write_bytes(b"one")
+    await change(store, work / "a", b"two")
+    await change(store, work / "b", b"new")
+    (work / "a").write_bytes(b"by hand")
+    await store.restore("0001-write", fs_of(work))
+    assert [node.name for node in await store.nodes()][-1] == "0003-restore"
+    assert outcomes(await store.restore("0003-restore", fs_of(work))) == {"a": "restored", "b": "restored"}
+    assert (work / "a").read_bytes() == b"by hand"
+    assert (work / "b").read_bytes() == b"new"
+
+
+@pytest.mark.anyio
+async def test_an_undo_that_has_nothing_to_do_is_no_node(work: Path, store: FileCheckpointStore) -> None:
+    """The list would grow with every look."""
+    await change(store, work / "a", b"x")
+    (work / "a").unlink()
+    assert outcomes(await store.restore("0001-write", fs_of(work))) == {"a": "unchanged"}
+    assert len(await store.nodes()) == 1
+
+
+@pytest.mark.anyio
+async def test_the_first_record_within_a_node_counts(work: Path, store: FileCheckpointStore) -> None:
+    """A call that writes a file twice would be undone halfway."""
+    await store.record(str(work / "a"), None)
+    await store.record(str(work / "a"), b"half")
+    [node] = await store.nodes()
+    assert node.name == "0001-session"
+    (work / "a").write_bytes(b"whole")
+    assert outcomes(await store.restore(node.name, fs_of(work))) == {"a": "deleted"}
+
+
+@pytest.mark.anyio
+async def test_records_of_two_calls_at_once_keep_to_their_nodes(work: Path, store: FileCheckpointStore) -> None:
+    """Undoing one call would undo another's file."""
+    store.begin_node("write")
+    first = asyncio.ensure_future(store.record(str(work / "a"), None))
+    await asyncio.sleep(0)
+    store.begin_node("edit")
+    await asyncio.gather(first, store.record(str(work / "b"), None))
+    tools = {node.paths: node.name.partition("-")[2] for node in await store.nodes()}
+    assert tools == {(str(work / "a"),): "write", (str(work / "b"),): "edit"}
+
+
+@pytest.mark.anyio
+async def test_a_forgotten_node_leaves_nothing(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
+    """Failed edits would fill list and disk."""
+    node = store.begin_node("edit")
+    await store.forget(node)
+    await store.record(str(work / "a"), b"content")
+    await store.forget(node)
+    assert await store.nodes() == []
+    assert os.listdir(tmp_path / "checkpoints" / "blobs") == []
+    store.begin_node("edit")
+    await store.record(str(work / "a"), b"content")
+    assert [node.name for node in await store.nodes()] == ["0002-edit"]
+
+
+@pytest.mark.anyio
+async def test_an_unknown_node_is_an_error(work: Path, store: FileCheckpointStore) -> None:
+    """A slip would look like an undo of nothing."""
+    with pytest.raises(UnknownNodeError, match="0009-write"):
+        await store.restore("0009-write", fs_of(work))
+
+
+@pytest.mark.anyio
+async def test_what_could_not_be_kept_is_said_and_the_file_stays(work: Path, tmp_path: Path) -> None:
+    """A file would silently be left as the agent made it, or be deleted."""
+    store = FileCheckpointStore(tmp_path / "c", max_file_bytes=10)
+    (work / "a").write_bytes(b"x" * 11)
+    await change(store, work / "a", b"small")
+    store.begin_node("write")
+    await store.record_gap(str(work / "b"), "it could not be read")
+    (work / "b").write_bytes(b"b")
+    done = await store.restore("0001-write", fs_of(work))
+    assert [(each.outcome, each.note) for each in done] == [
+        (RestoreOutcome.FAILED, "it was not kept: it was larger than 10 bytes"),
+        (RestoreOutcome.FAILED, "it was not kept: it could not be read"),
+    ]
+    assert (work / "a").read_bytes() == b"small"
+    assert (work / "b").read_bytes() == b"b"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("previous", [None, b"old"])
+async def test_an_undo_leaves_what_it_could_not_bring_back(work: Path, tmp_path: Path, previous: bytes | None) -> None:
+    """A log that has grown beyond the bound since an agent began it would be gone for ever."""
+    store = FileCheckpointStore(tmp_path / "c", max_file_bytes=10)
+    if previous is not None:
+        (work / "a").write_bytes(previous)
+    await change(store, work / "a", b"small")
+    (work / "a").write_bytes(b"x" * 11)
+    [done] = await store.restore("0001-write", fs_of(work))
+    assert done.outcome is RestoreOutcome.FAILED
+    assert done.note == "it holds more than 10 bytes now, which could not be brought back: move it away"
+    assert (work / "a").read_bytes() == b"x" * 11
+
+
+@pytest.mark.anyio
+async def test_an_undo_never_makes_room_by_what_it_brings_back(work: Path, tmp_path: Path) -> None:
+    """Near its bound a store would lose the very content that is asked for."""
+    store = FileCheckpointStore(tmp_path / "c", max_total_bytes=100)
+    for name in "abc":
+        (work / name).write_bytes(name.encode() * 30)
+        await change(store, work / name, name.upper().encode() * 30)
+    done = await store.restore("0001-write", fs_of(work))
+    assert set(outcomes(done).values()) == {"restored"}
+    assert (work / "c").read_bytes() == b"c" * 30
+    assert len(await store.nodes()) == 1
+
+
+@pytest.mark.anyio
+async def test_a_store_goes_on_where_another_process_left_it(work: Path, tmp_path: Path) -> None:
+    """After a restart two changes would have one name."""
+    await change(FileCheckpointStore(tmp_path / "c"), work / "a", b"one")
+    store = FileCheckpointStore(tmp_path / "c")
+    await change(store, work / "a", b"two")
+    assert [node.name for node in await store.nodes()] == ["0001-write", "0002-write"]
+
+
+@settings(max_examples=40)
+@given(
+    calls=st.lists(
+        st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=4), st.booleans()), min_size=1, max_size=8
+    ),
+    back_to=st.integers(0, 7),
+)
+def test_any_row_of_changes_can_be_undone_to_any_point(
+    tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[str, bytes | None, bool]], back_to: int
+) -> None:
+    """Some order of writes, deletions and writes anew would come back as something that never was."""
+    folder = tmp_path_factory.mktemp("undo").resolve()
+    work = folder / "work"
+    work.mkdir()
+
+    async def play() -> None:
+        store = FileCheckpointStore(folder / "c")
+        before: dict[str, dict[str, bytes]] = {}
+        for name, content, is_again in calls:
+            path = work / name
+            if content is None and not path.exists():
+                continue
+            now = contents(work)
+            if not is_again or not before:
+                store.begin_node("write")
+            await store.record(str(path), now.get(name))
+            before.setdefault((await store.nodes())[-1].name, now)
+            put(path, content)
+        if not before:
+            return
+        node = list(before)[min(back_to, len(before) - 1)]
+        done = await store.restore(node, fs_of(work))
+        assert all(each.outcome != "failed" for each in done)
+        assert contents(work) == before[node]
+
+    anyio.run(play)
+
+
+def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back(tmp_path: Path) -> None:
+    """A crash at the wrong moment would leave a file that can be brought back to no state at all."""
+    done = subprocess.run(
+        [sys.executable, CRASHING, tmp_path], capture_output=True, text=True, timeout=CRASHES_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 40, "fewer steps than a session has"
+
+
+@pytest.mark.anyio
+async def test_sessions_killed_at_work_leave_a_store_that_brings_everything_back(work: Path, tmp_path: Path) -> None:
+    """The same, between steps that are not ours: one store under session after session."""
+    (work / "kept").write_bytes(b"original")
+    for number in range(KILLS):
+        await asyncio.to_thread(live_and_be_killed, tmp_path / "c", work, number)
+    store = FileCheckpointStore(tmp_path / "c")
+    nodes = await store.nodes()
+    assert len({node.name for node in nodes}) == len(nodes)
+    done = await store.restore(nodes[0].name, fs_of(work))
+    assert "failed" not in outcomes(done).values(), done
+    assert contents(work) == {"kept": b"original"}
+
+
+def live_and_be_killed(directory: Path, work: Path, seed: int) -> None:
+    """Let a session begin some changes, and kill it wherever it is then."""
+    with subprocess.Popen([sys.executable, KILLED_WRITER, directory, work, str(seed)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        for _ in range(seed + 2):
+            assert child.stdout.readline()
+        child.kill()
+
+
+@pytest.mark.anyio
+async def test_the_decks_own_tools_can_be_undone_call_by_call(work: Path, tmp_path: Path) -> None:
+    """Each part would work, and no session's mistake could be undone."""
+    (work / "old").write_text("first line\nsecond line\n")
+    store = FileCheckpointStore(tmp_path / "c")
+    box = provision_deck(Profile.SURVEY, DeckContext(str(work), DeckFramework(checkpoint=store))).into_tool_box()
+    await say(box, "write", path="sub/new", content="made")
+    await say(box, "edit", path="old", oldText="second", newText="2nd")
+    assert await box.runner.run(ToolCall("1", "edit", {"path": "old", "oldText": "no", "newText": "x"}), CancelToken())
+    await say(box, "write", path="old", content="gone")
+    assert [node.name for node in await store.nodes()] == ["0001-write", "0002-edit", "0004-write"]
+    await store.restore("0004-write", fs_of(work))
+    assert (work / "old").read_text() == "first line\n2nd line\n"
+    assert outcomes(await store.restore("0001-write", fs_of(work))) == {"new": "deleted", "old": "restored"}
+    assert (work / "old").read_text() == "first line\nsecond line\n"
+
+
+async def say(box: DeckToolBox, name: str, **arguments: object) -> None:
+    outcome = await box.runner.run(ToolCall("1", name, arguments), CancelToken())
+    assert not outcome.is_error, outcome.output

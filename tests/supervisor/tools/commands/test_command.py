@@ -1,0 +1,144 @@
+"""One command under way: drained, told of, ended with all that it started."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.benches import is_run
+from support.leftovers import eventually_async, running_with
+from support.shells import shell
+
+from quarterdeck.tools.context import Stream
+from quarterdeck_sandbox.run.process import ConfinedProcess
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_who_fails_to_take_output_does_not_stop_the_command(tmp_path: Path, caplog: Any) -> None:
+    """A bug of a tool would leave a command waiting at a full pipe for ever."""
+
+    def fail(stream: Stream, data: bytes) -> None:
+        raise ValueError("a bug")
+
+    async with shell(tmp_path) as sh:
+        done = await sh.exec("head -c 1000000 /dev/zero; exit 5", on_output=fail)
+    assert done.code == 5
+    assert [record.levelname for record in caplog.records if "output" in record.msg] == ["ERROR"]
+
+
+async def test_a_spawned_command_has_empty_input(tmp_path: Path) -> None:
+    """A server that reads its input would wait for ever, or read ours."""
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn("cat; exit 7")
+        await command.ended()
+    assert command.status == (7, None)
+
+
+async def test_a_command_whose_network_is_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would look for the fault in the command, or in the world."""
+
+    async def lost(_: ConfinedProcess) -> str:
+        return "slirp4netns was killed by SIGKILL"
+
+    monkeypatch.setattr(ConfinedProcess, "network_lost", lost)
+    async with shell(tmp_path) as sh:
+        done = await sh.exec("while ! [ -e go ]; do touch go; sleep 0.05; done; echo goes on")
+    assert (done.code, done.stdout) == (0, "goes on\n")
+    assert done.stderr == (
+        "[quarterdeck] its network is gone (slirp4netns was killed by SIGKILL): connections fail from here on\n"
+    )
+
+
+async def test_what_nobody_takes_is_dropped_and_blocks_nothing(tmp_path: Path) -> None:
+    """A background command would stop at a full pipe."""
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn("head -c 5000000 /dev/zero; head -c 5000000 /dev/zero >&2")
+        await command.ended()
+    assert command.status == (0, None)
+
+
+async def test_all_output_is_given_before_the_end_is_told(tmp_path: Path) -> None:
+    """The last words of a process, often why it failed, would be missing."""
+    events: list[object] = []
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn(
+            "sleep 4248.5 & head -c 200000 /dev/zero; echo last", on_output=lambda _, data: events.append(data)
+        )
+        command.on_exit(lambda *status: events.append(status))
+        await command.ended()
+    *data, end = events
+    assert b"".join(data) == bytes(200_000) + b"last\n"  # type: ignore[arg-type]
+    assert end == (0, None)
+    assert not running_with("4248.5")
+
+
+async def test_stopping_asks_everything_that_was_started(tmp_path: Path) -> None:
+    """A server behind a shell, or in a session of its own, would be killed before it could save its work."""
+    said = bytearray()
+    polite = "trap 'echo {0} saved; exit' TERM; echo {0} up; while :; do sleep 0.05; done"
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn(
+            f'({polite.format("inner")}) & setsid sh -c "{polite.format("outer")}" & wait; echo shell went on',
+            on_output=lambda _, data: said.extend(data),
+        )
+        await eventually_async(lambda: said.count(b" up\n") == 2)
+        await command.stop(10.0)
+    lines = sorted(line for line in said.decode().splitlines() if line != "Terminated")
+    assert lines == ["inner saved", "inner up", "outer saved", "outer up"]
+
+
+async def test_what_does_not_heed_is_killed_after_the_grace(tmp_path: Path) -> None:
+    """A stop would wait for ever for a process that ignores it."""
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn("trap '' TERM; setsid sleep 4249.5 & sleep 4249.5; sleep 4249.5")
+        await eventually_async(lambda: len(running_with("sleep 4249.5")) >= 2)
+        await command.stop(0.2)
+        assert not running_with("sleep 4249.5")
+        await command.stop(0.2)
+    assert command.status == (None, signal.SIGKILL)
+
+
+async def test_a_signal_reaches_what_left_the_group(tmp_path: Path) -> None:
+    """A reload would miss the workers of a server."""
+    said = bytearray()
+    handler = "trap 'echo got it' HUP; echo up; while :; do sleep 0.05; done"
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn(f'setsid sh -c "{handler}" & {handler}', on_output=lambda _, data: said.extend(data))
+        await eventually_async(lambda: said.count(b"up\n") == 2)
+        command.kill(signal.SIGHUP)
+        await eventually_async(lambda: said.count(b"got it\n") == 2)
+    command.kill(signal.SIGHUP)  # gone: nothing happens
+
+
+async def test_commands_that_have_ended_hold_nothing(tmp_path: Path) -> None:
+    """A long session would run out of descriptors."""
+    async with shell(tmp_path) as sh:
+        await sh.exec("true")
+        await eventually_async(lambda: not sh._running)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            await sh.spawn("true")
+        await eventually_async(lambda: not sh._running)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_command_can_be_killed_by_hand(tmp_path: Path) -> None:
+    """A stubborn process could not be stopped."""
+    ends: list[tuple[int | None, int | None]] = []
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn("trap '' TERM; sleep 4246.5")
+        await eventually_async(lambda: is_run("sleep 4246.5"))
+        command.on_exit(lambda status, number: ends.append((status, number)))
+        command.kill(signal.SIGKILL)
+        await eventually_async(lambda: bool(ends))
+        await eventually_async(lambda: not running_with("4246.5"))
+
+
+async def test_a_flood_is_bounded(tmp_path: Path) -> None:
+    """A command could fill our memory."""
+    async with shell(tmp_path, limits={"output_bytes": 1 << 20}) as sh:
+        done = await sh.exec("exec yes")
+    assert len(done.stdout) == 1 << 20
+    assert "limit output_bytes" in done.stderr

@@ -1,0 +1,161 @@
+"""What a session's commands run under: the user's tools and nothing else of theirs."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sandbox.homes import make_home
+from support.benches import ENVIRON, lay_out, session
+from support.identities import give_to_commands
+from support.machine_facts import ROOT_ONLY
+
+from quarterdeck.tools.commands import command_policy
+from quarterdeck.tools.commands.command_policy import Workbench
+from quarterdeck.tools.commands.shell import Outfit
+from quarterdeck.tools.search.ripgrep import ripgrep_path
+from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
+from quarterdeck_sandbox.doctor.probe import known_machine
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    """One whose user has a home."""
+    home = make_home(tmp_path)
+    return replace(lay_out(tmp_path), user_home=home.user)
+
+
+def shown(outfit: Outfit) -> list[str]:
+    """What is shown for the tools, our own searcher left out."""
+    return [path for path in outfit.policy.read if os.path.basename(path) != "rg"]
+
+
+def test_commands_may_change_the_workspace_and_the_allowed_directories(bench: Workbench, tmp_path: Path) -> None:
+    """An agent could not work, or could change what it was not given."""
+    outfit = replace(bench, allowed=(f"{tmp_path}/more/",)).outfit()
+    assert outfit.policy.write == (bench.workspace, f"{tmp_path}/more")
+    assert outfit.asker.places.private == bench.private
+    assert shown(outfit) == []
+
+
+def test_a_policy_of_the_users_is_kept(bench: Workbench, tmp_path: Path) -> None:
+    """What a user wrote about network and limits would be dropped."""
+    policy = SandboxPolicy.model_validate(
+        {"preset": "strict", "read": ["/opt"], "write": [str(tmp_path)], "limits": {"wall_s": 7}}
+    )
+    outfit = replace(bench, policy=policy).outfit()
+    assert outfit.policy.write == (str(tmp_path), bench.workspace)
+    assert outfit.policy.network is NetworkMode.NONE
+    assert outfit.policy.limits.wall_s == 7
+    assert outfit.policy.read[0] == "/opt"
+
+
+def test_a_trusted_policy_stays_as_it_is(bench: Workbench) -> None:
+    """Commands that are not confined need nothing shown, and no view is built for them."""
+    outfit = replace(bench, policy=SandboxPolicy.model_validate({"preset": "trusted"})).outfit()
+    assert (outfit.policy.read, outfit.policy.write) == ((), ())
+    assert outfit.env["HOME"] == str(bench.home)
+
+
+def test_the_environment_is_the_allow_list_and_what_the_policy_names(bench: Workbench) -> None:
+    """A token in our environment would be in every command's."""
+    environ = {**ENVIRON, "GITHUB_TOKEN": "secret", "EDITOR": "vi", "HOME": "/home/u"}
+    policy = SandboxPolicy.model_validate({"environment": ["EDITOR"]})
+    env = replace(bench, environ=environ, policy=policy).outfit().env
+    assert env["EDITOR"] == "vi"
+    assert env["HOME"] == str(bench.home)
+    assert env["TMPDIR"] == str(bench.tmp)
+    assert "GITHUB_TOKEN" not in env
+
+
+def test_a_tool_that_may_not_be_shown_is_left_out(bench: Workbench, tmp_path: Path) -> None:
+    """One odd folder on the PATH would keep every command from starting."""
+    ours, opened, hidden, closed = (tmp_path / name for name in ("state/tools", "opened", "hidden", "closed"))
+    for prefix in (ours, opened, hidden, closed):
+        (prefix / "bin").mkdir(parents=True)
+        (prefix / "lib" / "python3.12").mkdir(parents=True)
+        (prefix / "lib" / "python3.12" / "os.py").touch()
+    closed.chmod(0o700)
+    outfit = replace(
+        bench,
+        environ={"PATH": ":".join(f"{prefix}/bin" for prefix in (ours, opened, hidden, closed))},
+        policy=SandboxPolicy.model_validate({"hidden": [str(hidden)]}),
+    ).outfit()
+    # Who commands run as, when we are root, is whoever owns the workspace.
+    owner = os.stat(bench.workspace).st_uid
+    assert shown(outfit) == [str(closed), str(opened)][owner != os.geteuid() :]
+
+
+def test_tools_are_looked_for_once_for_many_sessions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every session's first command would take a tenth of a second longer."""
+    packs: list[object] = []
+    pack = command_policy.pack
+    monkeypatch.setattr(command_policy, "_remembered", {})
+    monkeypatch.setattr(command_policy, "pack", lambda *given: (packs.append(given), pack(*given))[1])
+    assert bench.outfit().env == bench.outfit().env
+    assert len(packs) == 1
+    monkeypatch.setattr(command_policy, "TOOLS_S", -1.0)
+    bench.outfit()
+    assert len(packs) == 2
+
+
+async def test_commands_run_with_the_users_tools_in_private_places(tmp_path: Path) -> None:
+    """An agent could not use the interpreter that the project is made for."""
+    tool = tmp_path / "tools" / "bin" / "greet"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\necho hello from $0\n")
+    tool.chmod(0o755)
+    bench = lay_out(tmp_path, {"PATH": f"{tool.parent}:/usr/bin:/bin"})
+    (tmp_path / "user" / "notes").write_text("private")
+    async with session(tmp_path, bench) as s:
+        done = await s.shell.exec("greet; echo $HOME $TMPDIR; touch made; echo x >$HOME/kept")
+        again = await s.shell.exec("cat $HOME/kept")
+    assert done.stdout == f"hello from {tool}\n{bench.home} {bench.tmp}\n"
+    assert (s.workspace / "made").exists()
+    assert again.stdout == "x\n"
+    if known_machine().bubblewrap.works:
+        async with session(tmp_path, bench) as s:
+            hidden = await s.shell.exec(f"cat {tmp_path}/user/notes; echo y >>{tool}; ls {tmp_path}/state; exit 0")
+        assert "private" not in hidden.stdout
+        assert "hello" in tool.read_text()
+        assert "y\n" not in tool.read_text()
+
+
+@pytest.mark.skipif(ripgrep_path() is None, reason="ripgrep is not installed")
+async def test_of_our_own_environment_only_the_searcher_is_shown(tmp_path: Path) -> None:
+    """`grep` and `find` could not run; or `pip` would be ours, and change nothing of the user's."""
+    program = ripgrep_path()
+    assert program is not None
+    async with session(tmp_path) as s:
+        done = await s.shell.exec(f"{program} --version; command -v rg; ls {program.parent}")
+    assert done.stdout.startswith("ripgrep ")
+    if known_machine().bubblewrap.works and not program.is_relative_to("/usr"):
+        assert done.stdout.splitlines()[-2:] == [str(program), "rg"]
+
+
+async def test_what_is_wrong_with_the_workspace_is_said_by_every_command(tmp_path: Path) -> None:
+    """A model would try again and again, and no user learn what to do."""
+    bench = replace(lay_out(tmp_path), allowed=(f"{tmp_path}/gone",))
+    async with session(tmp_path, bench) as s:
+        for _ in range(2):
+            with pytest.raises(OSError, match="gone"):
+                await s.shell.exec("true")
+        (tmp_path / "gone").mkdir()
+        give_to_commands(tmp_path / "gone")
+        assert (await s.shell.exec("true")).code == 0
+
+
+@ROOT_ONLY
+async def test_in_a_workspace_of_roots_the_tools_of_root_are_shown(tmp_path: Path) -> None:
+    """In a container, where everything is root's, commands would miss what root has installed for itself."""
+    own = tmp_path / "own"
+    own.mkdir()
+    own.chmod(0o700)
+    (own / "tool").write_text("#!/bin/sh\necho it runs\n")
+    (own / "tool").chmod(0o700)
+    bench = lay_out(tmp_path, {"PATH": f"{own}:/usr/bin:/bin"})
+    os.chown(bench.workspace, 0, 0)
+    async with session(tmp_path, bench) as s:
+        assert (await s.shell.exec("tool")).stdout == "it runs\n"

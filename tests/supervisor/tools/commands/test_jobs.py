@@ -1,0 +1,272 @@
+"""Background commands: seen while they run, ended with all that they started."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+from support.benches import is_run, session
+from support.leftovers import eventually_async, running_with
+
+from quarterdeck.tools.commands import jobs
+from quarterdeck.tools.commands.jobs import MAX_REMEMBERED, MAX_RUNNING, JobError, JobState, JobTable, adopt, end_jobs
+from quarterdeck.tools.context import ContextId, OnOutput, Stream, UnavailableShell
+from quarterdeck_protocol.tools import CancelToken
+
+pytestmark = pytest.mark.anyio
+
+
+class PlayedProcess:
+    """A process that ends when it is told to."""
+
+    pid = 4711
+
+    def __init__(self, on_output: OnOutput | None) -> None:
+        self.on_output = on_output
+        self.listeners: list[Callable[[int | None, int | None], None]] = []
+        self.graces: list[float] = []
+
+    def kill(self, signal: int) -> None:
+        """Nothing."""
+
+    def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
+        """See `ShellProcess`."""
+        self.listeners.append(listener)
+
+    async def stop(self, grace_s: float) -> None:
+        """See `ShellProcess`."""
+        self.graces.append(grace_s)
+        self.end(None, signal.SIGTERM)
+
+    def end(self, code: int | None, number: int | None) -> None:
+        """End it."""
+        listeners, self.listeners = self.listeners, []
+        for listener in listeners:
+            listener(code, number)
+
+
+class PlayedShell(UnavailableShell):
+    """Starts played processes."""
+
+    def __init__(self) -> None:
+        self.started: list[PlayedProcess] = []
+        self.problem = ""
+
+    async def spawn(  # type: ignore[override]
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> PlayedProcess:
+        """See `Shell`."""
+        if self.problem:
+            raise OSError(self.problem)
+        self.started.append(PlayedProcess(on_output))
+        return self.started[-1]
+
+    exec = UnavailableShell.exec
+
+
+async def test_a_job_is_seen_from_its_start_to_its_end(tmp_path: Path) -> None:
+    """A model could not tell whether its server runs, and what it says."""
+    async with session(tmp_path) as s:
+        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
+        job = await table.start(s.shell, "echo one; echo two >&2; cat; exit 3")
+        assert (job.id, job.status, table.get("job-1"), table.jobs) == ("job-1", "running", job, (job,))
+        await eventually_async(lambda: not job.is_running)
+        assert (job.state, job.exit_code, job.signal_name, job.status) == (JobState.EXITED, 3, None, "exited (code 3)")
+        assert [ring.all_lines().lines for ring in job.lines.values()] == [("one",), ("two",)]
+        assert await table.stop(job) is False
+        await table.aclose()
+        assert os.listdir(s.workspace) == []
+
+
+async def test_what_a_job_writes_is_in_its_files_while_the_session_lasts(tmp_path: Path) -> None:
+    """What the buffer has dropped could not be looked up."""
+    async with session(tmp_path) as s:
+        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
+        job = await table.start(s.shell, "seq 5000; exec sleep 4401.5")
+        out = s.workspace / ".indusvx-bg" / "job-1.out"
+        expected = "".join(f"{number}\n" for number in range(1, 5001))
+        await eventually_async(lambda: out.read_text() == expected)
+        assert job.lines[Stream.STDOUT].all_lines().missed == 3_000
+        await table.aclose()
+        assert not running_with("4401.5")
+        assert not out.parent.exists()
+
+
+async def test_a_stop_ends_all_that_a_job_started_and_gives_it_time(tmp_path: Path) -> None:
+    """The children of a stopped server would keep its port."""
+    async with session(tmp_path) as s:
+        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
+        server = "trap 'echo saved; exit' TERM; echo up; while :; do sleep 0.05; done"
+        job = await table.start(s.shell, f'sh -c "{server}" & setsid sleep 4402.5 & wait')
+        await eventually_async(lambda: "up" in job.lines[Stream.STDOUT].all_lines().lines)
+        assert await table.stop(job) is True
+        assert not running_with("4402.5")
+        assert job.state is JobState.SIGNALLED
+        assert job.lines[Stream.STDOUT].all_lines().lines == ("up", "saved")
+        await table.aclose()
+
+
+async def test_a_stop_does_not_wait_longer_than_the_grace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process that ignores TERM could not be stopped."""
+    monkeypatch.setattr(jobs, "STOP_GRACE_MS", 100)
+    async with session(tmp_path) as s:
+        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
+        job = await table.start(s.shell, "trap '' TERM; sleep 4403.5; sleep 4403.5")
+        await eventually_async(lambda: is_run("sleep 4403.5"))
+        await table.stop(job)
+        assert job.status == "signalled (SIGKILL)"
+        assert not running_with("sleep 4403.5")
+        await table.aclose()
+
+
+async def test_a_flood_is_bounded_and_can_be_stopped(tmp_path: Path) -> None:
+    """One process that floods would take the memory of the session, or its event loop."""
+    async with session(tmp_path) as s:
+        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
+        job = await table.start(s.shell, "exec yes")
+        ring = job.lines[Stream.STDOUT]
+        await eventually_async(lambda: ring.all_lines().missed > 5_000_000)
+        assert (await s.shell.exec("echo meanwhile")).stdout == "meanwhile\n"
+        assert ring.kept_bytes < 3 * 1024 * 1024
+        assert os.stat(job.captures[Stream.STDOUT].path).st_size < 17 * 1024 * 1024
+        await table.stop(job)
+        assert ring.kept_bytes == 2 * 2_000
+        await table.aclose()
+
+
+async def test_a_planted_link_costs_the_files_and_nothing_else(tmp_path: Path) -> None:
+    """A command could have its successor write outside of the workspace, or keep it from starting."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    async with session(tmp_path) as s:
+        await s.shell.exec(f"ln -s {outside} .indusvx-bg")
+        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
+        job = await table.start(s.shell, "echo still")
+        await eventually_async(lambda: not job.is_running)
+        assert job.lines[Stream.STDOUT].all_lines().lines == ("still",)
+        assert job.captures == {}
+        assert ".indusvx-bg" in job.no_captures
+        await table.aclose()
+    assert os.listdir(outside) == []
+
+
+async def test_the_end_of_a_context_ends_its_jobs_and_no_others(tmp_path: Path) -> None:
+    """A session would leave processes and files behind, or end those of its neighbour."""
+    shell, mine, other = PlayedShell(), ContextId(), ContextId()
+    tables = [JobTable(name, str(tmp_path / name)) for name in ("job", "bg", "else")]
+    for table, owner in zip(tables, (mine, mine, other), strict=True):
+        adopt(table, owner)
+        adopt(table, owner)
+        await table.start(shell, "serve")
+    await end_jobs(mine)
+    assert [table.jobs[0].is_running for table in tables] == [False, False, True]
+    assert os.listdir(tmp_path) == ["else"]
+    with pytest.raises(JobError, match="the session has ended"):
+        await tables[0].start(shell, "serve")
+    await end_jobs(mine)
+    await end_jobs(other)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_so_many_may_run_and_no_more(tmp_path: Path) -> None:
+    """A model in a loop would start processes until the machine stands still."""
+    shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(MAX_RUNNING):
+            tasks.start_soon(table.start, shell, "serve")
+    with pytest.raises(JobError, match="stop one first"):
+        await table.start(shell, "serve")
+    shell.started[0].end(0, None)
+    await table.start(shell, "serve")
+    await table.aclose()
+
+
+async def test_the_oldest_that_have_ended_are_forgotten(tmp_path: Path) -> None:
+    """The table of a long session would grow without end, or forget what still runs."""
+    shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
+    await table.start(shell, "serve")
+    for _ in range(MAX_REMEMBERED + 5):
+        await table.start(shell, "build")
+        shell.started[-1].end(0, None)
+    assert len(table.jobs) == MAX_REMEMBERED
+    assert [table.jobs[0].id, table.jobs[-1].id] == ["job-1", f"job-{MAX_REMEMBERED + 6}"]
+    await table.aclose()
+
+
+async def test_jobs_that_said_much_are_forgotten_earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred builds that each kept megabytes would take our memory."""
+    monkeypatch.setattr(jobs, "MAX_KEPT_BYTES", 1_000)
+    shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
+    for _ in range(3):
+        await table.start(shell, "build")
+        process = shell.started[-1]
+        assert process.on_output is not None
+        process.on_output(Stream.STDOUT, b"x" * 800)
+        process.end(0, None)
+    assert [job.id for job in table.jobs] == ["job-3"]
+    await table.aclose()
+
+
+async def test_what_cannot_be_started_leaves_nothing_and_says_why(tmp_path: Path) -> None:
+    """A failed start would count as running, and leave its files."""
+    shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
+    shell.problem = "no sandbox: do this"
+    with pytest.raises(JobError, match="no sandbox: do this"):
+        await table.start(shell, "serve")
+    assert table.jobs == ()
+    shell.problem = ""
+    assert (await table.start(shell, "serve")).id == "job-2"
+    await table.aclose()
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_start_that_the_end_of_the_session_overtakes_is_stopped(tmp_path: Path) -> None:
+    """A process could slip through the end of its session."""
+    shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
+    reached, go_on = anyio.Event(), anyio.Event()
+    spawn = shell.spawn
+
+    async def late(command: str, *, on_output: OnOutput | None = None) -> PlayedProcess:
+        reached.set()
+        await go_on.wait()
+        return await spawn(command, on_output=on_output)
+
+    shell.spawn = late  # type: ignore[method-assign,assignment]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(table.start, shell, "serve")
+        await reached.wait()
+        await table.aclose()
+        go_on.set()
+    assert shell.started[0].graces
+    await table.aclose()
+
+
+async def test_ages_count_until_the_end(tmp_path: Path) -> None:
+    """A list would show a finished build as ever older."""
+    now = 100.0
+    shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"), clock=lambda: now)
+    job = await table.start(shell, "build")
+    now = 103.0
+    assert job.age_s(table.now) == 3.0
+    shell.started[0].end(0, None)
+    now = 200.0
+    assert job.age_s(table.now) == 3.0
+    await table.aclose()
+
+
+async def test_a_job_whose_call_was_cancelled_while_it_started_is_ended(tmp_path: Path) -> None:
+    """Nobody would be told its id, and it would run until the session ends."""
+    cancel, table, shell = CancelToken(), JobTable("job", str(tmp_path / "captures")), PlayedShell()
+    cancel.cancel()
+    with pytest.raises(JobError, match="cancelled"):
+        await table.start(shell, "serve", cancel)
+    assert len(shell.started[0].graces) == 1
+    assert table.jobs == ()
+    await table.aclose()

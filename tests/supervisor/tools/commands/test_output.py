@@ -1,0 +1,93 @@
+"""The last lines of a stream: whole, bounded, and each told once to whoever follows them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.tools.commands.output import MAX_BUFFERED_LINES, LineRing, Window
+
+PIECES = st.lists(st.text("ab\n", max_size=12).map(str.encode), max_size=30)
+
+
+def fed(*pieces: bytes, **limits: int) -> LineRing:
+    """A ring that was given these pieces."""
+    ring = LineRing(**limits)
+    for piece in pieces:
+        ring.feed(piece)
+    return ring
+
+
+@given(PIECES, st.integers(1, 8), st.integers(1, 60))
+def test_how_a_stream_is_cut_does_not_matter(pieces: list[bytes], most: int, most_bytes: int) -> None:
+    """A line that came in two pieces would be shown as two, or the last lines as others than they are."""
+    *finished, partial = b"".join(pieces).decode().split("\n")
+    ends = [partial] if partial else []
+    window = fed(*pieces, max_lines=most).all_lines()
+    assert (list(window.lines), window.missed) == ([*finished[-most:], *ends], max(0, len(finished) - most))
+    small = fed(*pieces, max_lines=most, max_bytes=most_bytes).all_lines()
+    kept = len(small.lines) - len(ends)
+    assert list(small.lines) == [*finished[len(finished) - kept :], *ends]
+    assert small.missed == len(finished) - kept
+
+
+@given(st.lists(st.text("ab\n", max_size=12), max_size=30))
+def test_a_follower_sees_every_line_once_and_an_unfinished_one_again(pieces: list[str]) -> None:
+    """A poll would skip lines, or tell the same ones again and again."""
+    ring, seen = LineRing(), []
+    for piece in pieces:
+        ring.feed(piece.encode())
+        news = ring.take_news()
+        if not ring._length_of_partial:
+            seen += news.lines
+        else:
+            seen += news.lines[:-1]
+        assert not ring.has_news
+    ring.close()
+    seen += ring.take_news().lines
+    # What was unfinished at a poll comes whole at a later one.
+    assert seen == "".join(pieces).split("\n")[: "".join(pieces).count("\n")] + (
+        ["".join(pieces).rpartition("\n")[2]] if not "".join(pieces).endswith("\n") and "".join(pieces) else []
+    )
+
+
+def test_a_line_without_its_end_is_shown_as_far_as_it_is() -> None:
+    """A question that a program asks, without a newline, would never be seen."""
+    ring = fed(b"Continue? [y/N] ")
+    assert ring.take_news().lines == ("Continue? [y/N] ",)
+    assert ring.take_news() == Window()
+
+
+def test_only_the_last_lines_are_kept_and_the_others_counted() -> None:
+    """A server that runs for days would fill the memory."""
+    window = fed(b"".join(b"%d\n" % number for number in range(3_000))).all_lines()
+    assert window.lines[0] == "1000"
+    assert window.lines[-1] == "2999"
+    assert (len(window.lines), window.missed) == (MAX_BUFFERED_LINES, 1_000)
+    assert window.text.startswith("[1,000 earlier lines are gone]\n1000\n")
+
+
+def test_a_huge_line_is_clipped_and_says_so() -> None:
+    """One line of minified code would take all the memory that there is for lines."""
+    ring = fed(*[b"x" * 1000] * 100, b"\nnext\n", max_line_bytes=10)
+    assert ring.all_lines().lines == ("xxxxxxxxxx [99,990 more bytes]", "next")
+    ring = fed(b"\n" + b"x" * 1_010 + b"\nnext\n", max_line_bytes=10)
+    assert ring.all_lines().lines == ("", "xxxxxxxxxx [1,000 more bytes]", "next")
+
+
+def test_many_long_lines_are_bounded_together() -> None:
+    """Two thousand lines of eight kilobytes, on two streams of a hundred processes, would be gigabytes."""
+    ring = fed(*[b"y" * 99 + b"\n"] * 100, max_bytes=1_000)
+    assert ring.kept_bytes <= 1_300
+    window = ring.all_lines()
+    assert 10 <= len(window.lines) <= 13
+    assert set(window.lines) == {"y" * 99}
+    assert window.missed == 100 - len(window.lines)
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    """A program that writes binary would break every poll."""
+    assert fed(b"caf\xe9\r\n").all_lines().lines == ("caf\ufffd",)
+
+
+def test_one_line_that_is_gone_is_told_as_one() -> None:
+    """The note would not be English."""
+    assert Window(("b",), 1).text == "[1 earlier line is gone]\nb\n"

@@ -1,0 +1,209 @@
+"""Commands for tools: confined, bounded, ended with all that they started."""
+
+import asyncio
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.benches import is_run
+from support.leftovers import eventually_async, is_running, running_with
+from support.machine_facts import bubblewrap_missing
+from support.shells import shell
+
+from quarterdeck.tools import CancelToken
+from quarterdeck.tools.commands.shell import MAX_COMMAND_BYTES
+from quarterdeck.tools.context import Stream
+from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.run.confinement import Confinement
+from quarterdeck_sandbox.run.process import ConfinedProcess
+from quarterdeck_sandbox.run.start import start
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_command_is_run_to_its_end(tmp_path: Path) -> None:
+    """A tool could not run anything."""
+    async with shell(tmp_path) as sh:
+        done = await sh.exec('read word; echo "$word $X $PWD"; echo oops >&2; exit 3', env={"X": "1"}, stdin="hello\n")
+    assert (done.stdout, done.stderr, done.code) == (f"hello 1 {tmp_path}/home\n", "oops\n", 3)
+
+
+async def test_a_command_ended_by_a_signal_has_no_status(tmp_path: Path) -> None:
+    """A crash would look like an ordinary end."""
+    async with shell(tmp_path) as sh:
+        done = await sh.exec("kill -SEGV $$")
+    assert (done.code, done.signal, done.limit) == (None, signal.SIGSEGV, None)
+
+
+async def test_output_goes_to_whoever_takes_it_as_it_comes(tmp_path: Path) -> None:
+    """A tool could show nothing of a long command before its end, and would hold all that it wrote."""
+    taken: list[tuple[Stream, bytes]] = []
+    async with shell(tmp_path) as sh:
+        done = await sh.exec(
+            "echo out; echo err >&2; head -c 300000 /dev/zero", on_output=lambda *piece: taken.append(piece)
+        )
+    out, err = (b"".join(data for stream, data in taken if stream is each) for each in Stream)
+    assert (out, err) == (b"out\n" + bytes(300_000), b"err\n")
+    assert max(len(data) for _, data in taken) <= 64 * 1024
+    assert (done.stdout, done.stderr, done.code) == ("", "", 0)
+
+
+async def test_the_limit_that_ended_a_command_is_named(tmp_path: Path) -> None:
+    """A model would take the kill for a crash of its program."""
+    async with shell(tmp_path, limits={"wall_s": 0.2}) as sh:
+        done = await sh.exec("sleep 60")
+    assert (done.limit, done.signal) == ("wall_s", signal.SIGKILL)
+    assert "wall_s" in done.stderr
+
+
+async def test_a_fork_bomb_is_held_and_ended(tmp_path: Path) -> None:
+    """One line of shell would take the whole machine."""
+    async with shell(tmp_path, limits={"processes": 30}) as sh:
+        done = await sh.exec("while :; do sleep 4247.5 & done", timeout_s=20.0)
+        assert not running_with("4247.5")
+    assert done.limit == "processes" or "fork" in done.stderr
+
+
+async def test_a_command_sees_nothing_of_the_users(tmp_path: Path) -> None:
+    """An agent could read what its user never gave it."""
+    secret = tmp_path / "user" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("very secret")
+    if reason := bubblewrap_missing():
+        pytest.skip(reason)
+    async with shell(tmp_path) as sh:
+        done = await sh.exec(f"cat {secret}; cat /proc/1/environ | tr '\\0' '\\n'; exit 0")
+    assert "very secret" not in done.stdout
+    assert "PYTEST" not in done.stdout
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    """A hanging build would hold a session for ever, its children beyond."""
+    async with shell(tmp_path) as sh:
+        with pytest.raises(TimeoutError):
+            await sh.exec("setsid sleep 4242.5 & sleep 4242.5", timeout_s=0.5)
+        assert not running_with("4242.5")
+
+
+async def test_a_cancelled_command_is_ended(tmp_path: Path) -> None:
+    """A user who stops an agent would not stop what it started."""
+    token = CancelToken()
+    async with shell(tmp_path) as sh:
+        running = asyncio.ensure_future(sh.exec("trap '' TERM; sleep 4243.5", cancel=token))
+        await eventually_async(lambda: is_run("sleep 4243.5"))
+        token.cancel()
+        with pytest.raises(OSError, match="cancelled"):
+            await running
+        assert not running_with("4243.5")
+
+
+async def test_daemons_of_a_command_do_not_hold_its_end(tmp_path: Path) -> None:
+    """`server &` would never return, or stay for ever."""
+    async with shell(tmp_path) as sh:
+        done = await sh.exec("sleep 4244.5 & echo started")
+        assert (done.stdout, done.code) == ("started\n", 0)
+        await eventually_async(lambda: not running_with("4244.5"))
+
+
+async def test_what_is_left_running_ends_with_the_shell(tmp_path: Path) -> None:
+    """A session's background processes would outlive it."""
+    ends: list[tuple[int | None, int | None]] = []
+    async with shell(tmp_path) as sh:
+        command = await sh.spawn("exec sleep 4245.5")
+        command.on_exit(lambda status, number: ends.append((status, number)))
+        await eventually_async(lambda: is_run("sleep 4245.5"))
+        assert is_running(command.pid)
+    assert ends == [(None, signal.SIGTERM)]
+    assert not running_with("4245.5")
+
+
+async def test_a_command_whose_task_is_cancelled_is_ended(tmp_path: Path) -> None:
+    """A client that hangs up would leave its commands running."""
+    async with shell(tmp_path) as sh:
+        task = asyncio.ensure_future(sh.exec("trap '' TERM; sleep 4250.5"))
+        await eventually_async(lambda: is_run("sleep 4250.5"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not running_with("4250.5")
+
+
+async def test_an_error_of_the_session_comes_out_as_it_is(tmp_path: Path) -> None:
+    """A session's own failure would be hidden in a group of failures."""
+    with pytest.raises(ValueError, match="mine"):
+        async with shell(tmp_path):
+            raise ValueError("mine")
+
+
+async def test_a_command_that_is_starting_when_the_shell_closes_is_ended_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a session was about to start would run on after its end."""
+    begun, made = asyncio.Event(), list[ConfinedProcess]()
+
+    async def watched(confinement: Confinement) -> ConfinedProcess:
+        begun.set()
+        made.append(await start(confinement))
+        return made[0]
+
+    monkeypatch.setattr("quarterdeck.tools.commands.shell.start", watched)
+    async with shell(tmp_path) as sh:
+        call = asyncio.ensure_future(sh.exec("sleep 4252.5"))
+        await begun.wait()
+    assert made[0].returncode is not None
+    with pytest.raises(OSError, match="the session has ended"):
+        await call
+
+
+async def test_nothing_is_started_in_a_shell_that_has_closed(tmp_path: Path) -> None:
+    """A call that came late would leave a process of a session that is gone."""
+    async with shell(tmp_path) as sh:
+        pass
+    with pytest.raises(OSError, match="the session has ended"):
+        await sh.exec("sleep 4251.5")
+    assert not running_with("4251.5")
+
+
+async def test_paths_in_a_command_are_the_shells_to_find(tmp_path: Path) -> None:
+    """A command that only mentions a path of the user's would be refused instead of run."""
+    secret = tmp_path / "user" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("very secret")
+    async with shell(tmp_path) as sh:
+        done = await sh.exec(f"{secret}")
+    assert done.code in {126, 127}
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [("a\0b", "NUL"), ("a\ud800b", "surrogate"), ("x" * (MAX_COMMAND_BYTES + 1), "to a file")]
+)
+async def test_what_no_shell_can_be_given_says_why(tmp_path: Path, command: str, why: str) -> None:
+    """A model would be told of a broken sandbox."""
+    async with shell(tmp_path) as sh:
+        with pytest.raises(OSError, match=why):
+            await sh.exec(command)
+        assert (await sh.exec(": " + "x" * (MAX_COMMAND_BYTES - 2))).code == 0
+
+
+async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
+    """A model would be told nothing that it can act on."""
+    async with shell(tmp_path) as sh:
+        with pytest.raises(OSError, match="working directory"):
+            await sh.exec("true", cwd="no-such-place")
+    async with shell(tmp_path, read=("/no/such/thing",)) as sh:
+        with pytest.raises(OSError, match="/no/such/thing"):
+            await sh.exec("true")
+
+
+async def test_commands_that_are_confined_less_than_wanted_are_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user would take for confined what reaches their own services."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path))  # where nobody was told yet
+    # Nothing here gives the internet alone: the whole network is all there is.
+    bare = replace(known_machine(), pasta="", slirp4netns="", uplink_why="there is none")
+    async with shell(tmp_path, machine=bare) as sh:
+        for _ in range(2):
+            await sh.exec("true")
+    assert caplog.text.count("Sandbox is partial here") == 1

@@ -1,0 +1,227 @@
+"""The bridge to the kernel's tools."""
+
+import asyncio
+
+import pytest
+from support.cards import text_of
+
+from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.deck import builtin_tools
+from quarterdeck.tools.deck.builtin_tools import (
+    BuiltinCard,
+    build_builtin,
+    build_builtins_for_profile,
+    build_card,
+    builtin_bridge,
+    builtin_cards,
+    builtin_descriptors,
+    builtin_ids,
+    builtin_profiles,
+)
+from quarterdeck.tools.deck.contract import CapabilityCard, DeckContext, DeckFault, DeckFaultKind, capability_id
+from quarterdeck.tools.registry import MUTATING_NAMES, READ_ONLY_NAMES
+from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.spec import ToolSpec, define_tool
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, WireResult
+
+CONTEXT = DeckContext("/work")
+
+TITLES = {
+    "read": "Read file",
+    "ls": "List directory",
+    "grep": "Search file contents",
+    "find": "Find files by name",
+    "websearch": "Web search",
+    "webfetch": "Fetch URL",
+    "todo_read": "Read checklist",
+    "write": "Write file",
+    "edit": "Edit file",
+    "bash": "Run shell command",
+    "process": "Manage background processes",
+    "todo_set": "Update checklist",
+}
+
+
+def card_of(result: ToolResult | Exception, seen: list[ToolContext] | None = None) -> BuiltinCard:
+    async def run(value: object, ctx: ToolContext) -> ToolResult:
+        if seen is not None:
+            seen.append(ctx)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    tool = define_tool(ToolSpec("look", "Looks.", {"type": "object", "properties": {}}, run))
+    return BuiltinCard(tool, "Look", read_only=True)
+
+
+def test_the_table_has_twelve_rows_in_the_documented_order_with_their_titles() -> None:
+    """A listing, or a client's menu, would change under its users."""
+    assert {str(row.id): row.title for row in builtin_descriptors()} == TITLES
+    assert builtin_ids() == list(TITLES)
+    assert len(builtin_descriptors()) == 12
+    assert all(row.summary for row in builtin_descriptors())
+
+
+def test_the_names_are_the_kernels() -> None:
+    """A model would call a name that no tool has."""
+    assert set(builtin_ids()) == {*READ_ONLY_NAMES, *MUTATING_NAMES}
+    assert [row.factory().name for row in builtin_descriptors()] == builtin_ids()
+
+
+def test_what_observes_is_in_both_profiles_and_what_changes_in_survey_alone() -> None:
+    """The inversion is deliberate: `authoring` would hand out tools that write."""
+    for name, profiles in builtin_profiles().items():
+        expected = (Profile.AUTHORING, Profile.SURVEY) if name in READ_ONLY_NAMES else (Profile.SURVEY,)
+        assert profiles == expected, name
+
+
+def test_flag_and_hint_of_every_tool_agree_with_its_profiles() -> None:
+    """A permission gate and a client would be told different things of one tool."""
+    for card in build_builtins_for_profile(Profile.ALL, CONTEXT):
+        is_read_only = card.name in READ_ONLY_NAMES
+        assert card.hints is not None, card.name
+        assert (card.read_only, card.hints.read_only) == (is_read_only, is_read_only), card.name
+        assert card.label == TITLES[card.name]
+
+
+def test_the_views_are_of_one_table() -> None:
+    """Two lists of the same tools would drift apart."""
+    assert list(builtin_bridge().values()) == list(builtin_descriptors())
+    for row, card in zip(builtin_descriptors(), builtin_cards(), strict=True):
+        assert (card.id, card.title, card.summary, card.profiles) == (row.id, row.title, row.summary, row.profiles)
+
+
+def test_building_shares_the_tool_and_not_the_card() -> None:
+    """A session would wait for schemas that another has compiled already."""
+    first, second = (build_builtin("todo_read", CONTEXT) for _ in range(2))
+    assert first is not second
+    assert first.parameters is second.parameters
+
+
+@pytest.mark.parametrize(
+    ("profile", "names"),
+    [
+        (Profile.AUTHORING, list(TITLES)[:7]),
+        (Profile.SURVEY, list(TITLES)),
+        (Profile.ALL, list(TITLES)),
+    ],
+)
+def test_a_profile_selects_its_builtins(profile: Profile, names: list[str]) -> None:
+    """A session would have more or fewer tools than its profile says."""
+    assert [card.name for card in build_builtins_for_profile(profile, CONTEXT)] == names
+
+
+def test_an_unknown_name_is_a_fault_with_the_nearest() -> None:
+    """Whoever misspells a tool could not tell what is there."""
+    with pytest.raises(DeckFault, match=r"no tool called 'wriet'. Did you mean write\?") as caught:
+        build_builtin("wriet", CONTEXT)
+    assert caught.value.kind == "unknown_capability"
+
+
+def test_a_build_that_raises_is_a_fault_with_its_cause() -> None:
+    """A broken tool would end a session with a traceback."""
+    cause = LookupError("no such module")
+
+    def build(_: DeckContext) -> BuiltinCard:
+        raise cause
+
+    row = CapabilityCard(capability_id("look"), "Look", "", (Profile.SURVEY,), build)
+    with pytest.raises(DeckFault, match="look could not be built: no such module") as caught:
+        build_card(row, CONTEXT)
+    assert (caught.value.kind, caught.value.cause) == ("build_failed", cause)
+    assert caught.value.__cause__ is cause
+
+
+def test_a_fault_of_a_build_stays_what_it_is() -> None:
+    """A missing backend would be reported as a broken tool."""
+    fault = DeckFault(DeckFaultKind.BACKEND, "no gateway")
+
+    def build(_: DeckContext) -> BuiltinCard:
+        raise fault
+
+    with pytest.raises(DeckFault) as caught:
+        build_card(CapabilityCard(capability_id("look"), "Look", "", (Profile.SURVEY,), build), CONTEXT)
+    assert caught.value is fault
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("result", "block"),
+    [
+        (ToolResult.of_text("seen"), TextContentBlock("seen")),
+        (ToolResult((JsonContentBlock({"a": 1}),)), JsonContentBlock({"a": 1})),
+        (ToolResult((JsonContentBlock("a"),)), TextContentBlock("a")),
+        (ToolResult(()), JsonContentBlock([])),
+        (
+            ToolResult((TextContentBlock("a"), JsonContentBlock(1))),
+            JsonContentBlock([{"type": "text", "text": "a"}, {"type": "json", "value": 1}]),
+        ),
+    ],
+)
+async def test_an_outcome_becomes_one_block(result: ToolResult, block: object) -> None:
+    """A part of a result would be lost between kernel and deck."""
+    assert await card_of(result).run({}, inert_context()) == ToolResult((block,))
+
+
+@pytest.mark.anyio
+async def test_an_error_stays_one_and_nothing_is_raised() -> None:
+    """A failure would look like a success, or end the session."""
+    told = await card_of(ToolResult.of_error("no")).run({}, inert_context())
+    assert (text_of(told), told.is_error) == ("no", True)
+    raised = await card_of(ValueError("broken")).run({}, inert_context())
+    assert (text_of(raised), raised.is_error) == ("look did not finish: broken", True)
+
+
+@pytest.mark.anyio
+async def test_the_wire_form_goes_along() -> None:
+    """An image would reach its client as JSON about an image."""
+    wire = WireResult(b'{"content":[]}', "2025-11-25")
+    result = await card_of(ToolResult((TextContentBlock("a"),), wire=wire)).run({}, inert_context())
+    assert result.wire is wire
+
+
+@pytest.mark.anyio
+async def test_token_and_progress_reach_the_tool() -> None:
+    """A command could neither be stopped nor watched."""
+    seen: list[ToolContext] = []
+    notes: list[ProgressNote] = []
+    token = CancelToken()
+    base = inert_context().with_cancel(token)
+    context = ToolContext(base.cwd, base.fs, base.shell, token, report=notes.append)
+    await card_of(ToolResult.of_text("a"), seen).run({}, context)
+    assert seen[0].cancel is token
+    seen[0].tell(1)
+    assert notes == [ProgressNote(1)]
+
+
+@pytest.mark.anyio
+async def test_cancellation_of_the_task_passes() -> None:
+    """A client that gives up would wait for a result nobody wants."""
+    started = asyncio.Event()
+
+    async def hang(value: object, ctx: ToolContext) -> ToolResult:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    tool = define_tool(ToolSpec("look", "Looks.", {"type": "object", "properties": {}}, hang))
+    task = asyncio.ensure_future(BuiltinCard(tool).run({}, inert_context()))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_the_call_is_named_after_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of calls could not tell the deck's own from a client's."""
+    made: list[str] = []
+    original = builtin_tools.ToolCall
+
+    def make(*args: object) -> object:
+        made.append(str(args[0]))
+        return original(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtin_tools, "ToolCall", make)
+    asyncio.run(card_of(ToolResult.of_text("a")).run({}, inert_context()))  # type: ignore[arg-type]
+    assert made == ["look-builtin"]

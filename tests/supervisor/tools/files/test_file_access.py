@@ -1,0 +1,220 @@
+"""What the file tools share at the edge."""
+
+# ruff: noqa: D102 - what each method means is said in `backends`
+
+import asyncio
+import gc
+import io
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import anyio
+import pytest
+from support.file_tools import context_in
+
+from quarterdeck.tools.context import Framework, ToolContext, UnavailableFs
+from quarterdeck.tools.files import file_access
+from quarterdeck.tools.files.file_access import (
+    ReadState,
+    StoppedError,
+    read_state_of,
+    read_up_to,
+    turn_to_write,
+    with_file,
+)
+from quarterdeck_protocol.tools import CancelToken
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 30.0
+
+
+class OneFile(UnavailableFs):
+    """Files that are all the same open one."""
+
+    def __init__(self) -> None:
+        self.file = io.BytesIO(b"content")
+
+    async def open_binary(self, path: str) -> BinaryIO:  # type: ignore[override]
+        return self.file
+
+
+class Stuck:
+    """Work that goes on until it is told to give up."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self, file: BinaryIO, should_stop: Callable[[], bool]) -> None:
+        self.begun.set()
+        while not should_stop():
+            time.sleep(0.001)
+        self.ended.set()
+
+    async def wait_for(self, event: threading.Event) -> None:
+        """Wait until the thread has come so far."""
+        assert await anyio.to_thread.run_sync(event.wait, PATIENCE_S)
+
+
+def context_of(fs: OneFile) -> ToolContext:
+    return context_in(Path("/"), fs=fs)
+
+
+async def test_the_file_is_closed_when_the_work_is_done() -> None:
+    """A session would run out of descriptors."""
+    fs = OneFile()
+    assert await with_file(context_of(fs), "x", lambda file, _: file.read()) == b"content"
+    assert fs.file.closed
+
+
+async def test_the_file_is_closed_when_the_work_fails() -> None:
+    """A session would run out of descriptors."""
+    fs = OneFile()
+
+    def fail(file: BinaryIO, _: Callable[[], bool]) -> None:
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        await with_file(context_of(fs), "x", fail)
+    assert fs.file.closed
+
+
+async def test_cancelling_the_call_ends_the_work() -> None:
+    """A look at a huge file would go on after nobody wants it."""
+    fs, work, cancel = OneFile(), Stuck(), CancelToken()
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+
+            async def look() -> None:
+                with pytest.raises(StoppedError):
+                    await with_file(context_of(fs).with_cancel(cancel), "x", work)
+
+            tasks.start_soon(look)
+            await work.wait_for(work.begun)
+            cancel.cancel()
+    await work.wait_for(work.ended)
+
+
+async def test_cancelling_the_task_ends_the_work() -> None:
+    """A client that is gone would leave a thread behind."""
+    work = Stuck()
+    task = asyncio.create_task(with_file(context_of(OneFile()), "x", work))
+    await work.wait_for(work.begun)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await work.wait_for(work.ended)
+
+
+async def test_cancelling_the_scope_ends_the_work() -> None:
+    """A session that ends would leave a thread behind."""
+    work = Stuck()
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(with_file, context_of(OneFile()), "x", work)
+            await work.wait_for(work.begun)
+            tasks.cancel_scope.cancel()
+    await work.wait_for(work.ended)
+
+
+async def test_work_that_never_began_leaves_no_open_file() -> None:
+    """A cancelled call would leak a descriptor."""
+    cancel = CancelToken()
+
+    class CancelledMeanwhile(OneFile):
+        async def open_binary(self, path: str) -> BinaryIO:  # type: ignore[override]
+            cancel.cancel()
+            return self.file
+
+    fs = CancelledMeanwhile()
+    with pytest.raises(StoppedError):
+        await with_file(context_of(fs).with_cancel(cancel), "x", lambda file, _: file.read())
+    assert fs.file.closed
+
+
+async def test_long_looks_of_one_session_are_no_wait_for_another() -> None:
+    """Sixty reads far into a huge file took every thread: for half a minute nobody could list a directory."""
+    busy = context_of(OneFile())
+    works = [Stuck() for _ in range(file_access.FILES_AT_A_TIME + 1)]
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            for work in works:
+                tasks.start_soon(with_file, busy, "x", work)
+            for work in works[:-1]:
+                await work.wait_for(work.begun)
+            assert await with_file(context_of(OneFile()), "x", lambda file, _: file.read()) == b"content"
+            assert not works[-1].begun.is_set()
+            tasks.cancel_scope.cancel()
+    for work in works[:-1]:
+        await work.wait_for(work.ended)
+
+
+async def test_work_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that hangs would hang the session."""
+    monkeypatch.setattr(file_access, "WORK_S", 0.5)  # less, and a busy machine would not even begin
+    work = Stuck()
+    with pytest.raises(TimeoutError):
+        await with_file(context_of(OneFile()), "x", work)
+    await work.wait_for(work.ended)
+
+
+def test_so_much_is_read_however_the_file_gives_it() -> None:
+    """A file system that gives little at a time would cut a picture."""
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(size or 0, 2))
+
+    assert read_up_to(Slow(b"abcdef"), 5) == b"abcde"
+    assert read_up_to(Slow(b"abc"), 5) == b"abc"
+    assert read_up_to(Slow(b"abc"), 0) == b""
+
+
+async def test_one_changes_a_file_at_a_time() -> None:
+    """Of two edits that a model asks for at once, one would be lost."""
+    log: list[str] = []
+    first_is_in = anyio.Event()
+
+    async def change(name: str, path: str, until: anyio.Event | None = None) -> None:
+        async with turn_to_write(path):
+            log.append(f"{name} begins")
+            if until is not None:
+                first_is_in.set()
+                await until.wait()
+            log.append(f"{name} ends")
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            go_on = anyio.Event()
+            tasks.start_soon(change, "first", "/a", go_on)
+            await first_is_in.wait()
+            tasks.start_soon(change, "second", "/a")
+            async with turn_to_write("/b"):  # another file's turn is its own
+                go_on.set()
+    assert log == ["first begins", "first ends", "second begins", "second ends"]
+    gc.collect()
+    assert not file_access._writers
+
+
+async def test_a_turn_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One stuck write would hang all others of the file."""
+    monkeypatch.setattr(file_access, "WORK_S", 0.01)
+    async with turn_to_write("/a"):
+        with pytest.raises(TimeoutError, match="another change of it took longer"):
+            async with turn_to_write("/a"):
+                pytest.fail("two had the turn")
+
+
+def test_only_a_read_state_is_a_gate(tmp_path: Path) -> None:
+    """Another host's handle would be called as if it were ours."""
+    state = ReadState()
+    fs = UnavailableFs()
+    base = context_in(tmp_path, fs=fs)
+    assert read_state_of(base) is None
+    for handle, expected in ((state, state), (object(), None)):
+        ctx = ToolContext(base.cwd, base.fs, base.shell, framework=Framework(handle))
+        assert read_state_of(ctx) is expected

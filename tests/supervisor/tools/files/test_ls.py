@@ -1,0 +1,133 @@
+"""`ls`: what is in a directory, one row an entry."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.file_tools import call, context_in
+
+from quarterdeck.tools.files import ls
+from quarterdeck.tools.files.ls import ls_tool
+from quarterdeck.tools.files.read import read_tool
+from quarterdeck_protocol.tools import ToolHints
+
+pytestmark = pytest.mark.anyio
+
+LS = ls_tool()
+
+
+def test_the_tool_is_announced_as_it_is_known() -> None:
+    """Clients that know the tool would not recognise it, or ask for permission to look."""
+    properties: Any = LS.parameters["properties"]
+    kinds = {name: (each["type"], each.get("default")) for name, each in properties.items()}
+    assert kinds == {"path": ("string", None), "showHidden": ("boolean", False)}
+    assert (LS.parameters["required"], LS.parameters["additionalProperties"]) == ([], False)
+    assert (LS.name, LS.label) == ("ls", "List directory")
+    assert LS.descriptor().hints == ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
+
+
+async def test_each_entry_is_a_row_and_directories_come_first(tmp_path: Path) -> None:
+    """A model could not see what there is."""
+    (tmp_path / "B.txt").write_text("12345678901")
+    (tmp_path / "a.txt").write_text("1")
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / ".hidden").touch()
+    (tmp_path / "link").symlink_to("a.txt")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    answer = await call(LS, context_in(tmp_path), path=".")
+    assert answer.text.split("\n") == [
+        "6 entries in .: 1 hidden entry not listed (showHidden).",
+        "kind     size  name",
+        "dir         0  zoo/",
+        "file        1  a.txt",
+        "file       11  B.txt",
+        "symlink     0  dangling",
+        "symlink     0  link",
+        "other       0  pipe",
+    ]
+    assert not answer.is_error
+
+
+async def test_hidden_entries_are_listed_on_demand(tmp_path: Path) -> None:
+    """A model could not find a project's settings."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a").touch()
+    ctx = context_in(tmp_path)
+    assert (await call(LS, ctx, path=".", showHidden=True)).text.split("\n") == [
+        "2 entries in .:",
+        "kind     size  name",
+        "dir         0  .git/",
+        "file        0  a",
+    ]
+
+
+async def test_the_working_directory_is_the_default(tmp_path: Path) -> None:
+    """A model would have to know where it is."""
+    (tmp_path / "a").touch()
+    assert (await call(LS, context_in(tmp_path))).text.startswith(f"1 entry in {tmp_path}:\n")
+
+
+async def test_an_empty_directory_says_so(tmp_path: Path) -> None:
+    """A model would take an empty answer for a failure."""
+    ctx = context_in(tmp_path)
+    assert (await call(LS, ctx, path=".")).text == ". is empty."
+    (tmp_path / ".a").touch()
+    assert (await call(LS, ctx, path=".")).text == ". has nothing but 1 hidden entry (showHidden)."
+
+
+async def test_a_large_directory_is_listed_in_part_and_counted_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call would fill the context, or hide that there is more."""
+    monkeypatch.setattr(ls, "MAX_ROWS", 3)
+    for number in range(5):
+        (tmp_path / f"f{number}").touch()
+        (tmp_path / f".h{number}").touch()
+    ctx = context_in(tmp_path)
+    some = "Only 3 of them are listed; find can narrow them down."
+    assert (await call(LS, ctx, path=".")).text.split("\n") == [
+        f"5 entries in .: {some} 5 hidden entries not listed (showHidden).",
+        "kind     size  name",
+        "file        0  f0",
+        "file        0  f1",
+        "file        0  f2",
+    ]
+    text = (await call(LS, ctx, path=".", showHidden=True)).text
+    assert text.startswith(f"10 entries in .: {some}\n")
+    monkeypatch.setattr(ls, "MAX_HIDDEN", 1)
+    assert (await call(LS, ctx, path=".")).text.startswith("5 entries in .: Only 0 of them are listed;")
+
+
+async def test_a_name_stays_on_its_row(tmp_path: Path) -> None:
+    """A file could pretend to be another one."""
+    (tmp_path / "a\nfile  0  b").touch()
+    text = (await call(LS, context_in(tmp_path), path=".")).text
+    assert text.endswith("name\nfile        0  a\\nfile  0  b")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its names are text")
+async def test_a_name_that_is_no_text_can_be_shown_and_used(tmp_path: Path) -> None:
+    """One such name would make the whole listing unusable."""
+    (tmp_path / os.fsdecode(b"\xff")).write_text("x")
+    ctx = context_in(tmp_path)
+    assert (await call(LS, ctx, path=".")).text.endswith("file        1  \\udcff")
+    assert (await call(read_tool(), ctx, path="\udcff")).text.startswith("Showing the only line of \\udcff.")
+
+
+async def test_what_cannot_be_listed_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """A model would try the same again."""
+    (tmp_path / "file").touch()
+    ctx = context_in(tmp_path)
+
+    async def refusal(path: str) -> str:
+        answer = await call(LS, ctx, path=path)
+        assert answer.is_error
+        return answer.text
+
+    assert await refusal("file") == "file is not a directory. Use read to see what is in a file."
+    assert await refusal("gone") == "gone does not exist. Look for it with ls or find."
+    assert await refusal("file/x") == "file/x: a part of this path is not a directory."
+    assert "outside of what this session may touch" in await refusal("..")

@@ -1,0 +1,155 @@
+"""Some lines from the middle of a file of any size, as a model is shown them."""
+
+import codecs
+import io
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.tools.files import paging
+from quarterdeck.tools.files.file_kinds import SNIFF_BYTES, TextEncoding, encoding_of
+from quarterdeck.tools.files.paging import MAX_LINE_CHARS, Page, PageLine, PageRequest, read_page
+
+PLENTY = 10**9
+
+
+def page_of(
+    data: bytes, first: int = 1, max_lines: int = 2_000, max_bytes: int = PLENTY, size: int | None = None
+) -> Page:
+    file = io.BytesIO(data)
+    head = file.read(SNIFF_BYTES)
+    size_bytes = len(data) if size is None else size
+    return read_page(file, head, encoding_of(head), size_bytes, PageRequest(first, max_lines, max_bytes), lambda: False)
+
+
+def texts_of(page: Page) -> list[str]:
+    return [line.text for line in page.lines]
+
+
+@given(st.lists(st.text(st.sampled_from("aé😀 "))), st.booleans(), st.integers(1, 12), st.integers(1, 5))
+def test_a_page_is_what_the_lines_say(lines: list[str], is_ended: bool, first: int, max_lines: int) -> None:
+    """A model would edit by wrong numbers."""
+    text = "\n".join(lines) + ("\n" if is_ended and lines else "")
+    there = text.removesuffix("\n").split("\n") if text else []
+    page = page_of(text.encode(), first, max_lines)
+    assert texts_of(page) == there[first - 1 : first - 1 + max_lines]
+    assert page.total_lines == len(there)
+    assert page.last == first - 1 + len(page.lines)
+
+
+def test_lines_are_rendered_with_their_numbers() -> None:
+    """A model could not say which line it means."""
+    assert page_of(b"a\n\nb", first=2).render() == "     2  \n     3  b"
+
+
+def test_a_page_ends_where_the_room_does() -> None:
+    """A page would be cut in its middle, and the numbers of what is missing be lost."""
+    page = page_of(b"abcd\n" * 10, max_bytes=3 * 13)
+    assert (len(page.lines), page.total_lines) == (3, 10)
+    assert len(page_of(b"abcd\n" * 10, max_bytes=3 * 13 - 1).lines) == 2
+    assert texts_of(page_of(b"abcd\n" * 10, max_bytes=-1)) == ["abcd"]
+
+
+@pytest.mark.parametrize("character", ["a", "é", "😀"])
+def test_a_long_line_is_cut_between_characters(character: str) -> None:
+    """Data on one line would crowd out all else."""
+    page = page_of(f"{character * 3_000}\nb".encode())
+    hidden = 1_000 * len(character.encode())
+    assert page.lines[0] == PageLine(character * MAX_LINE_CHARS, hidden, is_valid=True, end="\n")
+    assert page.render().split("\n")[0].endswith(f"{character}… [{hidden:,} bytes more on this line]")
+    assert page.total_lines == 2
+
+
+def test_an_endless_line_is_shown_without_reading_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of one line would be read whole, whatever its size."""
+    monkeypatch.setattr(paging, "LOOK_AHEAD_BYTES", 100_000)
+    page = page_of(b"x" * 10_000_000)
+    assert (len(page.lines), page.total_lines, page.lines[0].hidden_bytes) == (1, None, None)
+    assert page.render().endswith("x… [much more on this line]")
+
+
+def test_what_follows_at_length_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page of a huge log would cost a look at all of it."""
+    monkeypatch.setattr(paging, "LOOK_AHEAD_BYTES", 100_000)
+    data = b"a\n" * 1_000_000
+    assert page_of(data, max_lines=2).total_lines is None
+    assert page_of(data, max_lines=2, size=0).total_lines is None
+    assert page_of(data, first=999_990, max_lines=2).total_lines == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("data", "ends", "ends_in_cr"),
+    [
+        (b"a\nb\n", ["\n", "\n"], False),
+        (b"a\nb", ["\n", ""], False),
+        (b"a\r\nb\r\n", ["\r\n", "\r\n"], False),
+        (b"a\r\nb\n\rc", ["\r\n", "\n", ""], False),
+        (b"a\rb\r", ["\r", "\r"], True),
+        (b"a\r", ["\r"], True),
+        (b"x" * (SNIFF_BYTES - 1) + b"\r\n", ["\r\n"], False),
+        (b"\r\n" * 2, ["\r\n", "\r\n"], False),
+    ],
+)
+def test_line_ends_are_told_apart_and_not_shown(data: bytes, ends: list[str], ends_in_cr: bool) -> None:
+    """Carriage returns would be shown as text, and copied into edits."""
+    page = page_of(data)
+    assert [line.end for line in page.lines] == ends
+    assert page.ends_in_cr == ends_in_cr
+    assert not any(end and end in line.text for line, end in zip(page.lines, ends, strict=True))
+
+
+def test_a_long_line_that_ends_in_crlf_is_cut_alike() -> None:
+    """The carriage return would be counted as text."""
+    [line] = page_of(b"x" * 3_000 + b"\r\n").lines
+    assert (line.hidden_bytes, line.end) == (1_000, "\r\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "is_valid"),
+    [
+        (b"caf\xe9 x", "caf� x", False),
+        ("caf\ufffd".encode(), "caf�", True),
+        (b"x" * SNIFF_BYTES + b"\0", "x" * MAX_LINE_CHARS, True),
+        (b"x\n" * SNIFF_BYTES + b"a\0b", "a␀b", False),
+        (codecs.BOM_UTF16_LE + b"a\0\0\xd8b\0", "a�b", False),
+        (codecs.BOM_UTF16_LE + "é".encode("utf-16-le"), "é", True),
+        (codecs.BOM_UTF8 + b"a", "a", True),
+        (b"\xff" * 3_000, "�" * MAX_LINE_CHARS, False),
+    ],
+)
+def test_what_is_no_character_is_replaced_and_said(data: bytes, text: str, is_valid: bool) -> None:
+    """A model would take the replacement for what is in the file."""
+    page = page_of(data, first=data.count(b"\n") + 1)
+    assert (page.lines[0].text, page.lines[0].is_valid) == (text, is_valid)
+
+
+def test_beyond_the_end_there_is_nothing_but_the_number_of_lines() -> None:
+    """A model could not tell how long the file is."""
+    assert page_of(b"a\nb\n", first=3) == Page(3, (), 2, ends_in_cr=False)
+    assert page_of(b"a\nb", first=9) == Page(9, (), 2, ends_in_cr=False)
+    assert page_of(b"") == Page(1, (), 0, ends_in_cr=False)
+
+
+def test_the_middle_of_a_large_file_takes_no_room() -> None:
+    """A log of gigabytes would not fit into memory."""
+    block, blocks = b"0123456789\n" * 100_000, 100
+
+    class Large(io.BytesIO):
+        left = blocks
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            self.left -= 1
+            return block if self.left >= 0 else b""
+
+    request = PageRequest(5_000_000, 2_000, PLENTY)
+    tracemalloc.start()
+    try:
+        page = read_page(Large(), b"", TextEncoding.UTF_8, blocks * len(block), request, lambda: False)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(page.lines) == 2_000
+    assert page.total_lines == 10_000_000
+    assert peak < 16 * 1024 * 1024

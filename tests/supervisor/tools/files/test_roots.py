@@ -1,0 +1,446 @@
+"""Which places a session may touch."""
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_installed
+
+from quarterdeck.common.files.path_walk import open_file, whereabouts
+from quarterdeck.tools.context import OutsideRootsError
+from quarterdeck.tools.files import roots as roots_module
+from quarterdeck.tools.files.roots import MAX_SHOWN_CHARS, Access, Roots, absolute
+
+ON_LINUX = LINUX_ONLY
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    base = Path(os.path.realpath(tmp_path))
+    for name in ("work", "work/sub", "data", "session", "outside"):
+        (base / name).mkdir()
+        (base / name / "f").write_text(name)
+    return base
+
+
+def read(roots: Roots, path: str | Path, cwd: str | Path = "/") -> str:
+    with roots.look(str(path), str(cwd)) as spot, os.fdopen(open_file(spot), "rb") as file:
+        return file.read().decode()
+
+
+def may_change(roots: Roots, path: str | Path, cwd: str | Path = "/") -> bool:
+    try:
+        with roots.look_to_change(str(path), str(cwd)):
+            return True
+    except OutsideRootsError:
+        return False
+
+
+def test_each_directory_is_read_and_written_as_it_was_given(base: Path) -> None:
+    """A session could change what it may only read, or not read what it was given."""
+    roots = Roots(base / "work", [base / "data"], [base / "session"])
+    assert [read(roots, base / name / "f") for name in ("work", "data", "session")] == ["work", "data", "session"]
+    assert [may_change(roots, base / name / "f") for name in ("work", "data", "session")] == [True, True, False]
+    assert may_change(roots, base / "work" / "new")
+    with pytest.raises(OutsideRootsError):
+        read(roots, base / "outside" / "f")
+
+
+def test_what_is_closed_is_in_no_root_but_a_root_within_it_is(base: Path) -> None:
+    """In a workspace that holds our own state, a session could read tokens, or not its own outputs."""
+    (base / "work/sub/deep").mkdir()
+    (base / "work/sub/deep/f").write_text("deep")
+    (base / "work/link").symlink_to("sub")
+    roots = Roots(base / "work", readable=[base / "work/sub/deep"], closed=[base / "work/link"])
+    for path in ("work/sub/f", "work/link/f"):
+        with pytest.raises(OutsideRootsError):
+            read(roots, base / path)
+    assert not may_change(roots, base / "work/sub/new")
+    assert read(roots, base / "work/sub/deep/f") == "deep"
+    assert read(roots, base / "work/f") == "work"
+
+
+def test_a_refusal_names_the_path_the_roots_and_the_way(base: Path) -> None:
+    """A model would try again at random."""
+    roots = Roots(base / "work", [base / "data"], [base / "session"])
+    with pytest.raises(OutsideRootsError) as caught:
+        read(roots, "../outside/f", base / "work")
+    assert str(caught.value) == (
+        f"`../outside/f` is outside of what this session may touch: {base}/work (the workspace), {base}/data. "
+        "Use a path inside one of these."
+    )
+    assert (caught.value.errno, caught.value.filename) == (errno.EACCES, "../outside/f")
+    with pytest.raises(OutsideRootsError) as caught, roots.look_to_change(str(base / "session" / "f"), "/"):
+        pass
+    assert str(caught.value) == (
+        f"`{base}/session/f` may be read, not changed: this session may change {base}/work (the workspace), "
+        f"{base}/data. Use a path inside one of these."
+    )
+
+
+def test_a_refusal_of_a_long_or_odd_path_can_be_shown(base: Path) -> None:
+    """The reason would be lost in a path of thousands of characters, or fail to be encoded."""
+    with pytest.raises(OutsideRootsError) as caught:
+        read(Roots(base / "work"), "../" * 600 + "caf\udce9", base / "work")
+    assert len(str(caught.value)) < MAX_SHOWN_CHARS + len(str(base)) + 200
+    with pytest.raises(OutsideRootsError) as caught:
+        read(Roots(base / "work"), "../caf\udce9", base / "work")
+    assert "caf\\udce9" in str(caught.value).encode().decode()
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/etc/no-such-file", "/no-such-directory/f", "../missing", "out/x/y"])
+def test_outside_nobody_learns_what_exists(base: Path, path: str) -> None:
+    """A session could find out which files there are, by the kind of refusal."""
+    (base / "work" / "out").symlink_to(base / "outside")
+    with pytest.raises(OutsideRootsError):
+        read(Roots(base / "work"), path, base / "work")
+
+
+def test_a_root_is_not_its_neighbour_of_a_longer_name(base: Path) -> None:
+    """`/work` would open `/work-secret`."""
+    (base / "work-secret").mkdir()
+    (base / "work-secret" / "f").write_text("secret")
+    with pytest.raises(OutsideRootsError):
+        read(Roots(base / "work"), base / "work-secret" / "f")
+
+
+def test_an_inner_root_decides_for_itself(base: Path) -> None:
+    """A session could change its own overflow texts, or not work in a directory of a readable one."""
+    closed = Roots(base / "work", readable=[base / "work" / "sub"])
+    assert may_change(closed, base / "work" / "f")
+    assert not may_change(closed, base / "work" / "sub" / "f")
+    assert read(closed, base / "work" / "sub" / "f") == "work/sub"
+    opened = Roots(base / "work" / "sub", readable=[base / "work"])
+    assert may_change(opened, base / "work" / "sub" / "f")
+    assert not may_change(opened, base / "work" / "f")
+
+
+def test_the_same_root_twice_is_the_one_that_allows_more(base: Path) -> None:
+    """An allowed directory would become read only because it is also listed as such; or be listed twice."""
+    (base / "link").symlink_to("work")
+    roots = Roots(base / "work", [base / "link"], [base / "work"])
+    assert may_change(roots, base / "work" / "f")
+    with pytest.raises(OutsideRootsError) as caught:
+        read(roots, base / "outside" / "f")
+    assert str(caught.value).count("work") == 2
+
+
+def test_a_root_may_be_a_link_and_what_it_leads_to_is_settled(base: Path) -> None:
+    """A project in a linked directory could not be worked in; or whoever changes the link would move the root."""
+    (base / "link").symlink_to("work")
+    roots = Roots(base / "link")
+    assert read(roots, base / "link" / "f") == read(roots, base / "work" / "f") == "work"
+    (base / "link").unlink()
+    (base / "link").symlink_to("outside")
+    with pytest.raises(OutsideRootsError):
+        read(roots, base / "link" / "f")
+    assert read(roots, base / "work" / "f") == "work"
+
+
+def test_a_root_that_is_replaced_by_a_link_leads_nowhere(base: Path) -> None:
+    """Whoever may rename the workspace could open any directory."""
+    roots = Roots(base / "work")
+    (base / "work").rename(base / "aside")
+    (base / "work").symlink_to("outside")
+    with pytest.raises(OutsideRootsError):
+        read(roots, base / "work" / "f")
+    assert not may_change(roots, base / "work" / "new")
+
+
+def test_a_root_that_vanished_is_missing_not_outside(base: Path) -> None:
+    """A model would be sent to the very directory that does not exist."""
+    roots = Roots(base / "work")
+    shutil.rmtree(base / "work")
+    with pytest.raises(FileNotFoundError):
+        read(roots, "f", base / "work")
+    with pytest.raises(FileNotFoundError), roots.look_to_change("a/b", str(base / "work"), make=_never):
+        pass
+    with pytest.raises(OutsideRootsError), roots.look_to_change(str(base / "work"), "/"):
+        pass  # its parent is no root
+
+
+def _never(directory: int, name: str) -> None:
+    raise AssertionError(name)
+
+
+def test_a_root_may_come_later(base: Path) -> None:
+    """A directory that a session's first command makes could not be used."""
+    roots = Roots(base / "work", [base / "later"])
+    (base / "later").mkdir()
+    (base / "later" / "f").write_text("later")
+    assert read(roots, base / "later" / "f") == "later"
+
+
+@ON_LINUX
+def test_the_whole_machine_as_a_root_has_no_processes(base: Path) -> None:
+    """`--allow-dir /` would show this process's environment, with the keys of every server."""
+    (base / "environ").symlink_to("/proc/self/environ")
+    roots = Roots("/")
+    assert read(roots, base / "work" / "f") == "work"
+    assert may_change(roots, base / "work" / "f")
+    for path in ("/proc/self/environ", base / "environ", "/sys/kernel/mm/transparent_hugepage/enabled"):
+        with pytest.raises(OutsideRootsError, match=r"/ \(the workspace\) without /proc and /sys"):
+            read(roots, path)
+    assert read(Roots(base / "work", readable=["/proc/sys/kernel"]), "/proc/sys/kernel/ostype") == "Linux\n"
+
+
+@ON_LINUX
+@pytest.mark.parametrize("link", ["/proc/self/root", "/proc/1/root", "/proc/self/cwd/..", "/dev/fd", "/proc/self/fd"])
+def test_links_of_the_kernel_lead_out_like_any_other(base: Path, link: str) -> None:
+    """One link would open the machine."""
+    (base / "work" / "jump").symlink_to(link)
+    with pytest.raises(OutsideRootsError):
+        read(Roots(base / "work"), "jump/etc/passwd", base / "work")
+    assert not may_change(Roots(base / "work"), "jump/tmp/new", base / "work")
+
+
+@ON_LINUX
+def test_another_process_s_view_of_a_root_is_not_the_root(base: Path) -> None:
+    """What another session's sandbox has mounted at our names could be read through `/proc/<pid>/root`."""
+    script = 'mount --bind "$1" "$2" && echo ready && read -r _'
+    argv = ["unshare", "-m", "sh", "-c", script, "sh", str(base / "outside"), str(base / "work" / "sub")]
+    try:
+        other = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        pytest.skip(not_installed("unshare"))
+    with other:
+        assert other.stdout is not None
+        if other.stdout.readline() != "ready\n":
+            pytest.skip(NO_MOUNT_NAMESPACE)
+        (base / "work" / "jump").symlink_to(f"/proc/{other.pid}/root{base}/work/sub/f")
+        assert (base / "work" / "jump").read_text() == "outside"
+        assert os.readlink(base / "work" / "jump").endswith("/work/sub/f")
+        assert read(Roots(base / "work"), "jump", base / "work") == "work/sub"
+        other.communicate("\n")
+
+
+def test_a_directory_that_is_swapped_after_it_was_judged_is_still_the_one(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between check and use, a link could take the place of a directory."""
+
+    def swap_then(fd: int) -> str:
+        place = whereabouts(fd)
+        if not (base / "work" / "aside").exists():
+            (base / "work" / "sub").rename(base / "work" / "aside")
+            (base / "work" / "sub").symlink_to(base / "outside")
+        return place
+
+    roots = Roots(base / "work")
+    monkeypatch.setattr(roots_module, "whereabouts", swap_then)
+    assert read(roots, "sub/f", base / "work") == "work/sub"
+    assert os.readlink(base / "work" / "sub") == str(base / "outside")
+    with pytest.raises(OutsideRootsError):
+        read(roots, "sub/f", base / "work")
+
+
+def test_only_what_may_be_created_is_made_on_the_way(base: Path) -> None:
+    """`mkdir -p` through a link would make directories outside, before it is refused."""
+    (base / "work" / "out").symlink_to(base / "outside")
+    roots = Roots(base / "work", readable=[base / "session"])
+
+    def make(directory: int, name: str) -> None:
+        os.mkdir(name, dir_fd=directory)
+
+    for path in (base / "work" / "out" / "a" / "b", base / "session" / "a" / "b", "../x/y"):
+        with pytest.raises(OutsideRootsError), roots.look_to_change(str(path), str(base / "work"), make=make):
+            pass
+    assert sorted(os.listdir(base / "outside")) == sorted(os.listdir(base / "session")) == ["f"]
+    assert not (base / "x").exists()
+    with roots.look_to_change("a/../b/c", str(base / "work"), make=make) as spot:
+        assert spot.place == str(base / "work" / "b" / "c")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_a_root_without_a_name_is_a_mistake(path: str) -> None:
+    """An empty setting would open the directory that the process happens to be in."""
+    with pytest.raises(ValueError, match="needs a directory"):
+        Roots(path)
+    with pytest.raises(ValueError, match="needs a directory"):
+        Roots("/work", [path])
+
+
+def test_a_relative_root_is_taken_from_here(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--workspace .` would hold nothing; `link/..` would be the wrong directory."""
+    (base / "link").symlink_to("work/sub")
+    monkeypatch.chdir(base)
+    assert absolute("work/./sub/") == str(base / "work" / "sub")
+    assert absolute("link/..") == str(base / "work")
+    assert read(Roots("work"), base / "work" / "f") == "work"
+
+
+def test_access_is_by_whole_names() -> None:
+    """A place would be judged by a part of a name."""
+    roots = Roots("/no-such/work", ["/no-such/work/in/side"], ["/no-such/work/in"])
+    wanted = {"/": Access.NONE, "/no-such/work": Access.WRITE, "/no-such/works": Access.NONE}
+    wanted |= {"/no-such/work/in/f": Access.READ, "/no-such/work/in/side/f": Access.WRITE}
+    assert {place: roots.access(place) for place in wanted} == wanted
+
+
+# A model of path resolution that knows nothing of descriptors: a tree in memory, in which a link is a text.
+
+NAMES = (
+    *("", ".", "..", "...", "dir", "sub", "leaf", "file", "ünï", "nothing", "inside", "outside", "secret"),
+    *("out", "outfile", "back", "up", "abs", "loop", "dangling", "far"),
+)
+
+
+def plant(tree: dict[str, Any], at: Path) -> None:
+    for name, node in tree.items():
+        if isinstance(node, dict):
+            (at / name).mkdir()
+            plant(node, at / name)
+        elif node is None:
+            (at / name).write_text("")
+        else:
+            (at / name).symlink_to(node)
+
+
+@pytest.fixture(scope="module")
+def forest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    base = Path(os.path.realpath(tmp_path_factory.mktemp("forest")))
+    tree: dict[str, Any] = {
+        "inside": {
+            "dir": {"sub": {"leaf": None}, "up": "..", "abs": f"{base}/inside/dir"},
+            "ünï": {"far": "../../outside/nothing"},
+            "file": None,
+            "out": "../outside",
+            "outfile": "../outside/secret",
+            "loop": "loop",
+            "dangling": "dir/nothing",
+        },
+        "outside": {"secret": None, "back": "../inside/dir", "nothing": {}},
+    }
+    plant(tree, base)
+    for name in reversed(base.parts[1:]):
+        tree = {name: tree}
+    return base, tree
+
+
+def resolve(top: dict[str, Any], path: str) -> tuple[str, str, int]:
+    """`at`, `missing` or `stuck`, the place, and for the last the number of the error."""
+    pending, here, links = path.split("/"), list[str](), 0
+    while pending:
+        node: Any = top
+        for name in here:
+            node = node[name]
+        name = pending.pop(0)
+        place = "/" + "/".join([*here, name] if name else here)
+        if not isinstance(node, dict):
+            return "stuck", place, errno.ENOTDIR
+        if name in {"", "."}:
+            continue
+        if name == "..":
+            here = here[:-1]
+        elif name not in node:
+            if any(part not in {"", "."} for part in pending):
+                return "stuck", place, errno.ENOENT
+            return "missing", place, 0
+        elif isinstance(node[name], str):
+            links += 1
+            if links > 40:
+                return "stuck", place, errno.ELOOP
+            if node[name].startswith("/"):
+                here = []
+            pending = node[name].split("/") + pending
+        else:
+            here.append(name)
+    return "at", "/" + "/".join(here), 0
+
+
+@given(
+    names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=9).filter(any),
+    is_absolute=st.booleans(),
+    cwd=st.sampled_from(["inside", "inside/dir"]),
+)
+@example(names=["dir", "up", "out", "back", "sub", "leaf"], is_absolute=False, cwd="inside")
+@example(names=["file", "..", "dir"], is_absolute=False, cwd="inside")
+@example(names=["dangling", ""], is_absolute=False, cwd="inside")
+def test_every_spelling_leads_where_a_naive_model_says(
+    forest: tuple[Path, dict[str, Any]], names: list[str], is_absolute: bool, cwd: str
+) -> None:
+    """Some spelling of a path would lead elsewhere than it seems, or out."""
+    base, tree = forest
+    path = "/".join([f"{base}/inside", *names] if is_absolute else names)
+    if path.startswith("/") and not is_absolute:
+        path = path.lstrip("/")
+    verdict, place, number = resolve(tree, os.path.join(base, cwd, path))
+    inside = f"{base}/inside"
+    is_inside = place == inside or place.startswith(inside + "/")
+    look = partial(Roots(inside).look, path, f"{base}/{cwd}")
+    if verdict == "stuck" and (is_inside or inside.startswith(place.rstrip("/") + "/")):
+        with pytest.raises(OSError) as caught, look():
+            pass
+        assert (caught.value.errno, type(caught.value) is OutsideRootsError) == (number, False)
+    elif not is_inside:
+        with pytest.raises(OutsideRootsError), look():
+            pass
+    else:
+        with look() as spot:
+            assert (spot.place, spot.thing is not None) == (place, verdict == "at")
+            if spot.status is not None:
+                assert os.path.samestat(spot.status, os.stat(place))
+                assert not stat.S_ISLNK(spot.status.st_mode)
+
+
+def test_what_is_protected_is_read_and_never_changed(base: Path) -> None:
+    """`write` would give the user's configuration a row that nothing confines."""
+    (base / "work/link").symlink_to(base / "work/sub/f")
+    named = [str(base / "work/f"), str(base / "work/link"), str(base / "work/new/mcp.json"), str(base / "data")]
+    roots = Roots(base / "work", [base / "data", base / "data/f"], protected=lambda: named)
+    for path in ("work/f", "work/link", "work/sub/f", "data/f", "data/new"):
+        assert not may_change(roots, base / path)
+    assert read(roots, base / "work/f") == "work"
+    assert may_change(roots, base / "work/other")
+    (base / "work/new").mkdir()
+    assert not may_change(roots, base / "work/new/mcp.json")
+    assert may_change(roots, base / "work/new/other.json")
+    with pytest.raises(OutsideRootsError, match=r"takes it for its user's own word. Ask the user"):
+        roots.look_to_change(str(base / "work/f"), "/").__enter__()
+
+
+def test_a_link_that_is_protected_is_not_changed_itself(base: Path) -> None:
+    """It would lead to another configuration from then on."""
+    (base / "work/link").symlink_to(base / "outside/f")
+    roots = Roots(base / "work", protected=lambda: [str(base / "work/link")])
+    with pytest.raises(OutsideRootsError), roots.look_to_change(str(base / "work/link"), "/", follow_last=False):
+        pass
+
+
+def test_a_folder_that_holds_what_is_protected_is_not_removed(base: Path) -> None:
+    """A configuration would be removed with its folder, and written anew."""
+    roots = Roots(base / "work", protected=lambda: [str(base / "work/sub/f")])
+    with roots.look_to_change(str(base / "work/sub"), "/", follow_last=False) as spot, pytest.raises(OSError) as caught:
+        roots.require_removable(spot, "sub")
+    assert caught.value.errno == errno.EBUSY
+
+
+def test_what_is_protected_may_be_named_later(base: Path) -> None:
+    """A session would write the files that a reloaded configuration refers to."""
+    named: list[str] = []
+    roots = Roots(base / "work", protected=lambda: named)
+    assert may_change(roots, base / "work/f")
+    named.append(str(base / "work/f"))
+    assert not may_change(roots, base / "work/f")
+    named.append(str(base / "work/sub"))
+    assert not may_change(roots, base / "work/sub/f")
+
+
+@pytest.mark.parametrize("path", [".git/hooks/x", ".git/config", "sub/.git/x", ".vscode/tasks.json", ".envrc"])
+def test_hooks_are_changed_only_by_whom_they_were_given(base: Path, path: str) -> None:
+    """A hook would run with the user's next commit, outside of any sandbox; or nobody could have one written."""
+    (base / "work" / path).parent.mkdir(parents=True, exist_ok=True)
+    (base / "work" / path).write_text("x")
+    assert not may_change(Roots(base / "work"), base / "work" / path)
+    assert may_change(Roots(base / "work"), base / "work/sub/f")
+    assert may_change(Roots(base / "work", [(base / "work" / path)]), base / "work" / path)
+    if "/" in path:
+        assert may_change(Roots(base / "work", [(base / "work" / path).parent]), base / "work" / path)

@@ -1,0 +1,224 @@
+"""ripgrep as a command of the session: what is run, and how it may end."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.leftovers import eventually_async, running_with
+from support.searches import PlayedShell, session_in, with_shell, write_tree
+
+from quarterdeck.tools.context import ExecResult, OnOutput, Stream, inert_context
+from quarterdeck.tools.search import ripgrep
+from quarterdeck.tools.search.ripgrep import Ending, NotRun, Search, Searched, ripgrep_path, run_ripgrep, telling
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+SEARCH = Search(("--line-number",), "a pattern", "/place")
+
+
+def nothing(_: bytes) -> bool:
+    """Take what comes, and want more."""
+    return False
+
+
+async def played(tmp_path: Path, play: Callable[[OnOutput, CancelToken], ExecResult]) -> Searched | NotRun:
+    """How a search ends whose command plays this."""
+    return await run_ripgrep(with_shell(tmp_path, PlayedShell(play)), SEARCH, nothing)
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A play that raises."""
+
+    def play(*_: object) -> ExecResult:
+        raise error
+
+    return play
+
+
+def test_ripgrep_is_found() -> None:
+    """Neither grep nor find would work."""
+    program = ripgrep_path()
+    assert program is not None
+    assert os.access(program, os.X_OK)
+    assert program == program.resolve()
+
+
+async def test_a_missing_ripgrep_is_told_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user would not know what to install."""
+    monkeypatch.setattr(ripgrep, "ripgrep_path", lambda: None)
+    ended = await played(tmp_path, raising(AssertionError("nothing is run")))
+    assert isinstance(ended, NotRun)
+    assert "pip install 'quarterdeck[native]'" in ended.reason
+
+
+def test_ripgrep_is_looked_for_where_we_are_installed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own, old ripgrep would be run, or none be found without the scripts' directory."""
+    for folder in ("scripts", "beside", "path"):
+        write_tree(tmp_path, {f"{folder}/rg": "#!/bin/sh\n"})
+        (tmp_path / folder / "rg").chmod(0o755)
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path / "scripts"))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "beside" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    found = []
+    for folder in ("scripts", "beside", "path"):
+        found.append(ripgrep_path())
+        (tmp_path / folder / "rg").unlink()
+    assert found == [tmp_path.resolve() / folder / "rg" for folder in ("scripts", "beside", "path")]
+    assert ripgrep_path() is None
+
+
+async def test_pattern_and_place_are_never_taken_for_options(tmp_path: Path) -> None:
+    """A pattern such as `--pre=sh` would run programs."""
+    shell = PlayedShell(lambda *_: ExecResult("", "", 1))
+    await run_ripgrep(with_shell(tmp_path, shell), Search((), "--pre=$(id)", "--files"), nothing)
+    [command], [environment] = shell.commands, shell.environments
+    assert command.endswith('-e "$QUARTERDECK_PATTERN" -- "$QUARTERDECK_PLACE"')
+    assert "--no-config" in command
+    assert sorted(environment.values()) == ["--files", "--pre=$(id)"]
+
+
+@pytest.mark.parametrize(
+    ("result", "ending", "failed"),
+    [
+        (ExecResult("", "", 0), Ending.COMPLETE, False),
+        (ExecResult("", "", 1), Ending.COMPLETE, False),
+        (ExecResult("", "", 2), Ending.COMPLETE, True),
+        (ExecResult("", "", None, signal=6), Ending.KILLED, False),
+        (ExecResult("", "", 0, limit="output_bytes"), Ending.KILLED, False),
+    ],
+)
+async def test_a_search_ends_as_ripgrep_does(tmp_path: Path, result: ExecResult, ending: Ending, failed: bool) -> None:
+    """A search that was cut short would look like a whole one."""
+    ended = await played(tmp_path, lambda *_: result)
+    assert isinstance(ended, Searched)
+    assert (ended.ending, ended.failed) == (ending, failed)
+
+
+async def test_a_deadline_is_no_error(tmp_path: Path) -> None:
+    """What was found by then would be lost."""
+    ended = await played(tmp_path, raising(TimeoutError()))
+    assert isinstance(ended, Searched)
+    assert ended.ending is Ending.DEADLINE
+
+
+async def test_a_shell_that_refuses_says_why(tmp_path: Path) -> None:
+    """A model would be told nothing that it can act on."""
+    assert await played(tmp_path, raising(OSError("commands are not allowed"))) == NotRun("commands are not allowed")
+    ended = await run_ripgrep(inert_context(), SEARCH, nothing)
+    assert isinstance(ended, NotRun)
+    assert "no commands" in ended.reason
+
+
+@pytest.mark.parametrize("code", [126, 127])
+async def test_a_program_that_commands_cannot_see_is_told(tmp_path: Path, code: int) -> None:
+    """An invisible program would look like a wrong pattern."""
+
+    def play(write: OnOutput, _: CancelToken) -> ExecResult:
+        write(Stream.STDERR, b"sh: rg: not found\n")
+        return ExecResult("", "", code)
+
+    ended = await played(tmp_path, play)
+    assert isinstance(ended, NotRun)
+    assert "hidden" in ended.reason
+    assert "not found" in ended.reason
+
+
+async def test_enough_stops_the_command(tmp_path: Path) -> None:
+    """A search for a common word would read the whole disk for ten lines."""
+    taken = []
+
+    def play(write: OnOutput, cancel: CancelToken) -> ExecResult:
+        write(Stream.STDOUT, b"one")
+        write(Stream.STDOUT, b"two")
+        assert cancel.cancelled
+        raise OSError("cancelled")
+
+    def take(data: bytes) -> bool:
+        taken.append(data)
+        return True
+
+    ended = await run_ripgrep(with_shell(tmp_path, PlayedShell(play)), SEARCH, take)
+    assert isinstance(ended, Searched)
+    assert ended.ending is Ending.ENOUGH
+    assert taken == [b"one"]
+
+
+async def test_a_cancelled_call_stops_the_command(tmp_path: Path) -> None:
+    """A user who stops a search would not stop what it runs."""
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    os.mkfifo(workspace / "pipe-7151")  # named as the place, it is waited for
+    (workspace / "pipe-7151").chmod(0o666)
+    async with session_in(workspace, tmp_path / "s") as ctx:
+        search = Search(("--line-number",), "x", str(workspace / "pipe-7151"))
+        token = CancelToken()
+        running = asyncio.ensure_future(run_ripgrep(ctx.with_cancel(token), search, nothing))
+        await eventually_async(lambda: running_with("--line-number"))
+        token.cancel()
+        ended = await running
+        assert isinstance(ended, Searched)
+        assert ended.ending is Ending.CANCELLED
+        running = asyncio.ensure_future(run_ripgrep(ctx, search, nothing))
+        await eventually_async(lambda: running_with("--line-number"))
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not running_with("--line-number")
+
+
+async def test_progress_is_told_while_work_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would give up a long search that it hears nothing of."""
+    monkeypatch.setattr(ripgrep, "TELL_S", 0.01)
+    heard = anyio.Event()
+    notes: list[ProgressNote] = []
+
+    def report(note: ProgressNote) -> None:
+        notes.append(note)
+        if len(notes) == 2:
+            heard.set()
+
+    ctx = with_shell(tmp_path, PlayedShell(raising(AssertionError())))
+    ctx = ctx.for_call(ToolCall("1", "grep", {}, report), CancelToken())
+
+    async def work() -> str:
+        await heard.wait()
+        return "done"
+
+    assert await telling(ctx, lambda: "3 files so far", work()) == "done"
+    assert notes[0].message == "3 files so far"
+    assert notes[1].progress > notes[0].progress
+
+
+async def test_searches_of_one_session_take_turns_and_another_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asks for a hundred searches would start a hundred sandboxes."""
+    monkeypatch.setattr(ripgrep, "AT_A_TIME", 2)
+    go = anyio.Event()
+
+    class WaitingShell(PlayedShell):
+        async def exec(self, command: str, **given: Any) -> ExecResult:
+            self.commands.append(command)
+            await go.wait()
+            return ExecResult("", "", 1)
+
+    shell = WaitingShell(lambda *_: ExecResult("", "", 1))
+    busy = with_shell(tmp_path, shell)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(run_ripgrep, busy, SEARCH, nothing)
+        await eventually_async(lambda: len(shell.commands) >= 2)
+        assert isinstance(await played(tmp_path, lambda *_: ExecResult("", "", 1)), Searched)
+        assert len(shell.commands) == 2
+        with monkeypatch.context() as patch:
+            patch.setattr(ripgrep, "DEADLINE_S", 0.01)
+            ended = await run_ripgrep(busy, SEARCH, nothing)
+        assert isinstance(ended, NotRun)
+        assert "fewer at a time" in ended.reason
+        go.set()
+    assert len(shell.commands) == 3

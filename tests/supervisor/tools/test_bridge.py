@@ -1,0 +1,385 @@
+"""Mount and the live box, over a fleet in memory."""
+
+import asyncio
+import sys
+from types import ModuleType
+
+import anyio
+import msgspec
+import pytest
+from support.fakes import FakeEndpoint, FakeFleet, call_result
+
+from quarterdeck.tools import bridge
+from quarterdeck.tools.bridge import LiveBox, fault_text, graft_tool, mount_protocol_bridge, project_answer
+from quarterdeck.tools.context import inert_context
+from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
+from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+from quarterdeck_protocol.tools import CancelToken, ShortWay, ToolCall, ToolOutcome, WatchableToolBox
+
+
+def names_of(box: LiveBox) -> list[str]:
+    return [descriptor.name for descriptor in box.descriptors()]
+
+
+async def run(box: LiveBox, name: str, arguments: object = None, cancel: CancelToken | None = None) -> ToolOutcome:
+    return await box.runner.run(ToolCall("call-1", name, arguments), cancel or CancelToken())
+
+
+def use_fleet(monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet) -> None:
+    async def start_server_fleet(config: BridgeConfig) -> FakeFleet:
+        return fleet
+
+    module = ModuleType("quarterdeck.fleet.fleet")
+    module.start_server_fleet = start_server_fleet  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "quarterdeck.fleet.fleet", module)
+
+
+def test_the_box_offers_the_tools_of_ready_servers_in_configuration_order() -> None:
+    """A client would see tools that cannot run, or an order that changes between lists."""
+    fleet = FakeFleet(
+        FakeEndpoint("b", "two", "one"),
+        FakeEndpoint("down", "x", phase=EndpointPhase.FAULTED),
+        FakeEndpoint("early", "x", phase=EndpointPhase.CONNECTING),
+        FakeEndpoint("a", "one"),
+    )
+    assert names_of(LiveBox(fleet)) == ["b__two", "b__one", "a__one"]
+
+
+def test_an_empty_fleet_gives_an_empty_box() -> None:
+    """Nothing configured must not be an error."""
+    assert names_of(LiveBox(FakeFleet())) == []
+
+
+def test_the_box_follows_the_fleet() -> None:
+    """Tools of a restarted or changed server would be missing until our own restart."""
+    files = FakeEndpoint("fs", "read")
+    fleet = FakeFleet(files)
+    box = LiveBox(fleet)
+    assert names_of(box) == ["fs__read"]
+    files.offer("read", "write")
+    assert names_of(box) == ["fs__read", "fs__write"]
+    files.phase = EndpointPhase.FAULTED
+    assert names_of(box) == []
+    fleet.by_id["fs"] = FakeEndpoint("fs", "stat")
+    fleet.by_id["git"] = FakeEndpoint("git", "log")
+    assert names_of(box) == ["fs__stat", "git__log"]
+
+
+def test_an_unchanged_fleet_gives_the_same_descriptors() -> None:
+    """Wrapping every tool anew at each call would cost more than the call."""
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read")))
+    assert box.descriptors() is box.descriptors()
+
+
+def test_a_descriptor_keeps_the_servers_own_definition() -> None:
+    """The host could not publish the fields that only the server knows."""
+    endpoint = FakeEndpoint("fs", "read")
+    [descriptor] = LiveBox(FakeFleet(endpoint)).descriptors()
+    assert descriptor == endpoint.tools()[0].descriptor
+    assert b'"x-own"' in (descriptor.definition or b"")
+
+
+def test_watchers_hear_of_changes_until_they_unregister() -> None:
+    """Clients would never be told that the tools changed, or be told after they left."""
+    fleet = FakeFleet()
+    box = LiveBox(fleet)
+    heard: list[str] = []
+    forget = box.watch(lambda: heard.append("change"))
+    fleet.tell()
+    forget()
+    fleet.tell()
+    assert heard == ["change"]
+
+
+def test_the_box_is_watchable_and_has_a_short_way() -> None:
+    """The host would treat it as static and send every call the long way."""
+    box = LiveBox(FakeFleet())
+    assert isinstance(box, WatchableToolBox)
+    assert isinstance(box, ShortWay)
+
+
+@pytest.mark.anyio
+async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> None:
+    """The server would be asked for a tool that it does not know."""
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read__all")))
+    outcome = await run(box, "fs__read__all", {"path": "x"})
+    assert outcome.id == "call-1"
+    assert outcome.output == 'read__all {"path":"x"}'
+    assert not outcome.is_error
+
+
+@pytest.mark.anyio
+async def test_a_call_follows_its_own_server_and_looks_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call would cost a look at every server, or reach for a tool that is there no more."""
+    files = FakeEndpoint("fs", "read")
+    fleet = FakeFleet(files, FakeEndpoint("git", "log"))
+    box = LiveBox(fleet)
+    assert not (await run(box, "fs__read")).is_error
+    files.offer("write")
+    assert (await run(box, "fs__read")).is_error
+    assert not (await run(box, "fs__write")).is_error
+    monkeypatch.setattr(fleet, "endpoints", pytest.fail)
+    assert not (await run(box, "fs__write")).is_error
+    assert not (await run(box, "git__log")).is_error
+
+
+@pytest.mark.anyio
+async def test_the_servers_result_goes_along_whole() -> None:
+    """A client would lose structured content, metadata and images to the projection."""
+    value = {"content": [{"type": "text", "text": "no"}], "structuredContent": {"n": 1}, "isError": True, "x": None}
+
+    async def answer(tool: str, arguments: object) -> object:
+        return call_result(value)
+
+    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
+    assert outcome.is_error
+    assert outcome.output == "no"
+    assert outcome.wire is not None
+    assert msgspec.json.decode(outcome.wire.body) == value
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [10, bridge.INLINE_DECODE_BYTES + 1])
+async def test_a_result_of_any_size_is_projected(size: int) -> None:
+    """Results above the threshold are decoded in a thread and must come out the same."""
+
+    async def answer(tool: str, arguments: object) -> object:
+        return call_result({"content": [{"type": "text", "text": "x" * size}]})
+
+    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
+    assert outcome.output == "x" * size
+
+
+def test_every_block_is_projected_and_none_is_lost() -> None:
+    """Images and odd blocks would vanish on their way to a model, or arrive as a Python repr."""
+    image = {"type": "image", "data": "AA==", "mimeType": "image/png"}
+    odd = {"type": "text", "text": 5}
+    result = project_answer(call_result({"content": [{"type": "text", "text": "a"}, image, odd, None, 7]}))
+    assert result.content == (
+        TextContentBlock("a"),
+        JsonContentBlock(image),
+        JsonContentBlock(odd),
+        JsonContentBlock(None),
+        JsonContentBlock(7),
+    )
+
+
+@pytest.mark.parametrize("value", [{}, {"content": "text"}, {"content": None}])
+def test_a_result_without_a_content_list_has_no_blocks(value: dict[str, object]) -> None:
+    """A sloppy server would break the call instead of answering nothing."""
+    assert project_answer(call_result(value)).content == ()
+
+
+@pytest.mark.anyio
+async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
+    """A model that misspelt a name could not correct itself."""
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read_file", "write_file")))
+    outcome = await run(box, "fs__raed_file")
+    assert outcome.is_error
+    assert "'fs__raed_file'" in str(outcome.output)
+    assert "fs__read_file" in str(outcome.output)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["", "fs", "__read", "other__read", "fs__", "fs__nothing_like_it"])
+async def test_any_other_unknown_name_is_an_outcome_too(name: str) -> None:
+    """A call must never raise for the name it was given."""
+    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read"))), name)
+    assert outcome.is_error
+    assert repr(name) in str(outcome.output)
+
+
+@pytest.mark.anyio
+async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
+    """A model that saw the tool a moment ago would give up on it instead of trying again."""
+    fault = ProtocolFault(FaultKind.TRANSPORT, "the process exited with 3", code="exited")
+    fleet = FakeFleet(FakeEndpoint("fs", "read", phase=EndpointPhase.FAULTED, fault=fault))
+    outcome = await run(LiveBox(fleet), "fs__read")
+    assert outcome.is_error
+    assert str(outcome.output).startswith("fs__read: server 'fs' is faulted: the process exited with 3 (not_connected")
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_outlives_its_server_says_that_it_is_gone() -> None:
+    """A deck that kept the tool would fail without a reason."""
+    fleet = FakeFleet(FakeEndpoint("fs", "read"))
+    tool = graft_tool(fleet, fleet.by_id.pop("fs").tools()[0])
+    outcome = await tool.invoke(ToolCall("1", "fs__read", {}), inert_context())
+    assert outcome.is_error
+    assert "there is no server 'fs'" in str(outcome.output)
+
+
+@pytest.mark.anyio
+async def test_a_tool_asks_for_its_endpoint_at_each_call() -> None:
+    """After a restart, a tool held since before would call the dead generation."""
+    fleet = FakeFleet(FakeEndpoint("fs", "read"))
+    tool = graft_tool(fleet, fleet.by_id["fs"].tools()[0])
+    fleet.by_id["fs"].phase = EndpointPhase.FAULTED
+    down = await tool.invoke(ToolCall("1", "fs__read", {}), inert_context())
+    fleet.by_id["fs"] = FakeEndpoint("fs", "read")
+    up = await tool.invoke(ToolCall("2", "fs__read", {}), inert_context())
+    assert (down.is_error, up.is_error) == (True, False)
+
+
+@pytest.mark.anyio
+async def test_a_fault_becomes_an_outcome_that_says_what_to_do() -> None:
+    """A model would see a stack trace, or nothing at all."""
+
+    async def answer(tool: str, arguments: object) -> object:
+        raise ProtocolFault(FaultKind.TIMEOUT, "no answer within 3 s", code="call_timeout")
+
+    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
+    assert outcome == ToolOutcome(
+        "call-1",
+        "fs__read: no answer within 3 s (call_timeout). Fix: raise call_timeout_s, or ask for less",
+        is_error=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (ProtocolFault(FaultKind.TOOL_ERROR, "no"), "t: no (tool_error)"),
+        (ProtocolFault(FaultKind.TOOL_ERROR, "no", code="of_tomorrow"), "t: no (of_tomorrow)"),
+    ],
+)
+def test_a_fault_without_a_remedy_is_told_without_one(fault: ProtocolFault, text: str) -> None:
+    """The text would end in None."""
+    assert fault_text("t", fault) == text
+
+
+@pytest.mark.anyio
+async def test_the_cancel_token_cancels_the_call_under_way() -> None:
+    """A client's cancellation would leave the server working."""
+    cancel = CancelToken()
+    ended: list[str] = []
+
+    async def answer(tool: str, arguments: object) -> object:
+        cancel.cancel()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(tool)
+
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
+    outcome = await run(box, "fs__read", cancel=cancel)
+    assert outcome.is_error
+    assert "cancelled" in str(outcome.output)
+    assert ended == ["read"]
+
+
+@pytest.mark.anyio
+async def test_cancelling_the_awaiting_task_passes_through() -> None:
+    """A cancelled session would hang on its calls, or take the cancellation for a result."""
+    cancel = CancelToken()
+    started = anyio.Event()
+    outcomes: list[ToolOutcome] = []
+
+    async def answer(tool: str, arguments: object) -> object:
+        started.set()
+        await anyio.sleep_forever()
+
+    async def call() -> None:
+        outcomes.append(await run(box, "fs__read", cancel=cancel))
+
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await started.wait()
+        tasks.cancel_scope.cancel()
+    assert outcomes == []
+    cancel.cancel()  # nothing of the call is left registered
+
+
+@pytest.mark.anyio
+async def test_the_short_way_goes_to_the_owning_endpoint() -> None:
+    """Fast calls would reach the wrong server, or lose their metadata and deadline."""
+    endpoint = FakeEndpoint("fs", "read")
+    box = LiveBox(FakeFleet(endpoint))
+    call = box.begin("fs__read", b"{}", lambda settled: None, meta=b'{"a":1}', timeout_s=3.0)
+    assert call is not None
+    call.cancel()
+    assert endpoint.begun == [("read", b"{}", {"meta": b'{"a":1}', "timeout_s": 3.0, "on_progress": None})]
+
+
+@pytest.mark.parametrize("name", ["read", "other__read", "down__read"])
+def test_the_short_way_is_closed_where_there_is_no_ready_server(name: str) -> None:
+    """The host would wait for an answer that never comes."""
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read"), FakeEndpoint("down", phase=EndpointPhase.FAULTED)))
+    assert box.begin(name, b"{}", lambda settled: None) is None
+
+
+@pytest.mark.anyio
+async def test_mount_skips_servers_that_are_not_ready_or_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bad server would empty the others."""
+    broken = FakeEndpoint("broken")
+    broken.list_fault = ProtocolFault(FaultKind.PROTOCOL, "not a list")
+    down = FakeEndpoint("down", "x", phase=EndpointPhase.FAULTED)
+    down.list_fault = ProtocolFault(FaultKind.NOT_CONNECTED, "down")
+    fleet = FakeFleet(down, broken, FakeEndpoint("fs", "read"))
+    use_fleet(monkeypatch, fleet)
+    mounted = await mount_protocol_bridge(BridgeConfig())
+    assert names_of(mounted.box) == ["fs__read"]
+    assert mounted.fleet is fleet
+    assert not fleet.torn_down
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_mount_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers would outlive the program that gave up waiting for them."""
+    fleet = FakeFleet(FakeEndpoint("fs"))
+    use_fleet(monkeypatch, fleet)
+    with anyio.CancelScope() as scope:
+
+        async def list_tools() -> object:
+            scope.cancel()
+            await anyio.sleep_forever()
+
+        monkeypatch.setattr(fleet.by_id["fs"], "list_tools", list_tools)
+        await mount_protocol_bridge(BridgeConfig())
+    assert scope.cancelled_caught
+    assert fleet.torn_down
+
+
+@pytest.mark.anyio
+async def test_a_task_that_is_cancelled_together_with_its_token_is_cancelled() -> None:
+    """A session that ends while its client cancels would take the call for answered, and go on."""
+    cancel = CancelToken()
+    started = anyio.Event()
+    outcomes: list[ToolOutcome] = []
+
+    async def answer(tool: str, arguments: object) -> object:
+        started.set()
+        await anyio.sleep_forever()
+
+    async def call() -> None:
+        outcomes.append(await run(box, "fs__read", cancel=cancel))
+
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await started.wait()
+        cancel.cancel()
+        tasks.cancel_scope.cancel()
+    assert outcomes == []
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_token_leaves_its_task_able_to_go_on() -> None:
+    """The caller's next wait, or its own deadline, would take the old cancellation for its own."""
+    cancel = CancelToken()
+
+    async def answer(tool: str, arguments: object) -> object:
+        cancel.cancel()
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError:
+            return call_result({"content": []})  # it ended all the same
+
+    task = asyncio.current_task()
+    assert task is not None
+    await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
+    assert task.cancelling() == 0
+    await anyio.lowlevel.checkpoint()

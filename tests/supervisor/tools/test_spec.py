@@ -1,0 +1,140 @@
+"""Defining and invoking one tool."""
+
+import anyio
+import pytest
+
+from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.results import JsonContentBlock, ToolResult
+from quarterdeck.tools.spec import Arguments, DefinedTool, RunTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolDescriptor, ToolOutcome, WireResult
+
+SCHEMA = {"type": "object", "properties": {}}
+
+
+def tool_of(run: RunTool) -> DefinedTool:
+    return define_tool(ToolSpec("probe", "Probes.", {}, run))
+
+
+async def give_back(arguments: object, ctx: ToolContext) -> ToolResult:
+    return ToolResult([JsonContentBlock(arguments)])
+
+
+async def fail(arguments: object, ctx: ToolContext) -> ToolResult:
+    raise arguments if isinstance(arguments, BaseException) else AssertionError
+
+
+def test_a_tool_shows_what_it_was_defined_with() -> None:
+    """A model would be told something else than the author wrote."""
+    tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, give_back, definition=b"{}"))
+    assert tool.descriptor() == ToolDescriptor("probe", "Probes.", SCHEMA, b"{}")
+    assert (tool.name, tool.label, tool.description, tool.parameters) == ("probe", "probe", "Probes.", SCHEMA)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("given", "received"),
+    [
+        (None, {}),
+        ({"a": 1}, {"a": 1}),
+        ('{"a": 1}', {"a": 1}),
+        ("[1]", [1]),
+        ("{broken", "{broken"),
+        ("[" * 100_000, "[" * 100_000),
+        ("{\ud800", "{\ud800"),
+        ("plain", "plain"),
+        ('"text"', '"text"'),
+        (0, 0),
+    ],
+)
+async def test_input_is_read_as_models_mean_it(given: object, received: object) -> None:
+    """A model that sends its arguments as a string, or none, would fail at every call."""
+    outcome = await tool_of(give_back).invoke(ToolCall("1", "probe", given), inert_context())
+    assert outcome == ToolOutcome("1", received)
+
+
+@pytest.mark.anyio
+async def test_the_wire_result_is_copied_unchanged() -> None:
+    """A client would get our projection in place of the server's own result."""
+    wire = WireResult(b"{}", "2025-11-25")
+
+    async def run(arguments: object, ctx: ToolContext) -> ToolResult:
+        return ToolResult([JsonContentBlock(1)], is_error=True, wire=wire)
+
+    outcome = await tool_of(run).invoke(ToolCall("1", "probe", {}), inert_context())
+    assert outcome.wire is wire
+    assert outcome.is_error
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("no such thing"), "probe did not finish: no such thing"),
+        (ValueError(), "probe did not finish: ValueError"),
+    ],
+)
+async def test_an_exception_becomes_an_outcome(error: Exception, text: str) -> None:
+    """One bad tool would end the session."""
+    outcome = await tool_of(fail).invoke(ToolCall("1", "probe", error), inert_context())
+    assert outcome == ToolOutcome("1", text, is_error=True)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_cancelled_already_does_not_run() -> None:
+    """A tool would have its effect after the user said stop."""
+    cancel = CancelToken()
+    cancel.cancel()
+    call = ToolCall("1", "probe", AssertionError("it ran"))
+    outcome = await tool_of(fail).invoke(call, inert_context().with_cancel(cancel))
+    assert outcome.is_error
+    assert "cancelled" in str(outcome.output)
+
+
+@pytest.mark.anyio
+async def test_cancelling_the_task_is_not_swallowed() -> None:
+    """A session could not be stopped."""
+
+    async def run(arguments: object, ctx: ToolContext) -> ToolResult:
+        scope.cancel()
+        await anyio.sleep_forever()
+        return ToolResult.of_text("awake")
+
+    with anyio.CancelScope() as scope:
+        await tool_of(run).invoke(ToolCall("1", "probe", {}), inert_context())
+    assert scope.cancelled_caught
+
+
+@pytest.mark.anyio
+async def test_a_native_tools_wrong_input_is_refused_before_it_runs() -> None:
+    """A tool would run on what nobody checked."""
+    tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, fail))
+    outcome = await tool.invoke(ToolCall("1", "probe", [1]), inert_context())
+    assert outcome.is_error
+    assert "expected an object, got [1]" in str(outcome.output)
+
+
+@pytest.mark.anyio
+async def test_a_grafted_tools_input_is_its_servers_to_judge() -> None:
+    """A server that takes more than it says could not be given it."""
+    tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, give_back, definition=b"{}"))
+    assert (await tool.invoke(ToolCall("1", "probe", [1]), inert_context())).output == [1]
+
+
+@pytest.mark.anyio
+async def test_a_tool_can_take_its_arguments_as_a_type_and_tell_of_its_progress() -> None:
+    """Each tool would have to pick its arguments apart, and a client would wait in the dark."""
+
+    class Given(Arguments):
+        times: int
+
+    async def count(arguments: Given, ctx: ToolContext) -> ToolResult:
+        for step in range(arguments.times):
+            ctx.tell(step, arguments.times, "counting")
+        return ToolResult.of_text("done")
+
+    tool = define_tool(ToolSpec("count", "Counts.", schema_of(Given), typed(Given, count), title="Count"))
+    notes: list[ProgressNote] = []
+    call = ToolCall("1", "count", {"times": 2}, report=notes.append)
+    outcome = await tool.invoke(call, inert_context().for_call(call, CancelToken()))
+    assert (outcome.output, tool.label) == ("done", "Count")
+    assert notes == [ProgressNote(0, 2, "counting"), ProgressNote(1, 2, "counting")]

@@ -1,0 +1,534 @@
+"""One GET against servers of every temper."""
+
+import asyncio
+import gzip
+import socket
+import ssl
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+from support.certificates import Authority
+from support.leftovers import eventually_async
+from support.web_servers import Request, gzipped, redirect, response, serving, zeros_gzipped
+
+from quarterdeck.config.web_policy import FetchPolicy
+from quarterdeck.tools.web.fetch import MAX_HEADERS, MAX_PIECES, MAX_REDIRECTS, Deadlines, Fetched, Fetcher, FetchError
+from quarterdeck.tools.web.media import Media
+
+pytestmark = pytest.mark.anyio
+
+LOOPBACK = FetchPolicy(allow=("127.0.0.1",))
+MOST = 100_000
+SOON = Deadlines(total_s=0.3, connect_s=0.3)
+
+
+async def fetch(
+    url: str,
+    most: int = MOST,
+    *,
+    policy: FetchPolicy = LOOPBACK,
+    deadlines: Deadlines | None = None,
+    notes: list[tuple[float, float | None]] | None = None,
+) -> Fetched:
+    fetcher = Fetcher(policy, deadlines=deadlines)
+    return await fetcher.fetch(url, most, 2 * most, lambda *note: (notes if notes is not None else []).append(note))
+
+
+async def failure(url: str, **options: object) -> str:
+    with pytest.raises(FetchError) as caught:
+        await fetch(url, **options)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+async def trouble_of(url: str) -> str:
+    """What went wrong, early or late."""
+    try:
+        return (await fetch(url)).trouble
+    except FetchError as error:
+        return str(error)
+
+
+def raw(head: str, body: bytes = b"") -> bytes:
+    return f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode() + body
+
+
+async def test_a_page_is_fetched() -> None:
+    """Nothing could be fetched."""
+    async with serving(response("grün", "text/html; charset=utf-8")) as server:
+        fetched = await fetch(f"{server.url}/a?b=c#d")
+    assert fetched == Fetched(
+        asked_url=f"{server.url}/a?b=c",
+        url=f"{server.url}/a?b=c",
+        redirects=0,
+        status=200,
+        media=Media("text/html", "utf-8"),
+        body="grün".encode(),
+        is_cut=False,
+        trouble="",
+        declared_bytes=5,
+    )
+    [request] = server.requests
+    assert request.target == "/a?b=c"
+    assert request.headers["host"] == f"127.0.0.1:{server.port}"
+    assert request.headers["user-agent"].startswith("quarterdeck/")
+
+
+async def test_nothing_of_the_user_goes_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Passwords, cookies and proxies of the user's environment would reach whoever a page names."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    fetcher = Fetcher(LOOPBACK)
+    async with serving(response("hi", set_cookie="track=me; Path=/")) as server:
+        for _ in range(2):
+            await fetcher.fetch(server.url, MOST, MOST, lambda *_: None)
+    assert [set(request.headers) for request in server.requests] == [
+        {"host", "user-agent", "accept", "accept-encoding", "connection"}
+    ] * 2
+
+
+@pytest.mark.parametrize("status", [204, 304, 404, 500, 999])
+async def test_a_refusal_is_a_response_too(status: int) -> None:
+    """What a server says of its refusal would be lost."""
+    async with serving(response("" if status in (204, 304) else "why", status=status)) as server:
+        fetched = await fetch(server.url)
+    assert fetched.status == status
+
+
+async def test_a_body_is_cut_where_the_caller_wants() -> None:
+    """A model would be flooded, or told of a cut that is none."""
+    async with serving(response("x" * 1000)) as server:
+        for most, length, is_cut in ((10, 10, True), (999, 999, True), (1000, 1000, False), (1001, 1000, False)):
+            fetched = await fetch(server.url, most)
+            assert (len(fetched.body), fetched.is_cut, fetched.trouble) == (length, is_cut, "")
+
+
+async def test_an_image_has_a_limit_of_its_own() -> None:
+    """Images would be cut like pages, and be of no use."""
+    async with serving(response(b"x" * 150, "image/png")) as server:
+        assert not (await fetch(server.url, 100)).is_cut
+        assert (await fetch(server.url, 70)).is_cut
+
+
+async def test_progress_is_told_with_the_total() -> None:
+    """A client would show no progress of a long download."""
+    notes: list[tuple[float, float | None]] = []
+    async with serving(response(b"x" * 400_000)) as server:
+        await fetch(server.url, 1_000_000, notes=notes)
+    assert len(notes) > 2
+    assert notes == sorted(notes)
+    assert notes[-1] == (400_000, 400_000)
+
+
+# Redirects
+
+
+async def test_redirects_are_followed_and_counted() -> None:
+    """Half of the web would be out of reach."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        step = int(request.target.removeprefix("/"))
+        writer.write(redirect(f"/{step + 1}", 301 + step % 3) if step < MAX_REDIRECTS else response("there"))
+
+    async with serving(answer) as server:
+        fetched = await fetch(f"{server.url}/0")
+        assert (fetched.url, fetched.redirects, fetched.body) == (f"{server.url}/5", 5, b"there")
+        assert fetched.asked_url == f"{server.url}/0"
+
+
+async def test_redirects_that_never_end_are_given_up() -> None:
+    """A loop would hold a call, and the server's other visitors."""
+    async with serving(redirect("/again")) as server:
+        assert "more than 5 times" in await failure(server.url)
+    assert len(server.requests) == MAX_REDIRECTS + 1
+
+
+async def test_a_redirect_is_judged_like_any_url() -> None:
+    """A public page could lead a fetch to the user's own machine."""
+    async with serving(response("secret")) as secret, serving(b"") as other:
+        policy = FetchPolicy(allow=(f"127.0.0.1:{other.port}",))
+        targets = {
+            f"http://127.0.0.1:{secret.port}/": "this machine itself",
+            f"http://localhost:{secret.port}/": "this machine itself",
+            f"http://[::1]:{secret.port}/": "this machine itself",
+            f"http://2130706433:{secret.port}/": "this machine itself",
+            "http://169.254.169.254/latest/meta-data/": "credentials",
+            "http://[::ffff:169.254.169.254]/": "credentials",
+            "file:///etc/passwd": "only http and https",
+            "//0/": "no particular machine",
+            "http://user@example.com/": "a user or a password",
+        }
+        for target, reason in targets.items():
+            async with serving(redirect(target)) as server:
+                allowed = FetchPolicy(allow=(*policy.allow, f"127.0.0.1:{server.port}"))
+                text = await failure(server.url, policy=allowed)
+                assert reason in text, target
+                assert f"'{server.url}' redirected there" in text
+    assert secret.requests == []
+
+
+async def test_a_refused_address_is_named_with_the_way_to_allow_it() -> None:
+    """A model could not tell its user what to do."""
+    async with serving(response("hi")) as server:
+        text = await failure(server.url, policy=FetchPolicy())
+        assert f"127.0.0.1:{server.port}: 127.0.0.1 is this machine itself" in text
+        assert f'add "127.0.0.1:{server.port}" to native.webfetch.allow' in text
+        assert (await fetch(server.url, policy=FetchPolicy(allow=(f"127.0.0.1:{server.port}",)))).body == b"hi"
+    assert len(server.requests) == 1
+
+
+async def test_a_redirect_without_a_place_is_a_response() -> None:
+    """A broken redirect would be an exception."""
+    async with serving(response("where?", status=302)) as server:
+        assert (await fetch(server.url)).status == 302
+
+
+@pytest.mark.parametrize("location", ["\\\\evil", "http://[", "\x7f", "é", "http://a b/", "?" * 9000, "http://h:x/"])
+async def test_a_redirect_to_nonsense_is_an_error(location: str) -> None:
+    """A server's nonsense would be an exception."""
+    async with serving(redirect(location)) as server:
+        policy = FetchPolicy(allow=(f"127.0.0.1:{server.port}",))
+        assert (await failure(f"{server.url}/x", policy=policy)).startswith("Nothing was fetched: ")
+
+
+# Bodies
+
+
+async def test_a_zip_bomb_is_cut_like_any_body() -> None:
+    """A kilobyte would become a gigabyte in memory."""
+    packed = zeros_gzipped(1 << 30)
+    assert len(packed) < 1 << 21
+    async with serving(response(packed, content_encoding="gzip")) as server:
+        fetched = await fetch(server.url, 1 << 20)
+    assert (len(fetched.body), fetched.is_cut) == (1 << 20, True)
+
+
+async def test_gzip_is_undone() -> None:
+    """Pages of most servers would come garbled."""
+    async with serving(response(gzipped("hello " * 1000), content_encoding="gzip")) as server:
+        fetched = await fetch(server.url)
+    assert (fetched.body, fetched.declared_bytes) == (b"hello " * 1000, None)
+    assert server.requests[0].headers["accept-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "deflate", "gzip, gzip"])
+async def test_a_coding_that_was_not_asked_for_is_an_error(coding: str) -> None:
+    """Compressed bytes would be shown as text."""
+    async with serving(response(b"\x01\x02", content_encoding=coding)) as server:
+        assert f"encoded as {coding!r}, which was not asked for" in await failure(server.url)
+
+
+async def test_broken_gzip_gives_what_came_before() -> None:
+    """A damaged page would be shown as whole, or not at all."""
+    packed = gzipped("hello " * 50_000)
+    async with serving(response(packed[:-20], content_encoding="gzip")) as server:
+        assert (await fetch(server.url, 1 << 20)).trouble == "its gzip data ends early"
+    async with serving(response(gzipped("hello")[:-8] + b"\0" * 8, content_encoding="gzip")) as server:
+        assert "its gzip data is broken" in await trouble_of(server.url)
+    async with serving(response(b"not gzip", content_encoding="gzip")) as server:
+        assert "its gzip data is broken" in await failure(server.url)
+
+
+async def test_an_endless_body_is_cut() -> None:
+    """A stream without end would fill memory."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw("Content-Type: text/plain"))
+        while True:
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+
+    async with serving(answer) as server:
+        fetched = await fetch(server.url)
+        assert (len(fetched.body), fetched.is_cut) == (MOST, True)
+        await eventually_async(lambda: server.open == 0)
+
+
+async def test_empty_members_of_gzip_without_end_are_given_up() -> None:
+    """A server could keep us busy with nothing."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw("Content-Encoding: gzip"))
+        while True:
+            writer.write(gzip.compress(b"") * 1000)
+            await writer.drain()
+
+    async with serving(answer) as server:
+        assert "sends too much around it" in await failure(server.url)
+
+
+async def test_a_body_in_tiny_pieces_is_given_up() -> None:
+    """Each byte would cost the event loop a chunk's parsing."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw("Transfer-Encoding: chunked"))
+        while True:
+            writer.write(b"1\r\nx\r\n" * 2000)
+            await writer.drain()
+
+    async with serving(answer) as server:
+        fetched = await fetch(server.url, 5 << 20)
+    assert fetched.trouble == "the server sends it in too many pieces"
+    assert len(fetched.body) == MAX_PIECES + 1
+
+
+async def test_chunks_with_long_extensions_are_given_up() -> None:
+    """A server could send gigabytes that no body limit counts."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw("Transfer-Encoding: chunked"))
+        while True:
+            writer.write(b"1;" + b"a" * 10_000 + b"\r\nx\r\n")
+            await writer.drain()
+
+    async with serving(answer) as server:
+        assert (await fetch(server.url)).trouble == "the server sends too much around it"
+
+
+@pytest.mark.parametrize("garbage", [b"zz\r\nhello\r\n", b"-5\r\nhello", b"5\r\nhello world", b"F" * 40 + b"\r\n"])
+async def test_chunks_of_garbage_are_an_error(garbage: bytes) -> None:
+    """A broken server would be an exception."""
+    async with serving(raw("Transfer-Encoding: chunked", garbage)) as server:
+        assert await trouble_of(server.url)
+
+
+async def test_a_length_that_promises_too_much_is_said() -> None:
+    """Half a page would pass for all of it."""
+    async with serving(raw("Content-Length: 1000", b"only this")) as server:
+        fetched = await fetch(server.url)
+    assert (fetched.body, fetched.declared_bytes) == (b"only this", 1000)
+    assert "without sending complete message body" in fetched.trouble
+
+
+async def test_a_length_that_promises_too_little_is_kept() -> None:
+    """What follows could be smuggled in as a second response."""
+    async with serving(raw("Content-Length: 4", b"texthidden")) as server:
+        assert (await fetch(server.url)).body == b"text"
+
+
+@pytest.mark.parametrize("length", ["-1", "1, 2", "1e3", "ten", "9" * 30, "٣"])
+async def test_a_length_that_is_none_is_an_error(length: str) -> None:
+    """A broken server would be an exception."""
+    async with serving(raw(f"Content-Length: {length}", b"text")) as server:
+        assert await trouble_of(server.url)
+
+
+async def test_a_reset_in_the_middle_keeps_what_came() -> None:
+    """Half a page would pass for all of it, or be an exception."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw("Content-Length: 100000", b"first" * 1000))
+        await writer.drain()
+        peer = writer.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with serving(answer) as server:
+        assert await trouble_of(server.url)
+
+
+# Heads
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"garbage\r\n\r\n",
+        b"\r\n" * 1000,
+        b"HTTP/1.1 OK 200\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nA: \0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.9\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x46",
+    ],
+)
+async def test_what_is_no_http_is_an_error(head: bytes) -> None:
+    """Any other service at the port would be an exception."""
+    async with serving(head) as server:
+        assert "gave no proper response" in await failure(server.url)
+
+
+async def test_headers_without_end_are_given_up() -> None:
+    """A server could fill memory before any body."""
+    for unit in (b"a: b\r\n", b"a", b"HTTP/1.1 100 Continue\r\n\r\n"):
+
+        async def answer(request: Request, writer: asyncio.StreamWriter, unit: bytes = unit) -> None:
+            writer.write(b"" if unit.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\nX: y\r\nZ: ")
+            while True:
+                writer.write(unit * 1000)
+                await writer.drain()
+
+        async with serving(answer) as server:
+            text = await failure(server.url)
+            assert "sends too much before its body" in text or "sends headers without end" in text
+            await eventually_async(lambda server=server: server.open == 0)  # type: ignore[misc]
+
+
+async def test_many_headers_are_an_error() -> None:
+    """Each is parsed, and none of them needed."""
+    lines = "\r\n".join(f"x-{number}: y" for number in range(MAX_HEADERS + 1))
+    async with serving(raw(lines, b"hi")) as server:
+        assert f"more than {MAX_HEADERS} headers" in await failure(server.url)
+
+
+# Time
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"])
+async def test_a_server_that_falls_silent_has_a_deadline(said: bytes) -> None:
+    """A call would never end."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async with serving(answer) as server:
+        text = await failure(server.url, deadlines=SOON)
+        assert "within 0.3 s" in text or "did not come to its end in time" in text
+
+
+async def test_what_came_before_the_deadline_is_kept() -> None:
+    """An event stream would show nothing."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw("Content-Type: text/event-stream", b"data: 1\n"))
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async with serving(answer) as server:
+        fetched = await fetch(server.url, deadlines=Deadlines(total_s=1.5))
+    assert (fetched.body, fetched.trouble) == (b"data: 1\n", "it did not come to its end in time")
+
+
+async def test_redirects_do_not_win_time() -> None:
+    """A chain of slow servers would take five deadlines."""
+    waits = 0
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        nonlocal waits
+        waits += 1
+        await asyncio.sleep(0.1)
+        writer.write(redirect(f"/{waits}"))
+
+    async with serving(answer) as server:
+        assert "within 0.15 s" in await failure(server.url, deadlines=Deadlines(total_s=0.15, connect_s=0.15))
+    assert waits <= 2
+
+
+async def test_cancelling_closes_the_connection() -> None:
+    """A cancelled call would go on downloading."""
+    asked = asyncio.Event()
+    gone = asyncio.Event()
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        writer.write(raw("Content-Type: text/plain", b"some"))
+        try:
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.005)
+        except OSError:
+            gone.set()
+            raise
+
+    async with serving(answer) as server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fetch, server.url)
+            await asked.wait()
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(10):
+            await gone.wait()
+
+
+# TLS, names, proxies
+
+
+async def test_https_is_fetched_by_name(tmp_path: Path) -> None:
+    """Most of the web would be out of reach, or anybody could pose as it."""
+    authority = Authority(tmp_path)
+    asked: list[tuple[str, int]] = []
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        asked.append((host, port))
+        return ["127.0.0.1"]
+
+    async with serving(response("hi"), authority.serving("good.example")) as server:
+        fetcher = Fetcher(LOOPBACK, resolve=resolve, ssl_context=authority.trusting())
+        url = f"https://good.example:{server.port}/"
+        assert (await fetcher.fetch(url, MOST, MOST, lambda *_: None)).body == b"hi"
+        with pytest.raises(FetchError, match="its certificate is not trusted: Hostname mismatch"):
+            await fetcher.fetch(f"https://bad.example:{server.port}/", MOST, MOST, lambda *_: None)
+        with pytest.raises(FetchError, match="its certificate is not trusted"):
+            await Fetcher(LOOPBACK, resolve=resolve).fetch(url, MOST, MOST, lambda *_: None)
+    assert [request.headers["host"] for request in server.requests] == [f"good.example:{server.port}"]
+    assert asked == [("good.example", server.port), ("bad.example", server.port), ("good.example", server.port)]
+
+
+async def test_https_is_not_left_for_http(tmp_path: Path) -> None:
+    """Whoever reads the network would read the page."""
+    authority = Authority(tmp_path)
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    async with serving(response("hi")) as plain, serving(redirect(plain.url), authority.serving("a.example")) as server:
+        fetcher = Fetcher(LOOPBACK, resolve=resolve, ssl_context=authority.trusting())
+        with pytest.raises(FetchError, match="from https to plain"):
+            await fetcher.fetch(f"https://a.example:{server.port}/", MOST, MOST, lambda *_: None)
+    assert plain.requests == []
+
+
+async def test_the_systems_authorities_are_trusted() -> None:
+    """No https page could be fetched on a real machine."""
+    fetcher = Fetcher()
+    assert fetcher._ssl_context is None
+    with pytest.raises(FetchError):
+        await fetcher.fetch("https://127.0.0.1/", MOST, MOST, lambda *_: None)
+    assert isinstance(fetcher._ssl_context, ssl.SSLContext)
+    assert fetcher._ssl_context.verify_mode is ssl.CERT_REQUIRED
+    assert fetcher._ssl_context.check_hostname
+
+
+async def test_a_proxy_of_the_policy_is_used() -> None:
+    """Somebody behind a proxy could fetch nothing."""
+    async with serving(response("from the proxy")) as proxy:
+        policy = FetchPolicy(proxy=proxy.url)
+        assert (await fetch("http://example.com/x?y", policy=policy)).body == b"from the proxy"
+        assert (await fetch("http://10.0.0.1/", policy=FetchPolicy(proxy=proxy.url, allow=("10.0.0.1",)))).body
+    assert [request.target for request in proxy.requests] == ["http://example.com/x?y", "http://10.0.0.1/"]
+    assert proxy.requests[0].headers["host"] == "example.com"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1/", "http://0x7f.1/", "http://localhost/", "http://[::ffff:169.254.169.254]/", "http://10.1/"],
+)
+async def test_behind_a_proxy_an_address_is_still_judged(url: str) -> None:
+    """The proxy's own machine, and the cloud's, could be reached through it."""
+    async with serving(response("secret")) as proxy:
+        assert "may not connect" in await failure(url, policy=FetchPolicy(proxy=proxy.url))
+    assert proxy.requests == []
+
+
+async def test_a_proxy_that_refuses_is_told() -> None:
+    """A wrong proxy would be an exception."""
+    async with serving(response("no", status=407)) as proxy:
+        assert "407" in await failure("https://example.com/", policy=FetchPolicy(proxy=proxy.url))
+
+
+async def test_what_is_no_url_is_said() -> None:
+    """A model's odd spelling would be an exception."""
+    assert await failure("example.com") == (
+        "Nothing was fetched: 'example.com' has no scheme: begin with https:// or http://."
+    )

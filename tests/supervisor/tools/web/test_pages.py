@@ -1,0 +1,170 @@
+"""Pages, read in a process of their own."""
+
+import gc
+import sys
+
+import anyio
+import pytest
+from support.leftovers import descendants, eventually_async, no_leftovers
+
+from quarterdeck.tools.web import pages
+from quarterdeck.tools.web.page_child import MAX_CHARS
+from quarterdeck.tools.web.pages import PageReader, PageText
+
+pytestmark = pytest.mark.anyio
+
+URL = "https://example.com/a/"
+
+SLOW = "<" * 3_000_000
+"""The parser needs hours for it."""
+
+PATIENT_S = 60.0
+"""For pages that must not fail for want of time on a busy machine."""
+
+
+def readers() -> list[int]:
+    return [pid for pid, line in descendants().items() if "page_child" in line]
+
+
+async def test_a_page_is_read() -> None:
+    """Pages would be shown as markup."""
+    with no_leftovers():
+        page = await PageReader(PATIENT_S).read("<title>T</title><h1>Hi</h1><p>grün <a href=b>x</a>", URL)
+    assert page == PageText("T", "# Hi\n\ngrün [x](https://example.com/a/b)")
+
+
+async def test_an_empty_page_is_empty() -> None:
+    """A page without text would be an error."""
+    assert await PageReader(PATIENT_S).read("", URL) == PageText("", "")
+
+
+async def test_text_that_is_no_text_does_no_harm() -> None:
+    """A lone surrogate or a NUL would be an exception."""
+    page = await PageReader(PATIENT_S).read("<p>a\ud800b\0c", "https://example.com/\u00fc")
+    assert page.text == "a?bc"
+
+
+async def test_a_page_made_to_be_slow_is_stripped_in_its_time() -> None:
+    """One page would hold up the whole program."""
+    with no_leftovers():
+        page = await PageReader(wall_s=0.5).read("<p>some <b>text</b></p>" + SLOW, URL)
+    assert page.is_crude
+    assert page.text.startswith("some text")
+
+
+async def test_a_page_made_to_be_large_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page would exhaust the machine."""
+    boot = pages._BOOT.replace("; main()", "; page_child.MEMORY_BYTES = 80 << 20; page_child.main()")
+    monkeypatch.setattr(pages, "_BOOT", boot.replace("page_child import main", "import page_child"))
+    assert "80 << 20" in pages._BOOT
+    with no_leftovers():
+        page = await PageReader(PATIENT_S).read("<p>text" + "<b>" * 400_000, URL)
+    assert page == PageText("", "text", is_crude=True)
+
+
+async def test_the_limits_hold_in_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that finds a way into the parser could write files or run on."""
+    asks = (
+        "import resource; from quarterdeck.tools.web import page_child; page_child._limit(); "
+        "names = ('CPU', 'AS', 'FSIZE', 'CORE', 'NPROC'); "
+        "print('limits', [resource.getrlimit(getattr(resource, 'RLIMIT_' + name))[0] for name in names])"
+    )
+    monkeypatch.setattr(pages, "_BOOT", pages._BOOT.split("from quarterdeck")[0] + asks)
+    page = await PageReader(PATIENT_S).read("", URL)
+    assert page.title == "limits [10, 805306368, 0, 0, 0]"
+
+
+async def test_the_process_imports_none_of_our_heavy_parts() -> None:
+    """Each page would take a second to start with."""
+    done = await anyio.run_process(
+        [sys.executable, "-c", "import sys, quarterdeck.tools.web.page_child; print(*sys.modules)"]
+    )
+    packages = {name.partition(".")[0] for name in done.stdout.decode().split()}
+    assert "quarterdeck" in packages
+    assert packages.isdisjoint(
+        ("anyio", "asyncio", "httpx2", "httpcore2", "mcp", "msgspec", "pydantic", "zmq", "ssl", "quarterdeck_protocol")
+    )
+
+
+async def test_a_text_that_grows_is_cut() -> None:
+    """Short links on a page with a long address would grow a thousandfold."""
+    url = "https://example.com/" + "a" * 1900 + "/"
+    page = await PageReader(PATIENT_S).read("<a href=b>x</a> " * 20_000, url)
+    assert not page.is_crude
+    assert MAX_CHARS * 0.9 < len(page.text) < MAX_CHARS * 1.1
+    assert page.text.endswith("[the page goes on]")
+
+
+async def test_output_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong in there could fill our memory."""
+    monkeypatch.setattr(pages, "_BOOT", "import os\nwhile True: os.write(1, b'x' * 65536)")
+    with no_leftovers():
+        page = await PageReader(PATIENT_S).read("<p>text", URL)
+    assert page == PageText("", "text", is_crude=True)
+
+
+@pytest.mark.parametrize(
+    "boot", ["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)", "import os; os.close(0)"]
+)
+async def test_a_process_that_fails_is_no_failure(boot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that brings the parser down would show nothing."""
+    monkeypatch.setattr(pages, "_BOOT", f"{boot}; raise SystemExit(1)")
+    page = await PageReader(PATIENT_S).read("<p>text</p>" + " " * 1_000_000, URL)
+    assert page == PageText("", "text", is_crude=True)
+
+
+async def test_a_machine_that_starts_no_process_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full process table would be an exception."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert await PageReader(PATIENT_S).read("<p>text", URL) == PageText("", "text", is_crude=True)
+
+
+async def test_cancelling_ends_the_process() -> None:
+    """Cancelled calls would leave processes that compute on."""
+    before = readers()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(PageReader(PATIENT_S).read, SLOW, URL)
+        await eventually_async(lambda: len(readers()) > len(before))
+        tasks.cancel_scope.cancel()
+    await eventually_async(lambda: len(readers()) == len(before))
+
+
+async def test_only_so_many_are_read_at_a_time() -> None:
+    """Twenty pages at once would need twenty times the memory."""
+    most = 0
+    reader = PageReader(PATIENT_S)
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, len(readers()))
+            await anyio.sleep(0.02)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        async with anyio.create_task_group() as calls:
+            for _ in range(5):
+                calls.start_soon(reader.read, "<p>text" * 20_000, URL)
+        tasks.cancel_scope.cancel()
+    assert 1 <= most <= pages.AT_A_TIME
+
+
+async def test_the_process_gets_none_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys in the user's environment would lie beside a stranger's page."""
+    monkeypatch.setenv("SECRET", "x")
+    boot = "import os; print('SECRET' in os.environ, os.getcwd(), os.getsid(0) == os.getpid())"
+    monkeypatch.setattr(pages, "_BOOT", boot)
+    assert (await PageReader(PATIENT_S).read("", URL)).title == "False / True"
+
+
+def test_a_process_is_owned_from_its_first_moment() -> None:
+    """Cancelled while it starts, a process would be left to the collector, which complains."""
+
+    async def read(wall_s: float) -> PageText:
+        return await PageReader(wall_s).read("<p>text" + SLOW[:100_000], URL)
+
+    with no_leftovers():
+        for step in range(12):
+            # A loop of its own: what it does not own any more is lost when it closes.
+            assert anyio.run(read, 0.0003 * step).text.startswith("text")
+        gc.collect()

@@ -1,0 +1,310 @@
+"""`webfetch` as a model uses it, against real servers."""
+
+import asyncio
+import sys
+from base64 import b64decode
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+from support.file_tools import Answer, call, context_in, outcome_of
+from support.leftovers import eventually_async
+from support.web_servers import Request, WebServer, gzipped, redirect, response, serving, zeros_gzipped
+
+from quarterdeck.config.web_policy import FetchPolicy
+from quarterdeck.tools.context import inert_context
+from quarterdeck.tools.native_extra import lacks
+from quarterdeck.tools.overflow import OverflowFiles
+from quarterdeck.tools.results import BudgetKind, OutputBudget
+from quarterdeck.tools.spec import DefinedTool
+from quarterdeck.tools.web.pages import PageReader
+from quarterdeck.tools.web.webfetch import CEILING_BYTES, DEFAULT_BYTES, MAX_ERROR_CHARS, web_fetch_tool
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints
+
+pytestmark = pytest.mark.anyio
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+
+
+def tool_for(*servers: WebServer) -> DefinedTool:
+    return web_fetch_tool(FetchPolicy(allow=tuple(f"127.0.0.1:{server.port}" for server in servers)))
+
+
+async def fetch(server: WebServer, path: str = "/", **given: object) -> Answer:
+    return await call(tool_for(server), inert_context(), url=server.url + path, **given)
+
+
+async def test_a_page_is_shown_as_text() -> None:
+    """A model would be shown tags and scripts."""
+    html = "<title>Docs</title><h1>Hi</h1><p>See <a href=more>more</a>.<script>x</script>"
+    async with serving(response(html, "text/html; charset=utf-8")) as server:
+        answer = await fetch(server, "/docs/")
+    assert answer == Answer(
+        f"{server.url}/docs/\n200 OK, text/html, {len(html)} bytes\nTitle: Docs\n\n"
+        f"# Hi\n\nSee [more]({server.url}/docs/more).",
+        is_error=False,
+    )
+
+
+async def test_a_page_without_the_parser_is_shown_crudely_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Links would be lost for good, and nobody be told why."""
+    monkeypatch.setitem(sys.modules, "justhtml", None)
+    async with serving(response("<p>Hi <a href=more>more</a>", "text/html")) as server:
+        answer = await fetch(server)
+    assert "justhtml is not installed: install it with `pip install 'quarterdeck[native]'`" in answer.text
+    assert "Hi more" in answer.text
+    assert not answer.is_error
+
+
+async def test_without_its_http_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing library would be reported as a bug of the tool."""
+    monkeypatch.delitem(sys.modules, "quarterdeck.tools.web.fetch", raising=False)
+    monkeypatch.delitem(sys.modules, "quarterdeck.tools.web.guarded_network", raising=False)
+    monkeypatch.setitem(sys.modules, "httpcore2", None)
+    answer = await call(web_fetch_tool(), inert_context(), url="https://example.com/")
+    assert answer == Answer(f"Nothing was fetched: {lacks('httpcore2')}.", is_error=True)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "text"),
+    [
+        ("text/plain", "a\n  b\n"),
+        ("application/json", '{"a": [1]}'),
+        ("application/xml", "<a>\n<b/></a>"),
+        ("text/markdown; charset=utf-8", "# grün"),
+        ("", "no type"),
+    ],
+)
+async def test_other_text_is_shown_as_it_is(content_type: str, text: str) -> None:
+    """Code and data would be reflowed."""
+    async with serving(response(text, content_type)) as server:
+        answer = await fetch(server)
+    shown = content_type.partition(";")[0] or "no content type"
+    size = f"{len(text.encode())} bytes"
+    assert answer.text == f"{server.url}/\n200 OK, {shown}, {size}\n\n{text.strip(chr(10))}"
+
+
+async def test_text_is_read_in_its_charset() -> None:
+    """Half of the old web would come with wrong letters."""
+    async with serving(response("grün".encode("latin-1"), "text/plain")) as server:
+        assert (await fetch(server)).text.endswith("\n\ngrün")
+    async with serving(response("<meta charset=koi8-r><p>привет".encode("koi8-r"), "text/html")) as server:
+        assert (await fetch(server)).text.endswith("\n\nпривет")
+    async with serving(response("日本".encode("utf-16"), "text/plain; charset=x-nonsense")) as server:
+        assert (await fetch(server)).text.endswith("\n\n日本")
+
+
+async def test_an_image_is_an_image() -> None:
+    """A model could not look at it."""
+    async with serving(response(PNG, "image/x-wrong")) as server:
+        outcome = await outcome_of(tool_for(server), inert_context(), url=f"{server.url}/")
+    assert outcome.wire is not None
+    result = msgspec.json.decode(outcome.wire.body)
+    assert result["isError"] is False
+    text, image = result["content"]
+    assert text["text"].startswith(f"{server.url}/\n200 OK, image/x-wrong, {len(PNG)} bytes")
+    assert (image["type"], image["mimeType"], b64decode(image["data"])) == ("image", "image/png", PNG)
+
+
+async def test_an_image_may_be_larger_than_a_text_but_not_cut() -> None:
+    """Most images would be refused, or be sent in halves that no client can draw."""
+    large = PNG + bytes(2 * DEFAULT_BYTES)
+    async with serving(response(large, "image/png")) as server:
+        outcome = await outcome_of(tool_for(server), inert_context(), url=f"{server.url}/")
+        assert outcome.wire is not None
+        answer = await fetch(server, maxBytes=DEFAULT_BYTES)
+        assert answer.is_error
+        assert "An image is shown whole or not at all." in answer.text
+        assert "maxBytes sets how much is taken" in answer.text
+
+
+async def test_what_cannot_be_shown_is_said_with_type_and_size() -> None:
+    """A model would be shown bytes."""
+    async with serving(response(b"%PDF-1.7\n\x80\x81\0" + bytes(5000), "application/pdf")) as server:
+        answer = await fetch(server)
+    assert answer.is_error
+    assert "200 OK, application/pdf, 4.9 KiB (5,012 bytes)" in answer.text
+    assert "nothing that webfetch can show" in answer.text
+
+
+async def test_a_refusal_of_the_server_is_an_error_with_its_words() -> None:
+    """A model could not tell a missing page from a forbidden one."""
+    html = "<h1>Not here</h1><p>" + "sorry " * 1000
+    async with serving(response(html, "text/html", status=404)) as server:
+        answer = await fetch(server)
+    assert answer.is_error
+    assert answer.text.startswith(f"{server.url}/\n404 Not Found, text/html")
+    assert "\n\n# Not here\n\nsorry" in answer.text
+    assert len(answer.text) < MAX_ERROR_CHARS + 200
+    for status, said in ((500, "500 Internal Server Error"), (999, "999,"), (304, "304 Not Modified")):
+        async with serving(response(b"\0\0", "image/png", status=status)) as server:
+            answer = await fetch(server)
+            assert answer.is_error
+            assert said in answer.text
+
+
+async def test_an_empty_answer_says_so() -> None:
+    """A model would wait for the rest."""
+    async with serving(response("")) as server:
+        assert (await fetch(server)).text.endswith("\n\n(it holds no text)")
+
+
+async def test_a_redirect_is_said() -> None:
+    """A model would cite a page that it has not read."""
+    async with serving(response("there")) as there, serving(redirect(f"{there.url}/x")) as server:
+        answer = await call(tool_for(there, server), inert_context(), url=f"{server.url}/a#b")
+    assert answer.text.startswith(f"{there.url}/x (redirected from {server.url}/a)\n200 OK")
+
+
+async def test_a_cut_is_said_with_the_way_to_more() -> None:
+    """A model would take a part for the whole."""
+    async with serving(response("x" * 3000)) as server:
+        answer = await fetch(server, maxBytes=1000)
+        assert "1,000 bytes of 3,000" in answer.text
+        assert "Cut at 1,000 bytes: maxBytes sets how much is taken, up to 5,242,880." in answer.text
+        assert answer.text.endswith("\n\n" + "x" * 1000)
+        answer = await fetch(server, maxBytes=CEILING_BYTES + 1)
+        assert "maxBytes is at most 5,242,880; that was taken." in answer.text
+        assert "Cut" not in answer.text
+
+
+async def test_half_an_answer_is_said_to_be_half() -> None:
+    """A model would take a part for the whole."""
+    async with serving(response(gzipped("hello " * 100)[:-9], content_encoding="gzip")) as server:
+        answer = await fetch(server)
+    assert "Not all of it came: its gzip data ends early." in answer.text
+
+
+async def test_a_zip_bomb_does_not_go_off() -> None:
+    """A page of one megabyte would become a gigabyte."""
+    for content_type in ("text/html", "application/json", "image/png"):
+        async with serving(response(zeros_gzipped(1 << 30), content_type, content_encoding="gzip")) as server:
+            answer = await fetch(server)
+        assert answer.is_error
+        assert "Cut at" in answer.text
+
+
+async def test_a_page_that_no_parser_gets_through_is_stripped() -> None:
+    """A page made to be slow would show nothing, or hold up the program."""
+    tool = web_fetch_tool(FetchPolicy(allow=("127.0.0.1",)), pages=PageReader(wall_s=0.3))
+    async with serving(response("<p>text <b>bold</b></p>" + "<" * 900_000, "text/html")) as server:
+        answer = await call(tool, inert_context(), url=server.url)
+    assert not answer.is_error
+    assert "its tags were stripped" in answer.text
+    assert "text bold" in answer.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:1/",
+        "http://localhost/",
+        "http://[::1]/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://0.0.0.0:8000/",
+        "http://169.254.169.254/latest/meta-data/iam/",
+        "http://2852039166/",
+        "http://192.168.0.1/admin",
+        "http://[fe80::1]/",
+        "http://[64:ff9b::7f00:1]/",
+    ],
+)
+async def test_what_is_near_is_refused_with_the_way_to_allow_it(url: str) -> None:
+    """A page could make a model read the user's own services."""
+    answer = await call(web_fetch_tool(), inert_context(), url=url)
+    assert answer.is_error
+    assert answer.text.startswith("Nothing was fetched: webfetch may not connect to ")
+    assert "native.webfetch.allow" in answer.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"url": ""},
+        {"url": 5},
+        {"url": None},
+        {"url": "http://x/", "maxBytes": 0},
+        {"url": "http://x/", "maxBytes": 1.5},
+        {"url": "http://x/", "maxBytes": "1"},
+        {"url": "http://x/", "maxBytes": True},
+        {"url": "http://x/", "method": "POST"},
+    ],
+)
+async def test_wrong_input_is_not_fetched(given: dict[str, object]) -> None:
+    """A model's mistake would be an exception, or fetch something else."""
+    answer = await call(web_fetch_tool(), inert_context(), **given)
+    assert answer.is_error
+    assert "webfetch was not run, its input is wrong" in answer.text
+
+
+@pytest.mark.parametrize(
+    "url", ["example.com", "file:///etc/passwd", "http://u:p@h/", "https://", "http://h:0/", "\x00"]
+)
+async def test_what_is_no_url_of_the_web_is_an_error(url: str) -> None:
+    """A model could read files, or not know what to write."""
+    answer = await call(web_fetch_tool(), inert_context(), url=url)
+    assert answer.is_error
+    assert answer.text.startswith("Nothing was fetched: ")
+
+
+async def test_progress_is_told_to_who_asks() -> None:
+    """A client would show nothing of a long download."""
+    notes: list[ProgressNote] = []
+    async with serving(response(b"x" * 300_000, "text/plain")) as server:
+        request = ToolCall("1", "webfetch", {"url": server.url}, notes.append)
+        outcome = await tool_for(server).invoke(request, inert_context().for_call(request, CancelToken()))
+    assert not outcome.is_error
+    assert len(notes) > 1
+    assert notes[-1] == ProgressNote(300_000, 300_000)
+
+
+async def test_a_text_over_the_budget_is_kept_in_a_file(tmp_path: Path) -> None:
+    """A model could not read the rest."""
+    ctx = replace(context_in(tmp_path, budget=OutputBudget(BudgetKind.MIDDLE, 1000)), overflow=OverflowFiles(tmp_path))
+    async with serving(response("line\n" * 1000)) as server:
+        answer = await call(tool_for(server), ctx, url=server.url)
+    assert "the full text is in" in answer.text
+    assert (tmp_path / "webfetch-1.txt").read_text().count("line\n") == 999
+
+
+async def test_cancelling_ends_the_fetch() -> None:
+    """A cancelled call would go on downloading."""
+    asked = asyncio.Event()
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.005)
+
+    cancel = CancelToken()
+    answers: list[Answer] = []
+    async with serving(answer) as server:
+
+        async def run() -> None:
+            answers.append(await call(tool_for(server), inert_context(), cancel, url=server.url))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await asked.wait()
+            cancel.cancel()
+        await eventually_async(lambda: server.open == 0)
+    assert answers == [Answer("webfetch was cancelled.", is_error=True)]
+
+
+def test_the_tool_says_what_it_is() -> None:
+    """A client would ask its user before each page, or a model misuse it."""
+    descriptor = web_fetch_tool().descriptor()
+    assert (descriptor.name, descriptor.title) == ("webfetch", "Fetch URL")
+    assert descriptor.hints == ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True)
+    parameters = dict(descriptor.parameters)
+    assert set(parameters["properties"]) == {"url", "maxBytes"}  # type: ignore[call-overload]
+    assert parameters["required"] == ["url"]
+    assert parameters["additionalProperties"] is False

@@ -1,0 +1,206 @@
+"""What a changed schema does to a client: old calls that may fail are never called additive."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from quarterdeck.trust.diff.differences import Difference, Severity
+from quarterdeck.trust.diff.schema_differences import Side, schema_differences
+
+TEXT, ADDITIVE, BREAKING = Severity.TEXT, Severity.ADDITIVE, Severity.BREAKING
+
+
+def differences(old: object, new: object, side: Side = Side.INPUT) -> list[Difference]:
+    return list(schema_differences(old, new, side, ("inputSchema" if side is Side.INPUT else "outputSchema",)))
+
+
+def told(old: object, new: object, side: Side = Side.INPUT) -> list[tuple[str, Severity]]:
+    return [(each.place.split("/", 2)[-1], each.severity) for each in differences(old, new, side)]
+
+
+def an_object(**properties: object) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+STRING: dict[str, Any] = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "as_input", "as_output"),
+    [
+        ({}, {"type": "string"}, "type", BREAKING, ADDITIVE),
+        ({"type": "string"}, {"type": ["string", "null"]}, "type", ADDITIVE, BREAKING),
+        ({"type": "integer"}, {"type": "number"}, "type", ADDITIVE, BREAKING),
+        ({"type": "number"}, {"type": "integer"}, "type", BREAKING, ADDITIVE),
+        ({"type": "string"}, {"type": "number"}, "type", BREAKING, BREAKING),
+        ({"enum": ["a"]}, {"enum": ["a", "b"]}, "enum", ADDITIVE, BREAKING),
+        ({"enum": ["a", "b"]}, {"enum": ["a"]}, "enum", BREAKING, ADDITIVE),
+        ({"enum": ["a", "b"]}, {"enum": ["a", "c"]}, "enum", BREAKING, BREAKING),
+        ({"enum": ["number"]}, {"enum": ["number", "integer"]}, "enum", ADDITIVE, BREAKING),
+        ({"minimum": 1}, {"minimum": 0}, "minimum", ADDITIVE, BREAKING),
+        ({"minimum": 1}, {"minimum": 2}, "minimum", BREAKING, ADDITIVE),
+        ({"maxLength": 5}, {"maxLength": 9}, "maxLength", ADDITIVE, BREAKING),
+        ({"maxLength": 5}, {}, "maxLength", ADDITIVE, BREAKING),
+        ({}, {"maxItems": 5}, "maxItems", BREAKING, ADDITIVE),
+        ({"exclusiveMinimum": True}, {}, "exclusiveMinimum", BREAKING, BREAKING),
+        ({}, {"pattern": "^a"}, "pattern", BREAKING, ADDITIVE),
+        ({"pattern": "^a"}, {}, "pattern", ADDITIVE, BREAKING),
+        ({"pattern": "^a"}, {"pattern": "^b"}, "pattern", BREAKING, BREAKING),
+        ({"uniqueItems": True}, {"uniqueItems": False}, "uniqueItems", ADDITIVE, BREAKING),
+        ({}, {"additionalProperties": False}, "additionalProperties", BREAKING, BREAKING),
+        ({"additionalProperties": False}, {}, "additionalProperties", ADDITIVE, ADDITIVE),
+        ({"additionalProperties": True}, {"additionalProperties": STRING}, "additionalProperties", BREAKING, BREAKING),
+        ({}, {"items": STRING}, "items", BREAKING, ADDITIVE),
+        ({"items": {}}, {"items": STRING}, "items/type", BREAKING, ADDITIVE),
+        ({"default": 1}, {"default": 2}, "default", BREAKING, TEXT),
+        ({"anyOf": [STRING]}, {"anyOf": [{"type": "null"}, STRING]}, "anyOf/0", ADDITIVE, BREAKING),
+        ({"anyOf": [{"type": "null"}, STRING]}, {"anyOf": [STRING]}, "anyOf/0", BREAKING, ADDITIVE),
+        ({"allOf": [STRING]}, {"allOf": [STRING, {"minLength": 2}]}, "allOf/1", BREAKING, ADDITIVE),
+        ({"oneOf": [STRING]}, {"oneOf": [STRING, {}]}, "oneOf/1", BREAKING, BREAKING),
+        ({"not": {"minimum": 1}}, {"not": {"minimum": 0}}, "not/minimum", BREAKING, BREAKING),
+        ({"if": {}}, {"if": {"minimum": 0}}, "if/minimum", BREAKING, BREAKING),
+        ({"$ref": "#/a"}, {"$ref": "#/b"}, "$ref", BREAKING, BREAKING),
+        ({}, {"x-odd": 1}, "x-odd", BREAKING, BREAKING),
+        ({"required": "a"}, {"required": ["a"]}, "required", BREAKING, BREAKING),
+        (True, False, "", BREAKING, ADDITIVE),
+        ({"description": "a"}, {"description": "b"}, "description", TEXT, TEXT),
+        ({"examples": [1]}, {"examples": [2]}, "examples", TEXT, TEXT),
+    ],
+)
+def test_each_keyword_tells_callers_and_readers_apart(
+    old: object, new: object, place: str, as_input: Severity, as_output: Severity
+) -> None:
+    """Who sends fears a narrower schema, who reads a wider one."""
+    assert told(an_object(x=old), an_object(x=new)) == [(f"properties/x/{place}".rstrip("/"), as_input)]
+    assert told(an_object(x=old), an_object(x=new), Side.OUTPUT) == [(f"properties/x/{place}".rstrip("/"), as_output)]
+
+
+def test_a_new_optional_argument_is_additive_and_a_required_one_breaking() -> None:
+    """The first may be left away by old callers, the second may not."""
+    assert told(an_object(), an_object(x=STRING)) == [("properties/x", ADDITIVE)]
+    (change,) = differences(an_object(), an_object(x=STRING) | {"required": ["x"]})
+    assert (change.severity, change.noun, change.verb) == (BREAKING, 'argument "x"', "is new, and required")
+
+
+def test_an_argument_that_becomes_required_is_breaking_and_one_that_need_not_be_sent_additive() -> None:
+    """Each name is told by itself, whatever the order of the array."""
+    free, must = an_object(x=STRING), an_object(x=STRING) | {"required": ["x"]}
+    assert [(each.severity, each.verb) for each in differences(free, must)] == [(BREAKING, "is required now")]
+    assert [(each.severity, each.verb) for each in differences(must, free)] == [(ADDITIVE, "is no longer required")]
+    assert told(must, free, Side.OUTPUT) == [("required", BREAKING)]
+
+
+def test_a_renamed_argument_is_a_loss_and_a_gain() -> None:
+    """Old callers send a name that nobody reads."""
+    assert told(an_object(path=STRING), an_object(file=STRING)) == [
+        ("properties/file", ADDITIVE),
+        ("properties/path", BREAKING),
+    ]
+
+
+def test_an_argument_called_description_is_no_text() -> None:
+    """A member's name is not a keyword."""
+    assert told(an_object(description=STRING), an_object(description={"type": "number"})) == [
+        ("properties/description/type", BREAKING)
+    ]
+
+
+@pytest.mark.parametrize(
+    "union", [{"anyOf": [STRING, {"type": "null"}]}, {"anyOf": [{"type": "null"}, STRING], "default": None}]
+)
+def test_an_argument_that_becomes_nullable_is_additive(union: dict[str, Any]) -> None:
+    """The way in which typed languages write `Optional` is no other type."""
+    found = [each for each in differences(an_object(x=STRING), an_object(x=union)) if "/anyOf" in each.place]
+    assert [each.severity for each in found] == [ADDITIVE]
+    back = [each for each in differences(an_object(x=union), an_object(x=STRING)) if "/anyOf" in each.place]
+    assert [each.severity for each in back] == [BREAKING]
+
+
+def test_definitions_are_followed() -> None:
+    """Half of all schemas of typed servers stand there."""
+    old = {"$defs": {"P": an_object(a=STRING)}, **an_object(p={"$ref": "#/$defs/P"})}
+    new = {"$defs": {"P": an_object(a=STRING, b=STRING)}, **an_object(p={"$ref": "#/$defs/P"})}
+    assert told(old, new) == [("$defs/P/properties/b", ADDITIVE)]
+
+
+def test_a_definition_that_a_negation_uses_is_in_doubt() -> None:
+    """What widens it narrows the schema that says `not`."""
+    old = {"$defs": {"P": {"enum": ["a"]}}, **an_object(p={"not": {"$ref": "#/$defs/P"}})}
+    new = {"$defs": {"P": {"enum": ["a", "b"]}}, **an_object(p={"not": {"$ref": "#/$defs/P"}})}
+    assert told(old, new) == [("$defs/P/enum", BREAKING)]
+
+
+def test_alternatives_in_another_order_are_the_same() -> None:
+    """Generators sort them as they like."""
+    one, other = {"anyOf": [STRING, {"type": "null"}]}, {"anyOf": [{"type": "null"}, STRING]}
+    assert told(one, other) == []
+
+
+LEAVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["string", "integer", "number", ["string", "null"], ["integer", "string"]]),
+        "enum": st.lists(st.sampled_from(["a", "b", 1, 2, None]), min_size=1, max_size=4),
+        "minimum": st.integers(0, 3),
+        "maximum": st.integers(1, 4),
+        "exclusiveMinimum": st.integers(0, 2),
+        "multipleOf": st.sampled_from([1, 2]),
+        "minLength": st.integers(0, 2),
+        "maxLength": st.integers(1, 3),
+        "pattern": st.sampled_from(["^a", "b"]),
+        "const": st.sampled_from(["a", 1]),
+        "not": st.fixed_dictionaries({}, optional={"const": st.sampled_from(["a", 1]), "minimum": st.integers(0, 3)}),
+        "description": st.sampled_from(["one", "two"]),
+    },
+)
+NESTED = st.one_of(
+    LEAVES,
+    st.builds(lambda of: {"anyOf": of}, st.lists(LEAVES, min_size=1, max_size=3)),
+    st.builds(lambda of: {"allOf": of}, st.lists(LEAVES, min_size=1, max_size=2)),
+    st.builds(lambda of: {"oneOf": of}, st.lists(LEAVES, min_size=1, max_size=2)),
+    st.builds(lambda of: {"type": "array", "items": of}, LEAVES),
+    st.builds(lambda of, most: {"items": of, "maxItems": most, "uniqueItems": True}, LEAVES, st.integers(0, 2)),
+    st.just({"$ref": "#/$defs/D"}),
+    st.booleans(),
+)
+
+
+@st.composite
+def roots(draw: st.DrawFn) -> dict[str, Any]:
+    root: dict[str, Any] = {
+        "$defs": {"D": draw(LEAVES)},
+        "properties": draw(st.dictionaries(NAMES, NESTED, max_size=3)),
+    }
+    root |= draw(
+        st.fixed_dictionaries({}, optional={"required": st.lists(NAMES, max_size=2), "additionalProperties": NESTED})
+    )
+    return root
+
+
+NAMES = st.sampled_from(["x", "y", "z"])
+SCALARS = st.sampled_from(["a", "b", "ab", "abc", "", 0, 1, 2, 3, 4, 1.5, None])
+VALUES = st.dictionaries(NAMES, SCALARS | st.lists(SCALARS, max_size=3), max_size=3)
+
+
+@given(old=roots(), new=roots(), keep=st.sets(NAMES), value=VALUES)
+def test_a_call_that_was_accepted_and_is_not_any_more_was_called_breaking(
+    old: dict[str, Any], new: dict[str, Any], keep: set[str], value: dict[str, Any]
+) -> None:
+    """`additive` is a promise to clients: what they send by the old schema still passes."""
+    new["properties"] |= {name: schema for name, schema in old["properties"].items() if name in keep}
+    value = {name: member for name, member in value.items() if name in old["properties"]}
+    if Draft202012Validator(old).is_valid(value) and not Draft202012Validator(new).is_valid(value):
+        assert BREAKING in {each.severity for each in differences(old, new)}
+
+
+@given(old=NESTED, new=NESTED, value=SCALARS | st.lists(SCALARS, max_size=3))
+def test_one_member_that_is_refused_now_was_called_breaking(old: object, new: object, value: object) -> None:
+    """The same, for one member alone: more pairs of schemas that are near to each other."""
+    defs = {"$defs": {"D": {"type": "string"}}}
+    before, after = {**defs, "properties": {"x": old}}, {**defs, "properties": {"x": new}}
+    call = {"x": value}
+    if Draft202012Validator(before).is_valid(call) and not Draft202012Validator(after).is_valid(call):
+        assert BREAKING in {each.severity for each in differences(before, after)}

@@ -1,0 +1,140 @@
+"""Configured servers as trust sees them."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.registering import FILE, OnlyNamed, stdio, told_tool
+
+from quarterdeck.config.load.origin import FileRead, Origin, Standing
+from quarterdeck.config.native_tools import NativeSettings
+from quarterdeck.trust.judge.configured_servers import (
+    NATIVE_ID,
+    PROGRAM_SCOPE,
+    USER_SCOPE,
+    Row,
+    Surroundings,
+    native_row,
+    row_of,
+    writable_places,
+)
+from quarterdeck.trust.judge.exposure import Exposure
+from quarterdeck.trust.judge.items import tool_document
+from quarterdeck.trust.judge.judgement import Twin
+from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
+from quarterdeck_protocol.names import is_server_id
+from quarterdeck_protocol.policy import SandboxPolicy
+
+
+@pytest.mark.parametrize("standing", Standing)
+def test_a_row_is_judged_by_its_mode_and_by_whose_word_it_is(standing: Standing) -> None:
+    """A project's row would be trusted like the user's own."""
+    config = stdio(trust=TrustMode.STRICT)
+    row = row_of(config, Origin(FILE, "fs", standing, {"command": "run"}))
+    assert (row.id, row.config) == ("fs", config)
+    assert row.scope == (USER_SCOPE if standing is Standing.USER else str(FILE))
+    assert (row.rules.mode, row.rules.standing, row.rules.lock) == (TrustMode.STRICT, standing, None)
+
+
+def test_a_server_without_a_file_is_an_embedding_programs() -> None:
+    """A program's own server would wait for a person, or share its record with a file's."""
+    row = row_of(stdio(command="run"), None)
+    assert (row.scope, row.rules.standing) == (PROGRAM_SCOPE, Standing.CODE)
+    assert msgspec.json.decode(row.launch.body)["command"] == "run"
+    assert row_of(stdio(command="run"), Origin(None, "", Standing.CODE, {"command": "no"})).launch == row.launch
+
+
+def test_what_is_approved_is_what_the_file_says_and_no_value_of_a_variable() -> None:
+    """The ledger would keep the password that `${TOKEN}` stands for."""
+    config = stdio(command="/bin/hunter2")
+    row = row_of(config, Origin(FILE, "fs", Standing.NAMED, {"command": "${TOKEN}", "env": {"KEY": "hunter2"}}))
+    launch = msgspec.json.decode(row.launch.body)
+    assert "hunter2" not in str(launch)
+    assert {key: launch[key] for key in ("transport", "command", "args", "env")} == {
+        "transport": "stdio",
+        "command": "${TOKEN}",
+        "args": [],
+        "env": ["KEY"],
+    }
+
+
+def test_a_lock_is_asked_for_the_rows_own_server() -> None:
+    """One server's lock would let in another's tool of the same name."""
+    lock = OnlyNamed(fs={"a"}, web={"b"})
+    a, b = (tool_document(told_tool("fs", name, "text")) for name in "ab")
+    for server, admitted in (("fs", a), ("web", b)):
+        rules = row_of(stdio(server), Origin(Path("/x.json"), server, Standing.NAMED, {}), Surroundings(lock)).rules
+        assert rules.lock is not None
+        assert [each for each in (a, b) if rules.lock.admits(each)] == [admitted]
+
+
+KEY = b"k" * 32
+
+
+def looked_at(
+    folder: Path, *before: Path, now: tuple[Path, ...] = (), is_recorded: bool = True, env: str = "x", file: str = "v"
+) -> Row:
+    """A row of a file in `folder` that takes a variable from `folder/env`, when these places could be written."""
+    row = {"command": "run", "env": {"A": env}, "envFile": "env"}
+    origin = Origin(folder / "mcp.json", "fs", Standing.NAMED, row, "", {"env": FileRead(folder / "env", {"B": file})})
+    could = Exposure(is_recorded=is_recorded).along_with(before)
+    return row_of(stdio(), origin, Surroundings(None, KEY, could, could.along_with(now)))
+
+
+def test_values_of_a_row_count_once_another_could_write_them_and_not_before(tmp_path: Path) -> None:
+    """A key that is renewed each day would hold its server each day; or a program set PYTHONPATH for the next start."""
+    assert looked_at(tmp_path).launch == looked_at(tmp_path, env="y", file="w").launch
+    written = [
+        looked_at(tmp_path, *before, now=now, **values).launch.hash
+        for values in ({}, {"env": "y"}, {"file": "w"})
+        for before, now in (((tmp_path,), ()), ((), (tmp_path,)))
+    ]
+    assert len(set(written)) == 3
+    assert b"(value " in looked_at(tmp_path, tmp_path).launch.body
+
+
+def test_no_value_stands_in_a_launch_in_clear(tmp_path: Path) -> None:
+    """The ledger, which nothing can be taken out of, would hold passwords."""
+    row = looked_at(tmp_path, tmp_path, env="hunter2", file="swordfish")
+    assert b"hunter2" not in row.launch.body
+    assert b"swordfish" not in row.launch.body
+
+
+def test_what_was_approved_by_name_counts_until_somebody_could_have_changed_the_values(tmp_path: Path) -> None:
+    """Every server would be held once when a workspace is named, or after an update; or an old approval cover all."""
+    plain = looked_at(tmp_path).launch.hash
+    assert looked_at(tmp_path, now=(tmp_path,)).twin == Twin(plain, is_fuller=False)
+    assert looked_at(tmp_path, tmp_path, is_recorded=False).twin == Twin(plain, is_fuller=False)
+    assert looked_at(tmp_path, tmp_path).twin is None
+    assert looked_at(tmp_path).twin == Twin(looked_at(tmp_path, tmp_path).launch.hash, is_fuller=True)
+
+
+def test_a_row_says_which_of_its_files_could_be_written(tmp_path: Path) -> None:
+    """A user would look for the change in the wrong file."""
+    assert looked_at(tmp_path).rules.exposed == ""
+    assert looked_at(tmp_path, tmp_path).rules.exposed == str(tmp_path / "mcp.json")
+    (tmp_path / "env").touch()
+    assert looked_at(tmp_path, tmp_path / "env").rules.exposed == str(tmp_path / "env")
+    assert looked_at(tmp_path, now=(tmp_path,)).rules.exposed == "", "what runs from now on has written nothing yet"
+
+
+@pytest.mark.parametrize("standing", [Standing.USER, Standing.PROJECT])
+def test_only_a_file_that_was_named_must_be_named_again(standing: Standing) -> None:
+    """A command would be printed that finds no server, or another one of the same id."""
+    found = row_of(stdio(), Origin(FILE, "fs", standing, {"command": "run"}))
+    assert found.command("approve", "--all") == "quarterdeck trust approve fs --all"
+    named = row_of(stdio(), Origin(Path("/a b/c.json"), "fs", Standing.NAMED, {"command": "run"}))
+    assert named.command("approve", "to;ol") == "quarterdeck trust approve fs 'to;ol' -c '/a b/c.json'"
+
+
+def test_the_key_native_has_a_name_that_no_server_can_have() -> None:
+    """A server could be approved in its place."""
+    assert not is_server_id(NATIVE_ID)
+    row = native_row(NativeSettings(), (), (Path("/x/a.json"), Path("/x/b.json")), Exposure())
+    assert row.command("approve", "--all") == f"quarterdeck trust approve {NATIVE_ID} --all -c /x/a.json -c /x/b.json"
+
+
+def test_what_servers_may_write_is_every_write_grant() -> None:
+    """A place would not be remembered, and what a server wrote there be the user's word."""
+    writer = StdioServerConfig(id="a", command="x", sandbox=SandboxPolicy(read=("/r",), write=("/w", "/v")))
+    assert writable_places([writer, stdio()]) == ("/w", "/v")

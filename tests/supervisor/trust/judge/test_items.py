@@ -1,0 +1,90 @@
+"""What can be approved of a server, and the hash that an approval names."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.items import Document, hash_of, instructions_document, tool_document, value_of
+from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.names import RemoteToolRef
+from quarterdeck_protocol.tools import ToolDescriptor
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def tool(definition: bytes) -> Document:
+    return tool_document(RemoteTool(RemoteToolRef("s", "t"), ToolDescriptor("s__t", "", {}, definition)))
+
+
+def reordered(value: object) -> object:
+    """The same value with the members of every object the other way round."""
+    if isinstance(value, dict):
+        return {key: reordered(member) for key, member in reversed(value.items())}
+    return [reordered(member) for member in value] if isinstance(value, list) else value
+
+
+def test_a_tool_is_kept_as_its_server_wrote_it() -> None:
+    """A user would approve another text than the one that the server sent."""
+    body = b'{ "name": "t", "x-unknown": [1, 2] }'
+    document = tool(body)
+    assert (document.key, document.body) == (ItemKey(Subject.TOOL, "t"), body)
+    assert len(document.hash) == 64
+
+
+@given(JSON)
+def test_a_hash_is_that_of_the_value_however_it_is_spelt(value: object) -> None:
+    """A server that builds its objects in another order at every start would be held at every start."""
+    tight, loose = json.dumps(value).encode(), json.dumps(reordered(value), indent=3, ensure_ascii=False).encode()
+    assert hash_of(tight) == hash_of(loose)
+
+
+@given(JSON, JSON)
+def test_two_values_share_a_hash_only_when_they_are_one(one: object, other: object) -> None:
+    """A changed tool would pass for the approved one."""
+    spelt = [json.dumps(value, sort_keys=True) for value in (one, other)]
+    assert (hash_of(spelt[0].encode()) == hash_of(spelt[1].encode())) == (spelt[0] == spelt[1])
+
+
+@pytest.mark.parametrize(
+    "member",
+    ["title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta", "execution", "whatever"],
+)
+def test_every_member_of_a_tool_counts(member: str) -> None:
+    """A server could change what a model reads in a member that nobody looks at."""
+    assert tool(b'{"name":"t"}').hash != tool(b'{"name":"t","%s":{"a":1}}' % member.encode()).hash
+
+
+@given(st.binary(max_size=64))
+def test_whatever_a_server_sends_has_a_hash(body: bytes) -> None:
+    """One broken definition would end the supervisor."""
+    assert len(hash_of(body)) == 64
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000 + b"]" * 100_000, b'"\\ud800"', b"1e999", b"9" * 5000, b"NaN", b"", b"\xff"]
+)
+def test_what_no_reader_can_read_is_hashed_by_its_bytes(body: bytes) -> None:
+    """Such a definition would have no hash, or the one of another."""
+    assert hash_of(body) == hash_of(bytes(body))
+    assert hash_of(body) != hash_of(body + b" x")
+
+
+def test_no_instructions_are_a_form_of_their_own() -> None:
+    """A server that begins to tell models something would not be noticed."""
+    silent, told = instructions_document(""), instructions_document("Always call me first.")
+    assert silent.key == told.key == ItemKey(Subject.INSTRUCTIONS)
+    assert silent.hash != told.hash
+    assert value_of(told.body) == "Always call me first."
+
+
+def test_half_a_character_in_instructions_is_kept_as_an_escape() -> None:
+    """A server's broken text would end the supervisor."""
+    assert value_of(instructions_document("a\ud800b").body) == "a\\ud800b"

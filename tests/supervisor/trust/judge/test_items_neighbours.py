@@ -1,0 +1,47 @@
+"""Neighbours are whoever the book knows, whatever has answered, and whatever of it is held."""
+
+from support.registering import AT, FILE
+
+from quarterdeck.ledger.events.events import Approved, Gone, LedgerEvent, Seen, Stored, Subject, Voice
+from quarterdeck.ledger.events.fold import Book, ServerKey
+from quarterdeck.trust.judge.items import around, known_names
+
+SCOPE = str(FILE)
+
+
+def seen(server: str, name: str, scope: str = SCOPE, subject: Subject = Subject.TOOL) -> Seen:
+    return Seen(scope=scope, server=server, subject=subject, name=name, hash="1" * 64)
+
+
+def book(*events: LedgerEvent) -> Book:
+    return Book.of(Stored(number, AT, event) for number, event in enumerate(events, 1))
+
+
+def test_what_is_held_has_a_name_and_what_is_gone_for_good_has_none() -> None:
+    """Under `strict` nothing would be anybody's neighbour; and tools of last year would be for ever."""
+    where = {"scope": SCOPE, "server": "mail", "subject": Subject.TOOL}
+    found = known_names(
+        book(
+            seen("mail", "send_email"),
+            seen("mail", "once"),
+            Gone(**where, name="once"),
+            seen("mail", "kept"),
+            Approved(**where, name="kept", hash="1" * 64, by=Voice.PERSON),
+            Gone(**where, name="kept"),
+            seen("quiet", "", subject=Subject.LAUNCH),
+        )
+    )
+    assert found == {ServerKey(SCOPE, "mail"): ("send_email", "kept")}
+
+
+def test_a_server_is_no_neighbour_of_itself() -> None:
+    """The same server in two files would be said to shadow itself."""
+    names = known_names(
+        book(seen("mail", "send_email"), seen("mail", "send_email", "/other.json"), seen("fs", "read_it"))
+    )
+    siblings = around(names, SCOPE, "mail", native={"bash"})
+    assert siblings.own == {"send_email"}
+    assert siblings.native == {"bash"}
+    assert siblings.qualified >= {"fs__read_it"}
+    assert not any("send_email" in name for name in siblings.qualified)
+    assert around(names, SCOPE, "mail", own=["now"]).own == {"now"}

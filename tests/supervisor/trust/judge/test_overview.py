@@ -1,0 +1,180 @@
+"""What people are shown of every server: what is approved, what waits, and why."""
+
+import json
+from collections.abc import Iterable
+
+from support.registering import AT, FILE, INSTRUCTIONS, LAUNCH, row, stdio, told_tool, tool_key
+
+from quarterdeck.config.load.origin import Origin, Standing
+from quarterdeck.ledger.events.events import (
+    Approved,
+    Began,
+    Blocked,
+    Gone,
+    LedgerEvent,
+    Scanned,
+    Seen,
+    Stored,
+    Subject,
+    Voice,
+)
+from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.trust.judge.configured_servers import Row, Surroundings, row_of
+from quarterdeck.trust.judge.items import Document, hash_of, instructions_document, tool_document
+from quarterdeck.trust.judge.overview import ServerMatters, State, difference, renames, survey
+
+SCOPE = str(FILE)
+
+
+def document(name: str, text: str = "Lend a book to a reader of the library.") -> Document:
+    return tool_document(told_tool("fs", name, text))
+
+
+def seen(of: Document) -> Seen:
+    return Seen(scope=SCOPE, server="fs", subject=of.key.subject, name=of.key.name, hash=of.hash)
+
+
+def approved(of: Document, by: Voice = Voice.PERSON) -> Approved:
+    return Approved(scope=SCOPE, server="fs", subject=of.key.subject, name=of.key.name, hash=of.hash, by=by)
+
+
+def blocked(key: ItemKey) -> Blocked:
+    return Blocked(scope=SCOPE, server="fs", subject=key.subject, name=key.name)
+
+
+def gone(key: ItemKey) -> Gone:
+    return Gone(scope=SCOPE, server="fs", subject=key.subject, name=key.name)
+
+
+def book(events: Iterable[LedgerEvent]) -> Book:
+    return Book.of(Stored(seq, AT, event) for seq, event in enumerate(events, 1))
+
+
+def one(*events: LedgerEvent, rows: Iterable[Row] = ()) -> ServerMatters:
+    [server] = survey(book(events), rows)
+    return server
+
+
+def states(server: ServerMatters) -> dict[ItemKey, State]:
+    return {matter.key: matter.state for matter in server.matters}
+
+
+def test_each_thing_stands_somewhere() -> None:
+    """A held tool would be listed as fine, or a person be asked for what is decided."""
+    a, b, c, d, e = (document(name) for name in "abcde")
+    server = one(
+        *(seen(a), approved(a)),
+        *(seen(b), approved(b), seen(document("b", "other"))),
+        seen(c),
+        *(seen(d), approved(d), blocked(d.key)),
+        *(seen(e), approved(e), gone(e.key)),
+    )
+    assert list(states(server).values()) == [State.APPROVED, State.CHANGED, State.NEW, State.BLOCKED, State.GONE]
+    assert [matter.key for matter in server.waiting] == [b.key, c.key]
+    assert [matter.key for matter in server.approvable] == [b.key, c.key, d.key]
+    assert server.matters[0].by is Voice.PERSON
+    assert server.matters[0].at == AT
+
+
+def test_a_launch_is_that_of_the_present_configuration_recorded_or_not() -> None:
+    """A person would approve the command line of yesterday, or could approve none before the first start."""
+    now = row(stdio(command="evil"))
+    old = row(stdio(command="run")).launch
+    server = one(seen(old), approved(old, Voice.NAMED), rows=[now])
+    [launch] = server.matters
+    assert (launch.key, launch.state, launch.seen, launch.approved) == (
+        LAUNCH,
+        State.CHANGED,
+        now.launch.hash,
+        old.hash,
+    )
+    assert launch.body == now.launch.body
+    [fresh] = one(rows=[now]).matters
+    assert (fresh.state, fresh.body) == (State.UNSTARTED, now.launch.body)
+    [known] = one(seen(now.launch), rows=[now]).matters
+    assert known.body == b""
+
+
+def test_the_launch_and_the_instructions_come_before_the_tools() -> None:
+    """What matters most would be somewhere down the list."""
+    server = one(seen(document("a")), seen(instructions_document("hello")), rows=[row(stdio())])
+    assert [matter.key for matter in server.matters] == [LAUNCH, INSTRUCTIONS, tool_key("a")]
+
+
+def test_what_was_found_is_shown_with_the_form_that_is_offered() -> None:
+    """A finding would stick to a tool whose text is another one by now."""
+    bad, good = document("a", "bad"), document("a", "good")
+    scan = Scanned(scope=SCOPE, server="fs", hash=bad.hash, version=1, findings=(("rule", "/description"),))
+    assert one(seen(bad), scan).matters[0].findings == (("rule", "/description"),)
+    assert one(seen(bad), scan, seen(good)).matters[0].findings == ()
+
+
+def test_servers_that_are_configured_come_first_and_those_of_which_nothing_is_left_not_at_all() -> None:
+    """A server that never offered a thing would be listed for ever."""
+    began = Began(scope=SCOPE, server="fs", program="told 1", package="told 1.0 (npm)")
+    elsewhere = Seen(scope="/other.json", server="fs", subject=Subject.TOOL, name="a", hash="h")
+    at = book([began, elsewhere])
+    assert [(each.scope, each.is_configured) for each in survey(at)] == [("/other.json", False)]
+    found = survey(at, [row(stdio())])
+    assert [(each.scope, each.is_configured) for each in found] == [(SCOPE, True), ("/other.json", False)]
+    assert [each.package for each in found] == ["told 1.0 (npm)", ""]
+
+
+def test_the_difference_is_from_the_approved_form_to_the_offered_one() -> None:
+    """A person would be shown the change before last, or the wrong way round."""
+    old, between, new = document("a", "one"), document("a", "two"), document("a", "three")
+    server = one(seen(old), approved(old), seen(between), seen(new), rows=[row(stdio(command="evil"))])
+    bodies = {each.hash: each.body for each in (old, between, new)}
+    changes = difference(server.approvable, bodies.get).changes
+    assert [(change.before, change.after) for change in changes if change.name == "a"] == [("one", "three")]
+    assert any(change.kind == Subject.LAUNCH and "evil" in (change.after or "") for change in changes)
+
+
+def test_a_new_tool_that_looks_like_one_that_is_gone_is_a_suspected_rename() -> None:
+    """A tool would shed its history by another name."""
+    old, new, other = document("lend"), document("borrow"), document("weather", "Tell the weather of tomorrow.")
+    server = one(*(seen(old), approved(old), gone(old.key)), seen(new), seen(other))
+    bodies = {each.hash: each.body for each in (old, new, other)}
+    assert [(each.old, each.new) for each in renames(server, bodies.get)] == [("lend", "borrow")]
+    back = one(seen(old), approved(old), seen(new))
+    assert renames(back, bodies.get) == ()
+
+
+def test_a_launch_that_was_kept_in_another_form_is_approved_still() -> None:
+    """After an update `trust list` would call every server changed that has a secret in its command line."""
+    config = stdio()
+    written = {"command": "run", "args": ["--key", "hunter2-Zq9"]}
+    now = row_of(config, Origin(FILE, "fs", Standing.NAMED, written), Surroundings(None, b"key"))
+    old = json.dumps({**written, "env": [], "transport": "stdio", "trust": "baseline"}).encode()
+    before = Document(LAUNCH, hash_of(old), old)
+    kept = {before.hash: old}.get
+    [server] = survey(book([seen(before), approved(before)]), [now], kept)
+    assert states(server) == {LAUNCH: State.APPROVED}
+    written["args"] = ["--key", "another"]
+    changed = row_of(config, Origin(FILE, "fs", Standing.NAMED, written), Surroundings(None, b"key"))
+    [server] = survey(book([seen(before), approved(before)]), [changed], kept)
+    assert states(server) == {LAUNCH: State.CHANGED}
+    [change] = difference(server.waiting, kept).changes
+    assert change.place.startswith("/args")
+    assert "another" not in str(change)
+
+
+def test_of_a_strangers_launch_who_decides_sees_all() -> None:
+    """What runs could hide behind the name of a secret."""
+    written = {"command": "run", "args": ["--key", "hunter2-Zq9"], "env": {"API_KEY": "hunter2-Zq9"}}
+    stranger = row_of(stdio(), Origin(FILE, "fs", Standing.PROJECT, written), Surroundings(None, b"key"))
+    [server] = survey(Book(), [stranger])
+    [change] = difference(server.waiting, lambda _: None).changes
+    assert str(change.after).count("hunter2-Zq9") == 2
+    [matter] = server.waiting
+    assert b"hunter2" not in matter.body
+
+
+def test_what_the_first_start_approves_does_not_wait_for_a_person() -> None:
+    """`trust list` would say held, and one start later approved, though nobody had decided anything."""
+    fresh = one(rows=[row(stdio())])
+    assert [matter.state for matter in fresh.matters] == [State.UNSTARTED]
+    assert fresh.waiting == ()
+    assert len(fresh.approvable) == 1
+    project = one(rows=[row(stdio(), standing=Standing.PROJECT)])
+    assert [matter.state for matter in project.waiting] == [State.NEW]

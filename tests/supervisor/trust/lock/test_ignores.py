@@ -1,0 +1,175 @@
+"""What of a definition may differ between machines."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.judge.items import Document, hash_of, instructions_document
+from quarterdeck.trust.lock.ignores import IGNORED, MAX_LINES, IgnoreError, Ignores
+
+NOW = {
+    "name": "now",
+    "description": "The time in Europe/Paris",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"zone": {"type": "string", "default": "Europe/Paris"}, "a/b~c": {"default": 1}},
+        "required": ["zone", "a/b~c"],
+    },
+    "icons": [{"src": "one"}, {"src": "two"}],
+}
+
+
+def tool(definition: object, name: str = "now") -> Document:
+    body = json.dumps(definition).encode()
+    return Document(ItemKey(Subject.TOOL, name), hash_of(body), body)
+
+
+def form(lines: str, definition: object = NOW, *, server: str = "time", name: str = "now") -> str:
+    return Ignores.parse(lines).form_of(server, tool(definition, name))
+
+
+def left(lines: str, *wanted: object) -> bool:
+    """Whether what the lines leave of the tool is one of these values."""
+    return form(lines) in {tool(value).hash for value in wanted}
+
+
+def test_without_a_line_the_form_is_the_hash() -> None:
+    """A lock without a lock.ignore would name other hashes than the ledger."""
+    assert Ignores().form_of("time", tool(NOW)) == tool(NOW).hash
+    assert form("# nothing\n\n   \n") == tool(NOW).hash
+
+
+def test_what_differs_between_machines_has_one_form_and_nothing_else_has() -> None:
+    """A lock made in Paris would fail in Berlin; or a changed tool would pass it."""
+    lines = "time/now /description"
+    berlin = NOW | {"description": "The time in Europe/Berlin"}
+    assert form(lines) == form(lines, berlin) != form("", NOW)
+    assert form(lines) != form(lines, berlin | {"icons": []})
+
+
+@pytest.mark.parametrize("line", ["*/now /description", "t?me/* /description", "time/n[o]w /description"])
+def test_names_match_as_in_a_shell(line: str) -> None:
+    """A user would have to write a line for every tool of every server."""
+    assert form(line) != tool(NOW).hash
+    assert form(line, server="clock", name="then") == tool(NOW).hash
+
+
+def test_letters_count_as_they_are() -> None:
+    """A server `Time` would be allowed what `time` is."""
+    assert form("Time/now /description") == form("time/Now /description") == tool(NOW).hash
+
+
+def test_the_steps_of_a_place_are_those_of_a_json_pointer() -> None:
+    """A user could not name a member of which the name holds a slash."""
+    without = json.loads(json.dumps(NOW))
+    del without["inputSchema"]["properties"]["a/b~c"]
+    assert left("time/now /inputSchema/properties/a~1b~0c", without)
+    without = json.loads(json.dumps(NOW))
+    del without["icons"][1]
+    assert left("time/now /icons/1", without)
+
+
+def test_a_star_is_any_member_or_element() -> None:
+    """A default in each of fifty parameters would take fifty lines."""
+    without = json.loads(json.dumps(NOW))
+    for parameter in without["inputSchema"]["properties"].values():
+        del parameter["default"]
+    assert left("time/now /inputSchema/properties/*/default", without)
+    assert left("time/now /icons/*/src", NOW | {"icons": [{}, {}]})
+    assert left("time/now /icons/*", NOW | {"icons": []})
+    assert left("time/now /inputSchema/properties/*", NOW | {"inputSchema": NOW["inputSchema"] | {"properties": {}}})  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "place", ["/nothing", "/icons/2", "/icons/-", "/icons/01", "/icons/x", "/name/0", "/icons/" + "9" * 5000, "/"]
+)
+def test_a_place_that_is_not_there_is_no_error(place: str) -> None:
+    """A line that is right for one machine would break another one's lock."""
+    assert form(f"time/now {place}") == tool(NOW).hash
+
+
+def test_lines_add_up() -> None:
+    """A second line would undo the first."""
+    without = {key: value for key, value in NOW.items() if key not in {"description", "icons"}}
+    assert left("time/now /description\ntime/* /icons", without)
+    assert form("time/now /description\nother/* /icons") == form("time/now /description")
+
+
+def test_instructions_are_ignored_as_a_whole() -> None:
+    """A server that says the date in its instructions could not be locked."""
+    ignores = Ignores.parse("weather instructions")
+    assert {ignores.form_of("weather", instructions_document(text)) for text in ("Monday", "Tuesday")} == {IGNORED}
+    assert ignores.form_of("time", instructions_document("x")) == instructions_document("x").hash
+    assert ignores.form_of("weather", tool(NOW)) == tool(NOW).hash
+
+
+def test_a_line_about_tools_says_nothing_of_instructions() -> None:
+    """`*/*` would let instructions change unseen."""
+    told = instructions_document("x")
+    assert Ignores.parse("*/* /description").form_of("time", told) == told.hash
+
+
+def test_what_cannot_be_read_keeps_the_hash_of_its_bytes() -> None:
+    """A server could hide behind a line by sending what no reader reads."""
+    body = b'{"description": "\\ud800"}'
+    broken = Document(ItemKey(Subject.TOOL, "now"), hash_of(body), body)
+    assert Ignores.parse("time/now /description").form_of("time", broken) == broken.hash
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("time", "write SERVER/TOOL"),
+        ("time/now", "write SERVER/TOOL"),
+        ("time/now description", "write SERVER/TOOL"),
+        ("time/ /description", "write SERVER/TOOL"),
+        ("/now /description", "write SERVER/TOOL"),
+        ("time/now instructions", "write SERVER/TOOL"),
+        ("time /instructions", "write SERVER/TOOL"),
+        ("time/now /a~2", "~0"),
+        ("time/now /a~", "~0"),
+    ],
+)
+def test_a_line_that_says_nothing_is_named(line: str, said: str) -> None:
+    """A user would believe that something is ignored, or seen, that is not."""
+    with pytest.raises(IgnoreError, match=r"^line 3: ") as raised:
+        Ignores.parse(f"# first\n\n{line}\n")
+    assert said in str(raised.value)
+
+
+def test_too_many_lines_are_refused() -> None:
+    """A generated file would keep every command busy."""
+    lines = "time/now /description\n" * MAX_LINES
+    assert len(Ignores.parse(lines).lines) == MAX_LINES
+    with pytest.raises(IgnoreError, match=f"line {MAX_LINES + 1}: "):
+        Ignores.parse(lines + "time/now /title\n")
+
+
+def test_the_lines_of_one_server_do_the_same_for_it() -> None:
+    """A lock would be judged by other lines than it was written by."""
+    ignores = Ignores.parse("time/now /description\nother/* /description\n*/* /icons")
+    assert len(ignores.of("time").lines) == 2
+    assert ignores.of("time").form_of("time", tool(NOW)) == ignores.form_of("time", tool(NOW))
+
+
+PLACES = st.lists(st.sampled_from(["a", "b", "0", "1", "*", ""]), min_size=1, max_size=3)
+VALUES = st.recursive(
+    st.integers(0, 3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "0", "*"]), inner),
+    max_leaves=12,
+)
+
+
+@given(VALUES, st.lists(PLACES, max_size=3))
+def test_whatever_is_ignored_has_a_form_and_the_document_stays_as_it_is(value: object, places: list[list[str]]) -> None:
+    """A line could end a command, or change what is stored."""
+    document = tool(value)
+    body = bytes(document.body)
+    lines = "\n".join("time/now /" + "/".join(place) for place in places)
+    ignores = Ignores.parse(lines)
+    assert ignores.form_of("time", document) == ignores.form_of("time", document)
+    assert document.body == body

@@ -1,0 +1,100 @@
+"""Reaching remote servers: what HTTP says is remembered, what the network says comes through."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import anyio
+import httpx2
+import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCRequest
+from support.workers import PATIENCE_S
+
+from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
+from quarterdeck_worker.remote.dial import MOST_EXPANSION, Telltale, dial
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("status", "wants_credentials", "is_another_transport"),
+    [
+        (200, False, False),
+        (202, False, False),
+        (400, False, True),
+        (401, True, False),
+        (403, True, False),
+        (404, False, True),
+        (405, False, True),
+        (500, False, False),
+    ],
+)
+async def test_a_bad_status_tells_what_to_do_next(
+    status: int, wants_credentials: bool, is_another_transport: bool
+) -> None:
+    """A user would not learn that a token is missing, or an old server would never be tried the old way."""
+    telltale = Telltale()
+    await telltale.listen(httpx2.Response(status))
+    assert telltale.status == (status if status >= 400 else None)
+    assert telltale.wants_credentials is wants_credentials
+    assert telltale.is_another_transport is is_another_transport
+
+
+async def test_a_good_answer_does_not_hide_the_bad_one_before() -> None:
+    """The reason would be gone by the time somebody asks."""
+    telltale = Telltale()
+    await telltale.listen(httpx2.Response(401))
+    await telltale.listen(httpx2.Response(200))
+    assert telltale.status == 401
+
+
+async def test_dialling_streamable_http_sends_nothing() -> None:
+    """A server would be asked before anybody is ready to hear its answer."""
+    config = StreamableHttpServerConfig(id="a", url="http://127.0.0.1:9/mcp")
+    telltale = Telltale()
+    async with dial(config, telltale, legacy=False) as (read, write):
+        assert read is not write
+    assert telltale.status is None
+
+
+def endless(*headers: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """A server whose every answer has these headers, and a body without an end."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = "\r\n".join(("HTTP/1.1 200 OK", "Content-Type: application/json", *headers))
+        writer.write(f"{head}\r\n\r\n".encode())
+        try:
+            while True:
+                writer.write(b" " * 65536)
+                await writer.drain()
+        except ConnectionError:
+            writer.close()
+
+    return answer
+
+
+@pytest.mark.parametrize("headers", [(), ("Content-Encoding: gzip",)], ids=["plain", "compressed"])
+async def test_a_body_without_an_end_is_an_error_and_not_all_of_our_memory(headers: tuple[str, ...]) -> None:
+    """One remote server could fill the machine's memory within the deadline of a call."""
+    server = await asyncio.start_server(endless(*headers), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    config = StreamableHttpServerConfig(id="a", url=f"http://127.0.0.1:{port}/mcp", max_result_bytes=1_000_000)
+    async with server, dial(config, Telltale(), legacy=False) as (read, write):
+        with anyio.fail_after(PATIENCE_S):
+            await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
+            answer = await read.receive()
+        assert isinstance(answer.message, JSONRPCError)
+        bound = 1_000_000 // (MOST_EXPANSION if headers else 1)
+        assert f"a body of more than {bound:,} bytes" in answer.message.error.message
+
+
+async def test_a_legacy_server_that_does_not_listen_is_an_error_at_once() -> None:
+    """A wrong port would be tried until the deadline."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        config = SseServerConfig(id="a", url=f"http://127.0.0.1:{reserved.getsockname()[1]}/sse")
+        with pytest.raises(httpx2.ConnectError):
+            async with dial(config, Telltale(), legacy=True):
+                pass

@@ -1,0 +1,137 @@
+"""What a server says unasked: passed on whole, cut where it is long, dropped where it is too much."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterdeck_protocol.link.frames import ListChanged, Log, Progress
+from quarterdeck_worker.stdio.notifications import (
+    BURST,
+    MAX_LOG_CHARS,
+    MAX_NOTE_CHARS,
+    RATE_PER_S,
+    Budget,
+    Newsroom,
+    log_text,
+)
+
+
+class Clock:
+    """Time that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 64.0
+
+    def __call__(self) -> float:
+        """Now."""
+        return self.now
+
+
+class Desk:
+    """A newsroom and what it passed on."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.passed: list[Progress | Log | ListChanged] = []
+        self.room = Newsroom(self._post, self.clock)
+
+    def _post(self, frame: Progress | Log | ListChanged) -> bool:
+        self.passed.append(frame)
+        return True
+
+
+@pytest.mark.parametrize(
+    ("burst", "rate", "moments", "taken"),
+    [
+        (2, 1.0, [0.0, 0.0, 0.0], [True, True, False]),
+        (2, 1.0, [0.0, 0.0, 0.5, 1.0], [True, True, False, True]),
+        (2, 1.0, [0.0, 0.0, 100.0, 100.0, 100.0], [True, True, True, True, False]),
+        (1, 0.5, [0.0, 1.0, 2.0], [True, False, True]),
+        (1, 4.0, [0.0, 0.25, 0.5], [True, True, True]),
+    ],
+)
+def test_a_budget_allows_a_burst_then_a_rate(burst: int, rate: float, moments: list[float], taken: list[bool]) -> None:
+    """A flood would pass, or an honest server's burst would not."""
+    budget = Budget(burst, rate, 0.0)
+    assert [budget.spend(now) for now in moments] == taken
+
+
+@given(st.lists(st.floats(0, 10), max_size=200), st.integers(1, 20), st.sampled_from([0.5, 1.0, 8.0]))
+def test_a_budget_is_never_exceeded(gaps: list[float], burst: int, rate: float) -> None:
+    """Some pattern of moments would let a flood through."""
+    budget = Budget(burst, rate, 0.0)
+    now, spent = 0.0, 0
+    for gap in gaps:
+        now += gap
+        spent += budget.spend(now)
+        assert spent <= burst + now * rate + 1e-6
+
+
+def test_notes_pass_as_they_are() -> None:
+    """Progress and log lines would reach the client changed."""
+    desk = Desk()
+    desk.room.progress(7, 0.5, None, None)
+    desk.room.progress(7, 1.0, 2.0, "half")
+    desk.room.log("info", "db", "line")
+    desk.room.log("error", None, "line")
+    assert desk.passed == [
+        Progress(7, 0.5, None, None),
+        Progress(7, 1.0, 2.0, "half"),
+        Log("info", "db", "line"),
+        Log("error", "", "line"),
+    ]
+
+
+def test_long_texts_are_cut() -> None:
+    """A megabyte in a log line would be a megabyte in every client's stream."""
+    desk = Desk()
+    desk.room.progress(1, 1, None, "x" * 5_000)
+    desk.room.log("l" * 100, "n" * 5_000, "d" * 50_000)
+    note, line = desk.passed
+    assert isinstance(note, Progress)
+    assert isinstance(line, Log)
+    assert len(note.message or "") == MAX_NOTE_CHARS
+    assert (len(line.level), len(line.logger), len(line.data)) == (32, MAX_NOTE_CHARS, MAX_LOG_CHARS)
+
+
+def test_a_flood_is_dropped_and_counted_and_ends() -> None:
+    """A server that shouts would fill the link, and stay silent for ever after."""
+    desk = Desk()
+    for _ in range(BURST + 30):
+        desk.room.log("info", None, "x")
+    assert (len(desk.passed), desk.room.dropped) == (BURST, 30)
+    desk.clock.now += 0.25
+    for number in range(int(RATE_PER_S)):
+        desk.room.progress(1, number, None, None)
+    assert len(desk.passed) == BURST + RATE_PER_S / 4
+
+
+def test_changes_of_the_tools_pass_whatever_else_floods_but_once_a_list() -> None:
+    """A flood would hide that tools changed, or a storm of changes would be one."""
+    desk = Desk()
+    for _ in range(BURST + 1):
+        desk.room.log("info", None, "x")
+    desk.passed.clear()
+    for _ in range(1_000):
+        desk.room.tools_changed()
+    assert desk.passed == [ListChanged()]
+    desk.room.listing()
+    assert len(desk.passed) == 1
+    desk.room.tools_changed()
+    desk.room.tools_changed()
+    assert desk.passed == [ListChanged(), ListChanged()]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("a line", "a line"),
+        ({"msg": "ä", "n": 1}, '{"msg": "ä", "n": 1}'),
+        (None, "null"),
+        ([1, 2.5], "[1, 2.5]"),
+        ({"x": {1}}, '{"x": "{1}"}'),
+    ],
+)
+def test_a_log_lines_data_becomes_one_text(data: object, text: str) -> None:
+    """Structured log lines would be shown as Python values, or crash."""
+    assert log_text(data) == text

@@ -1,0 +1,217 @@
+"""A server's process as its session sees it: every way to end is noticed once and explained."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.processes import PlayedProcess
+from support.workers import PATIENCE_S, turns
+
+from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.link.frames import OpenOrder
+from quarterdeck_sandbox.run.stderr import split_time
+from quarterdeck_worker.stdio import server_process as server_module
+from quarterdeck_worker.stdio.notifications import Newsroom
+from quarterdeck_worker.stdio.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
+
+CONFIG = StdioServerConfig(id="a", command="x", env={"KEY": "a-long-secret"}, max_result_bytes=2_000)
+SECRETS = ("a-long-secret",)
+
+
+@asynccontextmanager
+async def running(log_path: str = "") -> AsyncIterator[tuple[PlayedProcess, ServerProcess]]:
+    """A played process and what watches over it; closed at the end."""
+    process = PlayedProcess()
+    newsroom = Newsroom(lambda _: True, lambda: 0.0)
+    server = ServerProcess(process, CONFIG, OpenOrder("{}", log_path=log_path, secrets=SECRETS), newsroom)  # type: ignore[arg-type]
+    with anyio.fail_after(PATIENCE_S):
+        try:
+            yield process, server
+        finally:
+            await server.close()
+    assert process.stopped == [CLOSE_GRACE_S]
+    assert process.is_released
+
+
+def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":
+    """Wait for its loss beside the test."""
+    return asyncio.ensure_future(server.lost())
+
+
+@pytest.mark.parametrize(
+    ("returncode", "dossier", "words"),
+    [
+        (3, {"exit_status": 3}, "exited with status 3"),
+        (0, {"exit_status": 0}, "exited with status 0"),
+        (-11, {"signal": 11, "hints": ("it crashed in native code",)}, "was killed by SIGSEGV"),
+    ],
+)
+async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict[str, Any], words: str) -> None:
+    """A user would not learn how a server died."""
+    async with running() as (process, server):
+        loss = losing(server)
+        await turns()
+        assert not loss.done()
+        process.complains(b"last words with a-long-secret\n")
+        process.dies(returncode)
+        fault = await loss
+        assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TRANSPORT, "exited", Delivery.UNKNOWN)
+        assert words in fault.message
+        assert fault.dossier == Dossier(
+            **dossier,
+            stderr_tail="last words with [redacted]\n",
+            peak_rss_bytes=1_000_000,
+            peak_is_sampled=True,
+            cpu_s=0.25,
+            uptime_s=1.5,
+        )
+        assert server.has_exited
+
+
+async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
+    """It would look ready, with a receipt that promises the internet, and fail every call with errors of its own."""
+    async with running() as (process, server):
+        loss = losing(server)
+        await turns()
+        process.network_ends()
+        fault = await loss
+        assert (fault.kind, fault.code) == (FaultKind.TRANSPORT, "network_lost")
+        assert "slirp4netns was killed by SIGKILL" in fault.message
+        assert fault.dossier is not None
+        assert fault.dossier.hints == ()
+
+
+async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
+    """A server that nobody can hear any more would look ready."""
+    async with running() as (process, server):
+        loss = losing(server)
+        process.hangs_up()
+        fault = await loss
+        assert fault.code == "server_lost"
+        assert "goes on running" in fault.message
+        assert not server.has_exited
+        assert fault.dossier == Dossier(uptime_s=1.5)
+
+
+async def test_a_server_that_hangs_up_has_a_moment_to_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every crash would be told without its status, since the pipe closes first."""
+    monkeypatch.setattr(server_module, "EXIT_AFTER_EOF_S", PATIENCE_S)
+    async with running() as (process, server):
+        loss = losing(server)
+        process.hangs_up()
+        await turns()
+        process.dies(9)
+        assert (await loss).code == "exited"
+
+
+async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer that a server gave before it died would be lost."""
+    monkeypatch.setattr(server_module, "LAST_WORDS_S", PATIENCE_S)
+    async with running() as (process, server):
+        loss = losing(server)
+        process.writes(b"junk\n" * 300)
+        process.dies(1)
+        fault = await loss
+        assert server.lines.junk_lines == 300
+        assert fault.dossier is not None
+        assert fault.dossier.hints == ("it wrote 300 lines on stdout that are not MCP messages",)
+
+
+async def test_a_line_that_is_too_long_is_a_loss_that_names_the_limit() -> None:
+    """A user would not know what to raise."""
+    async with running() as (process, server):
+        loss = losing(server)
+        process.writes(b"x" * 2_001)
+        fault = await loss
+        assert fault.code == "result_too_large"
+        assert "2,000" in fault.message
+
+
+def texts(log: Path) -> list[bytes]:
+    """The lines of a log without their times."""
+    return [split_time(line)[1] for line in log.read_bytes().splitlines()]
+
+
+async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: Path) -> None:
+    """Whoever wrote the server would not see which print it was, or the log would be flooded."""
+    log = tmp_path / "err.log"
+    async with running(str(log)) as (process, server):
+        process.writes(b"Listening on port 8080\n" + (b"y" * 1_000 + b"\n") * 30)
+        await turns()
+        assert server.lines.junk_lines == 31
+    lines = texts(log)
+    assert lines[0] == b"[quarterdeck] not MCP on stdout: Listening on port 8080"
+    assert len(lines) == JUNK_LINES_LOGGED
+    assert max(map(len, lines)) < 400
+
+
+async def test_stderr_is_kept_as_it_comes_and_to_its_end(tmp_path: Path) -> None:
+    """Logs would lag behind, or miss the last line."""
+    log = tmp_path / "err.log"
+    async with running(str(log)) as (process, server):
+        process.complains(b"one\n")
+        await turns()
+        assert texts(log) == [b"one"]
+        process.complains(b"x" * 40_000 + b"\nlast")
+        await turns()
+        assert server.dossier().stderr_tail.endswith("last")
+    assert texts(log)[-1] == b"last"
+
+
+async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
+    """The loop would spin on a closed pipe."""
+    async with running() as (process, server):
+        process.closes_stderr()
+        await turns()
+        assert not asyncio.get_running_loop().remove_reader(process.stderr_fd)
+        loss = losing(server)
+        process.dies(0)
+        assert (await loss).code == "exited"
+
+
+async def test_what_cannot_be_sent_now_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller would not know whether to ask again."""
+    monkeypatch.setattr("quarterdeck_worker.stdio.pipe.MAX_UNREAD_BYTES", 100)
+    async with running() as (_, server):
+        assert server.refusal() is None
+        server.lines.pipe.write(b"x" * 1_000_000)
+        refusal = server.refusal()
+        assert refusal is not None
+        assert (refusal.code, refusal.delivery) == ("busy", Delivery.NOT_SENT)
+
+
+async def test_a_server_that_closed_its_stdin_cannot_be_sent_anything() -> None:
+    """Calls would wait for their deadlines."""
+    async with running() as (process, server):
+        process.closes_stdin()
+        server.lines.pipe.write(b"x\n")
+        refusal = server.refusal()
+        assert refusal is not None
+        assert (refusal.code, refusal.delivery) == ("server_lost", Delivery.NOT_SENT)
+
+
+async def test_a_log_that_cannot_be_opened_is_an_error_before_anything_is_watched(tmp_path: Path) -> None:
+    """A link in the log's place would be followed, or the loop keep a watch on closed pipes."""
+    process = PlayedProcess()
+    order = OpenOrder("{}", log_path=str(tmp_path / "missing" / "err.log"))
+    with pytest.raises(OSError):
+        ServerProcess(process, CONFIG, order, Newsroom(lambda _: True, lambda: 0.0))  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    assert not loop.remove_reader(process.stdout_fd)
+    assert not loop.remove_reader(process.stderr_fd)
+    process.dies(0)
+    process.close_fds()
+
+
+def test_signals_have_names_where_the_system_knows_one() -> None:
+    """A user would be shown a number, or the worker fail over an unknown one."""
+    assert signal_name(signal.SIGKILL) == "SIGKILL"
+    assert signal_name(99) == "signal 99"

@@ -1,0 +1,124 @@
+"""What the end of a connection means: from what was seen, one fault for each site.  Starts and stops nothing.
+
+The SDK's exceptions arrive in nested groups, without the exit status or the stderr of a dead process and without the
+HTTP status that explains them: all of it is put together here.  Of a URL only its origin is told: the rest may be a
+key.
+"""
+
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+
+from mcp.shared.exceptions import MCPError
+
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_protocol.secrets import only_origins, origin_of
+from quarterdeck_worker.remote.dial import Telltale
+from quarterdeck_worker.stdio.server_process import ServerProcess
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The first real error in nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
+    """A process that did not become a server."""
+    if server.lines.is_echo:
+        code, message = "not_mcp", "the program sent our own request back, as `cat` does: it is no MCP server"
+    elif server.lines.overflow is not None:
+        code, message = "bad_output", str(server.lines.overflow)
+    elif server.lines.ended.is_set():
+        code = server.code_of_end("exited_at_handshake" if server.has_exited else "handshake_failed")
+        message = f"{server.describe_end()} before it answered the handshake"
+        if server.has_ended_well:
+            message += "; an MCP server runs until its stdin is closed, so this is probably none"
+    else:
+        code, message = "handshake_failed", f"the handshake failed: {_told(cause)}"
+    return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, _cause(cause), server.dossier())
+
+
+def unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRecord:
+    """A URL behind which there is no server for us."""
+    origin = origin_of(url)
+    if telltale.wants_credentials:
+        code, message = "auth_needed", f"{origin} requires login: it answered {telltale.status}"
+    elif telltale.status is not None:
+        code, message = "connect_failed", f"{origin} answered {telltale.status}: no MCP server there"
+    elif isinstance(cause, MCPError):
+        code, message = "handshake_failed", f"{origin}: the handshake failed: {_told(cause)}"
+    else:
+        code, message = "connect_failed", f"{origin} cannot be reached: {_why(cause)}"
+    return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, _cause(cause))
+
+
+def refused_or_closed(url: str, telltale: Telltale) -> FaultRecord:
+    """A remote server that wants to hear no more."""
+    origin = origin_of(url)
+    if not telltale.rejected.is_set():
+        return _lost(f"{origin} closed the connection")
+    if telltale.wants_credentials:
+        return _lost(f"{origin} requires login again: it answered {telltale.status}", "auth_needed")
+    return _lost(f"{origin} answered {telltale.status}: the session is over, as after a restart of the server")
+
+
+def session_gone() -> FaultRecord:
+    """A session that was lent, and is of no use any more."""
+    return _lost("the session's connection is closed")
+
+
+def broken(cause: BaseException) -> FaultRecord:
+    """A greeted server whose connection raised something."""
+    message = f"the connection to the server broke: {_told(cause)}"
+    return FaultRecord(FaultKind.TRANSPORT, message, "server_lost", cause=_cause(cause))
+
+
+def _why(cause: BaseException) -> str:
+    """Why no connection came about; a client's exception hides the system's, which says it."""
+    for each in _beneath(cause):
+        match each:
+            case socket.gaierror():
+                return "its name has no address (or this machine cannot ask for it)"
+            case ConnectionRefusedError():
+                return "nothing listens there: the connection was refused"
+            case ssl.SSLCertVerificationError():
+                return f"its certificate is not accepted: {each.verify_message}"
+            case ssl.SSLError():
+                return "it does not speak TLS as https:// needs it"
+            case TimeoutError():
+                return "it did not answer in time"
+            case OSError(errno=errno.ENETUNREACH | errno.EHOSTUNREACH):
+                return "this machine has no way to it"
+            case _:
+                continue
+    return _told(cause)
+
+
+def _beneath(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that led to it, each once."""
+    waiting, met = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in met:
+            continue
+        met.add(id(each))
+        yield each
+        inner = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        waiting += [one for one in (*inner, each.__context__, each.__cause__) if one is not None]
+
+
+def _told(cause: BaseException) -> str:
+    """What an exception says; HTTP clients write whole URLs into theirs."""
+    return only_origins(plain_words(cause)) or type(cause).__name__
+
+
+def _cause(cause: BaseException) -> RemoteCause:
+    return RemoteCause(type(cause).__name__, only_origins(str(cause)))
+
+
+def _lost(message: str, code: str = "server_lost") -> FaultRecord:
+    return FaultRecord(FaultKind.TRANSPORT, message, code)

@@ -1,0 +1,1 @@
+"""Drive a remote server through the SDK's transports."""

@@ -1,0 +1,1 @@
+"""Drive a server over its stdin and stdout."""

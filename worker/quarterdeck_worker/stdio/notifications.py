@@ -1,0 +1,100 @@
+"""What a server says unasked, bounded before it is passed on: progress, log lines, changes of its tools."""
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from quarterdeck_protocol.link.frames import ListChanged, Log, Progress
+
+MAX_LOG_CHARS: Final = 8_192
+"""A log line's data beyond it is cut; logs are for people."""
+
+MAX_NOTE_CHARS: Final = 1_000
+"""A progress message beyond it is cut."""
+
+BURST: Final = 2_000
+"""Notes passed on at once before the rate counts."""
+
+RATE_PER_S: Final = 500.0
+"""Notes a second that a client or a terminal can still follow."""
+
+
+class ProgressParams(msgspec.Struct):
+    """`notifications/progress`, the parts that matter."""
+
+    progressToken: int | str  # noqa: N815 - the wire's name
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class LogParams(msgspec.Struct):
+    """`notifications/message`, the parts that matter."""
+
+    level: str = "info"
+    logger: str | None = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Budget:
+    """A token bucket: at most `burst` at once, `rate` a second on average.  Pure."""
+
+    def __init__(self, burst: int, rate: float, now: float) -> None:
+        self._burst = burst
+        self._rate = rate
+        self._left = float(burst)
+        self._at = now
+
+    def spend(self, now: float) -> bool:
+        """Take one, if there is one."""
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Newsroom:
+    """Passes news to the link within a budget; changes of the tool list always pass, but only as a mark."""
+
+    def __init__(self, post: Callable[[Progress | Log | ListChanged], bool], clock: Callable[[], float]) -> None:
+        self._post = post
+        self._clock = clock
+        self._budget = Budget(BURST, RATE_PER_S, clock())
+        self._change_told = False
+        self.dropped = 0
+
+    def progress(self, request_id: int, progress: float, total: float | None, message: str | None) -> None:
+        """Tell how far a call is."""
+        if self._may_pass():
+            text = message[:MAX_NOTE_CHARS] if message is not None else None
+            self._post(Progress(request_id, progress, total, text))
+
+    def log(self, level: str, logger: str | None, data: str) -> None:
+        """Pass a log line on."""
+        if self._may_pass():
+            self._post(Log(level[:32], (logger or "")[:MAX_NOTE_CHARS], data[:MAX_LOG_CHARS]))
+
+    def tools_changed(self) -> None:
+        """Say once that the tools changed; the next list resets it, so a storm of these costs one frame."""
+        if not self._change_told:
+            self._change_told = True
+            self._post(ListChanged())
+
+    def listing(self) -> None:
+        """A list is about to be asked: later changes are news again."""
+        self._change_told = False
+
+    def _may_pass(self) -> bool:
+        if self._budget.spend(self._clock()):
+            return True
+        self.dropped += 1
+        return False
+
+
+def log_text(data: object) -> str:
+    """A log line's data as one line of text."""
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)

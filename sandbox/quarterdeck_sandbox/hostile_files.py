@@ -1,25 +1,49 @@
-"""Read the beginning of a file that a hostile program may have made: bounded, and never waiting for anybody.
+"""Read and remove files that a hostile program may have made.
 
-Follow symbolic links one by one, so that each is known.
-
-A temporary folder that a hostile program could write to, and its removal whatever that has left there.
-
-`tempfile` cannot: before Python 3.11.8 it opens up what it may not remove through symbolic links (CVE-2023-6597), it
-gives up with an exception on folders that are too deep, and a signal that ends us leaves its folders behind.
+Nothing here waits for the other end of a pipe, reads without a bound, or follows a link unless it says so.
+What a file means, and what is said of one that cannot be used, is for whoever asks.  Blocking.
 """
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+if sys.platform == "darwin":
+    import fcntl
 
 MAX_LINKS: Final = 40
 """Of one path; as many as the kernel follows."""
+
+MAX_NAMES: Final = 5_000
+"""Of one directory of a `Tree`."""
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+"""Of one file of a `Tree`; a larger one counts as none."""
+
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""Without O_NONBLOCK a FIFO would hold us until somebody writes to it."""
+
+_LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_REMOVED: Final = " (deleted)"
+"""What Linux appends to the path of a thing that is in no directory any more."""
+
+_SHELL: Final = "/bin/sh"
+
+_REMOVE_AT_END: Final = 'read -r _; chmod -R u+rwX -- "$FOLDER"; exec rm -rf -- "$FOLDER"'
+"""Its stdin is a pipe from us, which the kernel closes when we end, however we do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +62,7 @@ class Followed:
 
 
 def follow(path: str) -> Followed:
-    """Follow the absolute `path`."""
+    """Follow the symbolic links of the absolute `path` one by one, so that each is known."""
     pending, done = path.split("/")[::-1], ""
     links: list[tuple[str, str]] = []
     while pending:
@@ -63,17 +87,142 @@ def follow(path: str) -> Followed:
     return Followed(done or "/", tuple(links))
 
 
-_SHELL: Final = "/bin/sh"
+def whereabouts(fd: int) -> str:
+    """Where the thing held open is at this moment, absolute and without links; where it was, if it was removed.
 
-_REMOVE_AT_END: Final = 'read -r _; chmod -R u+rwX -- "$FOLDER"; exec rm -rf -- "$FOLDER"'
-"""Its stdin is a pipe from us, which the kernel closes when we end, however we do."""
+    Raises:
+        OSError: nobody can tell.
+    """
+    if sys.platform == "darwin":
+        return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+    try:
+        place = os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:
+        reason = "without /proc, which is not mounted here, no path can be judged"
+        raise OSError(errno.ENOSYS, reason) from None
+    if not place.endswith(_REMOVED):
+        return place
+    with suppress(OSError):
+        if os.path.samestat(os.lstat(place), os.fstat(fd)):
+            return place  # it really bears that name
+    return place.removesuffix(_REMOVED)
+
+
+class NotRegularError(OSError):
+    """A directory, a pipe, a socket or a device is where a file was to be read."""
+
+
+@contextmanager
+def open_regular(
+    path: str | os.PathLike[str], *, dir_fd: int | None = None, follow_link: bool = True
+) -> Iterator[BinaryIO]:
+    """A regular file, open for reading within the block.
+
+    Args:
+        path: of the file.
+        dir_fd: where a relative path starts; the working directory by default.
+        follow_link: whether a symbolic link at the path's end is followed; those before it always are.
+
+    Raises:
+        NotRegularError: something else is there.
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, _READ | (0 if follow_link else os.O_NOFOLLOW), dir_fd=dir_fd)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise NotRegularError(errno.EINVAL, "it is not a regular file")
+        with open(fd, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(fd)
+
+
+def read_text(path: str, most_bytes: int) -> str:
+    """The first `most_bytes` of a regular file as text, what is no UTF-8 replaced; links are followed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        return file.read(most_bytes).decode(errors="replace")
+
+
+class Tree:
+    """A directory tree, opened by its root and read without leaving it.
+
+    Every step is opened from the one before it and no link is followed, so that a swap between looking and opening
+    leads nowhere else.
+
+    Args:
+        root: its own path may lead through symbolic links.
+
+    Raises:
+        OSError: the root cannot be opened.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._root)
+
+    def names(self, *steps: str) -> list[str]:
+        """What a directory holds, sorted, at most `MAX_NAMES`; nothing when there is none."""
+        with suppress(OSError, ValueError), self._folder(steps) as fd, os.scandir(fd) as entries:
+            return sorted(entry.name for entry in islice(entries, MAX_NAMES))
+        return []
+
+    def read(self, *steps: str) -> bytes | None:
+        """A regular file's content; None when there is none that can be read whole."""
+        try:
+            with (
+                self._folder(steps[:-1]) as fd,
+                open_regular(_checked(steps[-1]), dir_fd=fd, follow_link=False) as file,
+            ):
+                data = file.read(MAX_FILE_BYTES + 1)
+        except (OSError, ValueError):
+            return None
+        return data if len(data) <= MAX_FILE_BYTES else None
+
+    def changed_at(self, *steps: str) -> float:
+        """When a file or directory was last written, by the clock of its file system; 0 when there is none."""
+        with suppress(OSError, ValueError), self._folder(steps[:-1]) as fd:
+            status = os.stat(_checked(steps[-1]), dir_fd=fd, follow_symlinks=False)
+            return 0.0 if stat.S_ISLNK(status.st_mode) else status.st_mtime
+        return 0.0
+
+    @contextmanager
+    def _folder(self, steps: tuple[str, ...]) -> Iterator[int]:
+        current = os.dup(self._root)
+        try:
+            for step in steps:
+                inner = os.open(_checked(step), _LIST, dir_fd=current)
+                os.close(current)
+                current = inner
+            yield current
+        finally:
+            os.close(current)
+
+
+def _checked(step: str) -> str:
+    """A name of a directory's entry, and nothing that leads elsewhere."""
+    if not step or "/" in step or step in {".", ".."}:
+        raise ValueError(f"{step[:64]!r} is not the name of a file")
+    return step
 
 
 @contextmanager
 def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
-    """Its path, without symbolic links; it and all that is in it are removed in the end, when nothing writes there.
+    """A folder's path, without symbolic links; it is removed in the end with all that is in it.
 
     It is made in `place`, or where the system keeps temporary files; a signal that kills us removes it too.
+    `tempfile` does not do: before Python 3.11.8 it opens up what it may not remove through symbolic links
+    (CVE-2023-6597), it raises on folders that are too deep, and a signal that ends us leaves its folders behind.
     """
     folder = os.path.join(os.path.realpath(place or tempfile.gettempdir()), prefix + secrets.token_hex(8))
     with _removed_if_killed(folder):
@@ -108,7 +257,7 @@ def _removed_if_killed(folder: str) -> Iterator[None]:
 
 
 def remove(folder: str) -> None:
-    """Remove it with all that is in it, closed and deep folders too; what the system refuses to remove stays."""
+    """Remove a folder with all that is in it, closed and deep ones too; what the system refuses to remove stays."""
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.lexists(folder):
@@ -123,14 +272,3 @@ def remove(folder: str) -> None:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                 )
-
-
-def read_text(path: str, most_bytes: int) -> str:
-    """Its first `most_bytes` as text, what is no UTF-8 replaced; a pipe that nobody writes to is empty.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with open(fd, "rb") as file:
-        return (file.read(most_bytes) or b"").decode(errors="replace")

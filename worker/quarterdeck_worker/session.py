@@ -31,7 +31,7 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, plan_lau
 from quarterdeck_sandbox.run.confine import Asker, confine
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.usage.process_scan import disk_use
+from quarterdeck_sandbox.usage.disk_use import disk_use
 from quarterdeck_sandbox.view.mounts import Places
 from quarterdeck_worker.remote.dial import RemoteConfig, Telltale, dial
 from quarterdeck_worker.remote.end_notice import EndNotice

@@ -11,15 +11,14 @@ that looks at much empty memory fills page tables, which are nobody's.  Linux on
 
 import os
 import re
-import stat
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 import psutil
 
+from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `Eyes`
 from .limits import Pages, Process, Space
 
 _SHMEM: Final = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
@@ -78,15 +77,6 @@ def _kib(expression: re.Pattern[bytes], path: str) -> int:
         return 0
     return int(match[1]) * 1024 if match else 0
 
-
-MAX_DEPTH: Final = 64
-"""Of directories below a scratch directory; each open one costs a descriptor.  What lies deeper is not counted."""
-
-WALK_S: Final = 1.0
-"""One walk through scratch files takes at most so long, and tells what it has seen by then: some 300,000 files."""
-
-BLOCK_BYTES: Final = 512
-"""`st_blocks` counts these, whatever the filesystem's own block is (stat(2))."""
 
 VAST_BYTES: Final = 8 << 30
 """Address space from which on the page tables of a process are asked for at each look: of less they are 16 MiB."""
@@ -240,58 +230,6 @@ def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> Space:
             seen.add(device)
             total += Space((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
     return total
-
-
-def disk_use(directories: Iterable[str], within_s: float = WALK_S) -> Space:
-    """What lies below these directories, on their own filesystems; they themselves are not counted."""
-    walk = _Walk(time.monotonic() + within_s)
-    for directory in directories:
-        walk.through(directory)
-    return Space(walk.bytes, walk.inodes)
-
-
-class _Walk:
-    def __init__(self, until: float) -> None:
-        self._until = until
-        self._linked: set[tuple[int, int]] = set()
-        self.bytes = self.inodes = 0
-
-    def through(self, name: str, parent: int | None = None, device: int | None = None, depth: int = 0) -> None:
-        """Descend by descriptors: a directory that is swapped for a link meanwhile leads nowhere."""
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        except OSError:
-            return
-        try:
-            own = os.fstat(fd).st_dev
-            if depth > MAX_DEPTH or (device is not None and own != device):
-                return
-            with os.scandir(fd) as entries:
-                for entry in entries:
-                    if time.monotonic() > self._until:
-                        return
-                    if self._count(entry):
-                        self.through(entry.name, fd, own, depth + 1)
-        except OSError:
-            return
-        finally:
-            os.close(fd)
-
-    def _count(self, entry: "os.DirEntry[str]") -> bool:
-        """Whether it is a directory."""
-        try:
-            told = entry.stat(follow_symlinks=False)
-        except OSError:
-            return False
-        is_directory = stat.S_ISDIR(told.st_mode)
-        if told.st_nlink > 1 and not is_directory:
-            key = (told.st_dev, told.st_ino)
-            if key in self._linked:
-                return False
-            self._linked.add(key)
-        self.bytes += told.st_blocks * BLOCK_BYTES
-        self.inodes += 1
-        return is_directory
 
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")

@@ -12,7 +12,8 @@ from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_ta
 from quarterdeck.cli.shared.parameters import Argument, Option
 
 if TYPE_CHECKING:
-    from quarterdeck.config.places.kept_state import Leftover, Measure
+    from quarterdeck.config.places.kept_state import Leftover
+    from quarterdeck_sandbox.usage.disk_use import DiskUse
 
 WHATS: Final = {
     "server": "home, temporary files and log of a server",
@@ -153,7 +154,7 @@ def _remove(wanted: "list[Leftover]", state: Path) -> "tuple[list[Leftover], lis
     return removed, failures
 
 
-def _show(shown: "list[Leftover]", measures: "list[Measure]") -> None:
+def _show(shown: "list[Leftover]", measures: "list[DiskUse]") -> None:
     if not shown:
         print_line("there is nothing on disk")
         return
@@ -174,7 +175,7 @@ def _describe(leftover: "Leftover") -> str:
     return WHATS.get(leftover.kind) or RECORDS.get(leftover.name, "a record")
 
 
-def _size(measure: "Measure") -> str:
+def _size(measure: "DiskUse") -> str:
     return size(measure.size_bytes) if measure.is_whole else f"> {size(measure.size_bytes)}"
 
 
@@ -191,7 +192,7 @@ def _tell(found: "list[Leftover]", wanted: "list[Leftover]", removed: str, kept:
         print_line(f"kept: {', '.join(map(printable, kept))} (--ledger removes them too)", "dim", stderr=True)
 
 
-def _report(leftover: "Leftover", measure: "Measure", *, is_removed: bool) -> dict[str, object]:
+def _report(leftover: "Leftover", measure: "DiskUse", *, is_removed: bool) -> dict[str, object]:
     return {
         "kind": str(leftover.kind),
         "name": leftover.name,

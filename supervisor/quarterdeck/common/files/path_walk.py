@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-if sys.platform == "darwin":
-    import fcntl
+from quarterdeck_sandbox.hostile_files import MAX_LINKS
 
+if sys.platform == "darwin":
     # There is no O_PATH: a pipe and a device are opened as well, but without waiting for them.
     _LOOK: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_SYMLINK | os.O_NOCTTY | os.O_CLOEXEC
 else:
@@ -25,12 +25,6 @@ else:
 
 MAX_PATH_BYTES: Final = 4095
 """Linux's PATH_MAX without its NUL: no call would take more, nor does a link lead further."""
-
-MAX_LINKS: Final = 40
-"""As many as Linux follows on one path."""
-
-_REMOVED: Final = " (deleted)"
-"""What Linux appends to the place of a thing that is in no directory any more."""
 
 Make = Callable[[int, str], None]
 """Creates the directory of this name in the open directory; that it has just appeared there is no error."""
@@ -215,29 +209,6 @@ def _text_of(link: int, directory: int, name: str) -> str:
     if sys.platform == "darwin":
         return os.readlink(name, dir_fd=directory)
     return os.readlink("", dir_fd=link)
-
-
-def whereabouts(fd: int) -> str:
-    """Where the thing held open is at this moment, absolute and without links; where it was, if it was removed.
-
-    Raises:
-        OSError: nobody can tell.
-    """
-    if sys.platform == "darwin":
-        return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
-    try:
-        place = os.readlink(f"/proc/self/fd/{fd}")
-    except FileNotFoundError:
-        raise fault(errno.ENOSYS, "without /proc, which is not mounted here, no path can be judged") from None
-    return place.removesuffix(_REMOVED) if place.endswith(_REMOVED) and not _is_at(place, fd) else place
-
-
-def _is_at(place: str, fd: int) -> bool:
-    """Whether the thing really bears that name."""
-    try:
-        return os.path.samestat(os.lstat(place), os.fstat(fd))
-    except OSError:
-        return False
 
 
 def open_file(spot: Spot) -> int:

@@ -1,23 +1,115 @@
-"""Read a small file that a user named: bounded, never blocking, as UTF-8 text.
-
-Below every reader of this package; knows nothing of what the text means.
-
-Tell whether somebody other than the user and root may change what a path names.
+"""Read a small text file that a user named: bounded, never blocking, UTF-8; and tell who else may change it.
 
 Above: readers of what is the user's own word.  A path is another's word when its file, a directory that leads to it,
 or a link on the way may be changed by another; where the sticky bit is set (`/tmp`) others may add, but not replace.
+What the text means is not known here.  Blocking.
 """
 
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox.hostile_files import NotRegularError, follow, open_regular, whereabouts
 from quarterdeck_sandbox.view.paths import ancestors
 
 ROOT: Final = 0
+
+_MARK: Final = b"\xef\xbb\xbf"
+"""The byte order mark, which editors on Windows put first."""
+
+
+class TextFileError(Exception):
+    """A file cannot be used; the text says why, names no path and shows nothing of the content."""
+
+
+class MissingFileError(TextFileError):
+    """There is no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A file as it was read: its text without the byte order mark, that mark if it has one, and its status."""
+
+    text: str
+    mark: bytes
+    status: os.stat_result
+
+
+def read_text(
+    path: Path,
+    limit_bytes: int,
+    *,
+    private: bool = False,
+    is_own_word: bool = False,
+    within: Callable[[str], bool] | None = None,
+) -> str:
+    """The text of a regular file, without its byte order mark; see `read_text_file`."""
+    return read_text_file(path, limit_bytes, private=private, is_own_word=is_own_word, within=within).text
+
+
+def read_text_file(
+    path: Path,
+    limit_bytes: int,
+    *,
+    private: bool = False,
+    is_own_word: bool = False,
+    within: Callable[[str], bool] | None = None,
+) -> TextFile:
+    """Read a regular file.
+
+    Args:
+        path: a symbolic link is followed.
+        limit_bytes: a larger file is refused.
+        private: refuse a file that is not ours, or that others may read or write.
+        is_own_word: what it says is done in the user's name, so as root refuse one that another user may change.
+        within: whether a file at this place, which is absolute and without links, may be read; None for anywhere.
+
+    Raises:
+        MissingFileError: there is none.
+        TextFileError: it is unreadable, not a regular file, too large, not private, another's, or no UTF-8.
+    """
+    try:
+        if is_own_word and os.geteuid() == ROOT and (problem := other_writer(path)):
+            raise TextFileError(f"is not read as root: {problem}")
+        with open_regular(path) as file:
+            # What is open decides, not the path: a link on it may be swapped at any time.
+            if within is not None and not within(whereabouts(file.fileno())):
+                raise TextFileError("lies outside of the project, whose files may use only what is in it")
+            status = os.fstat(file.fileno())
+            if private:
+                _require_private(status)
+            data = file.read(limit_bytes + 1)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"cannot be read: {error.strerror}") from error
+    except NotRegularError as error:
+        raise TextFileError("is not a regular file") from error
+    except OSError as error:
+        raise TextFileError(f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise TextFileError("cannot be read: its path holds characters that no path may hold") from error
+    if len(data) > limit_bytes:
+        raise TextFileError(f"is larger than {limit_bytes} bytes")
+    text = data.removeprefix(_MARK)
+    return TextFile(_decode(text), data[: len(data) - len(text)], status)
+
+
+def _require_private(status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise TextFileError("belongs to another user")
+    if status.st_mode & 0o077:
+        raise TextFileError(f"may be used by others (mode {stat.S_IMODE(status.st_mode):04o}): run chmod 600 on it")
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise TextFileError(f"line {line}, column {column}: not UTF-8 text") from error
 
 
 def other_writer(path: str | os.PathLike[str]) -> str | None:
@@ -57,78 +149,3 @@ def _is_own_group(status: os.stat_result) -> bool:
 def _remedy(what: str, path: str) -> str:
     owner = "root" if os.geteuid() == ROOT else str(os.geteuid())
     return f"run `chown {owner} {path}`" if what == "chown" else f"run `chmod go-w {path}`"
-
-
-_BOM: Final = b"\xef\xbb\xbf"
-"""Editors on Windows put it first; it is no part of the text."""
-
-
-class TextFileError(Exception):
-    """A file cannot be used; the text says why, names no path and shows nothing of the content."""
-
-
-def read_text(
-    path: Path,
-    limit_bytes: int,
-    *,
-    private: bool = False,
-    is_own_word: bool = False,
-    within: Callable[[str], bool] | None = None,
-) -> str:
-    """The text of a regular file, without its byte order mark.
-
-    Args:
-        path: a symbolic link is followed.
-        limit_bytes: a larger file is refused.
-        private: refuse a file that is not ours, or that others may read or write.
-        is_own_word: what it says is done in the user's name, so as root refuse one that another user may change.
-        within: whether a file at this place, which is absolute and without links, may be read; None for anywhere.
-
-    Raises:
-        TextFileError: the file is missing, unreadable, not a regular file, too large, not private, another's, no UTF-8.
-    """
-    try:
-        if is_own_word and os.geteuid() == ROOT and (problem := other_writer(path)):
-            raise TextFileError(f"is not read as root: {problem}")
-        # Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if within is not None and not within(_whereabouts(descriptor)):
-                raise TextFileError("lies outside of the project, whose files may use only what is in it")
-            _check(os.fstat(descriptor), private=private)
-            with open(descriptor, "rb", closefd=False) as file:
-                data = file.read(limit_bytes + 1)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise TextFileError(f"cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise TextFileError("cannot be read: its path holds characters that no path may hold") from error
-    if len(data) > limit_bytes:
-        raise TextFileError(f"is larger than {limit_bytes} bytes")
-    return _decode(data.removeprefix(_BOM))
-
-
-def _whereabouts(descriptor: int) -> str:
-    """What is open decides, not the path: a link on it may be swapped at any time."""
-    from .path_walk import whereabouts
-
-    return whereabouts(descriptor)
-
-
-def _check(status: os.stat_result, *, private: bool) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise TextFileError("is not a regular file")
-    if private and status.st_uid != os.geteuid():
-        raise TextFileError("belongs to another user")
-    if private and status.st_mode & 0o077:
-        raise TextFileError(f"may be used by others (mode {stat.S_IMODE(status.st_mode):04o}): run chmod 600 on it")
-
-
-def _decode(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode()
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise TextFileError(f"line {line}, column {column}: not UTF-8 text") from error

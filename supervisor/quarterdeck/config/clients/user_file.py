@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.common.files.changes import replace_file
+from quarterdeck.common.files.text_file import MissingFileError, TextFileError, read_text_file
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Claude Code keeps its history in the file that names servers; files of tens of megabytes have been seen."""
-
-_MARK: Final = b"\xef\xbb\xbf"
-"""Editors on Windows put it first."""
 
 
 class UserFileError(Exception):
@@ -50,29 +48,12 @@ def read_user_file(path: Path) -> UserFile:
     """
     target = Path(os.path.realpath(path))
     try:
-        # Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
-        descriptor = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
+        read = read_text_file(target, MAX_BYTES)
+    except MissingFileError:
         return UserFile(path, target)
-    except OSError as error:
-        raise UserFileError(f"{path} cannot be read: {error.strerror or error}") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise UserFileError(f"{path} is not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UserFileError(f"{path} cannot be read: {error.strerror or error}") from error
-    finally:
-        os.close(descriptor)
-    if len(data) > MAX_BYTES:
-        raise UserFileError(f"{path} is larger than {MAX_BYTES} bytes")
-    try:
-        text = data.removeprefix(_MARK).decode()
-    except UnicodeDecodeError as error:
-        raise UserFileError(f"{path} is not UTF-8 text: save it as such") from error
-    return UserFile(path, target, text, _MARK if data.startswith(_MARK) else b"", status)
+    except TextFileError as error:
+        raise UserFileError(f"{path} {error}") from error
+    return UserFile(path, target, read.text, read.mark, read.status)
 
 
 def write_user_file(file: UserFile, text: str, now: datetime, *, is_private: bool = False) -> Path | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_sandbox.hostile_files import open_regular
 
 TOKEN_BYTES: Final = 32
 """256 random bits."""
@@ -56,16 +57,14 @@ def load_token(path: Path) -> str:
         TokenFileError: the file is readable by others, or holds no token.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_regular(path, follow_link=False) as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise TokenFileError(f"others may read the token: delete {path} to get a new one, or chmod 600 it")
+            token = file.read(4096).decode(errors="replace").strip()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise TokenFileError(f"the token file cannot be read: {plain_words(error)}") from None
-    with open(descriptor, encoding="utf-8", errors="replace") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode) or stat.S_IMODE(mode) & 0o077:
-            raise TokenFileError(f"others may read the token: delete {path} to get a new one, or chmod 600 it")
-        token = file.read(4096).strip()
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
         raise TokenFileError(f"{path} contains no token of {_MIN_TOKEN_CHARS} characters: delete it to get a new one")
     return token

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from quarterdeck.common.files.path_walk import Make, Spot, fault, join, walk, whereabouts
+from quarterdeck.common.files.path_walk import Make, Spot, fault, join, walk
 from quarterdeck.tools.context import OutsideRootsError
-from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox.hostile_files import follow, whereabouts
 from quarterdeck_sandbox.view.closed_paths import is_hook
 from quarterdeck_sandbox.view.paths import is_within
 

@@ -19,7 +19,7 @@ from typing import Final, Self
 from quarterdeck.common.files.text_file import other_writer
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.ledger.open import ledger_dir
-from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox.hostile_files import follow, open_regular
 from quarterdeck_sandbox.view.paths import ancestors, is_within_any
 
 FILE_NAME: Final = "exposed"
@@ -77,7 +77,8 @@ def read_exposure(state: Path) -> Exposure:
     except OSError:
         workspaces = frozenset()
     try:
-        places = _decode(_read(ledger_dir(state) / FILE_NAME))
+        with open_regular(ledger_dir(state) / FILE_NAME, follow_link=False) as file:
+            places = _decode(file.read(MAX_BYTES + 1))
     except FileNotFoundError:
         return Exposure(lent, workspaces, is_recorded=False)
     except OSError:
@@ -98,7 +99,9 @@ def record_exposure(state: Path, places: Iterable[str | os.PathLike[str]]) -> No
         fcntl.flock(file, fcntl.LOCK_EX)
         text = file.read(MAX_BYTES + 1) or b""
         known = _decode(text)
-        new = [place for place in sorted({os.path.realpath(place) for place in places}) if not _covered(place, known)]
+        new = [
+            place for place in sorted({os.path.realpath(place) for place in places}) if not is_within_any(place, known)
+        ]
         if not new:
             return
         if len(text) > MAX_BYTES:
@@ -107,16 +110,6 @@ def record_exposure(state: Path, places: Iterable[str | os.PathLike[str]]) -> No
         start = b"" if not text or text.endswith(b"\n") else b"\n"
         file.write(start + b"".join(json.dumps(place).encode() + b"\n" for place in new))
         os.fsync(descriptor)
-
-
-def _covered(place: str, known: frozenset[str]) -> bool:
-    return is_within_any(place, known)
-
-
-def _read(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        return file.read(MAX_BYTES + 1)
 
 
 def _decode(text: bytes) -> frozenset[str]:

@@ -11,8 +11,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from quarterdeck_sandbox.hostile_files import Tree
+
 from .package_request import Ecosystem, Request, request_of, runner_of
-from .package_tree import Tree
 
 MAX_CANDIDATES: Final = 200
 """Installations of one package, and environments of a cache, that are looked at."""

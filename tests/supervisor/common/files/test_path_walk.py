@@ -9,7 +9,8 @@ import pytest
 from support.machine_facts import LINUX_ONLY
 
 from quarterdeck.common.files import path_walk
-from quarterdeck.common.files.path_walk import MAX_LINKS, MAX_PATH_BYTES, Spot, join, open_file, walk, whereabouts
+from quarterdeck.common.files.path_walk import MAX_PATH_BYTES, Spot, join, open_file, walk
+from quarterdeck_sandbox.hostile_files import MAX_LINKS, whereabouts
 
 ON_LINUX = LINUX_ONLY
 

@@ -14,10 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_installed
 
-from quarterdeck.common.files.path_walk import open_file, whereabouts
+from quarterdeck.common.files.path_walk import open_file
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files import roots as roots_module
 from quarterdeck.tools.files.roots import MAX_SHOWN_CHARS, Access, Roots, absolute
+from quarterdeck_sandbox.hostile_files import whereabouts
 
 ON_LINUX = LINUX_ONLY
 

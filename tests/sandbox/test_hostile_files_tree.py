@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.trust.judge.package_tree import MAX_FILE_BYTES, Tree
+from quarterdeck_sandbox.hostile_files import MAX_FILE_BYTES, Tree
 
 
 @pytest.fixture

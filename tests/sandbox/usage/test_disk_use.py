@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places.kept_state import Measure, measure
 from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.usage.disk_use import DiskUse, disk_use, measure
+from quarterdeck_sandbox.usage.limits import Space
 
 LEVELS = 1200
 """Deeper than Python recurses, than there are descriptors, and than a path is long."""
@@ -37,8 +38,8 @@ def test_a_tree_takes_what_is_in_it(tmp_path: Path) -> None:
     assert found.size_bytes >= 105_000
     assert found.files == 5
     assert found.is_whole
-    assert measure(tmp_path / "a" / "file") == Measure(taken(tmp_path / "a" / "file"), 1)
-    assert measure(tmp_path / "none") == Measure()
+    assert measure(tmp_path / "a" / "file") == DiskUse(taken(tmp_path / "a" / "file"), 1)
+    assert measure(tmp_path / "none") == DiskUse()
 
 
 def test_holes_and_second_names_count_nothing(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_walk_has_bounds_and_says_so(tmp_path: Path) -> None:
     """A server that makes files without end would keep the command busy for ever."""
     for number in range(20):
         (tmp_path / str(number)).touch()
-    found = measure(tmp_path, limit=10)
+    found = measure(tmp_path, most_entries=10)
     assert not found.is_whole
     assert found.files == 11
 
@@ -123,3 +124,35 @@ def test_a_tree_that_is_moved_meanwhile_ends_the_walk(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(os, "open", move)
     assert not measure(folder).is_whole
+
+
+def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_path: Path) -> None:
+    """A server would hide its files in folders, or be charged for each name of one."""
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "big").write_bytes(b"x" * 300_000)
+    os.link(deep / "big", tmp_path / "again")
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 1 << 30)
+    found = disk_use([str(tmp_path)])
+    assert found.inodes == 4
+    assert 300_000 <= found.bytes < 1_000_000
+
+
+def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
+    """A link to / would be a walk through the whole disk, charged to the server."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"x" * 100_000)
+    (tmp_path / "scratch" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "swapped").symlink_to(tmp_path / "outside")
+    assert disk_use([str(tmp_path / "scratch")]).inodes == 1
+    assert disk_use([str(tmp_path / "swapped"), str(tmp_path / "gone")]) == Space()
+
+
+def test_a_walk_ends_in_time_and_no_depth_hides_a_file() -> None:
+    """A million files would stop the monitor of all servers; or a server would write without a limit far below."""
+    with temporary_folder("quarterdeck-test-") as folder:
+        deep(Path(folder))
+        assert disk_use([folder]).inodes == LEVELS
+        assert disk_use([folder], within_s=-1.0) == Space()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from support.provider_report import summary_lines, tool_lines, verdicts
+from support.providers.report import summary_lines, tool_lines, verdicts
 from support.public_servers import PUBLIC_SERVERS, PublicServer, Registry, server_named
 from support.real_tools import REAL_TOOLS, RealServer, read_servers, write_servers
 

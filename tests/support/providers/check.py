@@ -1,6 +1,6 @@
 """Where a tool's schema falls outside what a model provider says it takes.
 
-What is taken stands in `provider_subsets`, with the documents it was read from and what they leave open.  Nothing is
+What is taken stands in `subsets`, with the documents it was read from and what they leave open.  Nothing is
 repaired here: `portable` does that, as far as nothing is lost.  Pure; an untrusted server wrote the schema, so the walk
 is a loop, ends, and says where it looked no further.
 """
@@ -13,10 +13,9 @@ from itertools import islice
 from typing import Final
 
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
-from quarterdeck_protocol.schema.shapes import misshapen
-
-from .provider_subsets import SUBSETS, Provider, Subset
-from .provider_totals import Totals
+from support.providers.shapes import misshapen
+from support.providers.subsets import SUBSETS, Provider, Subset
+from support.providers.totals import Totals
 
 __all__ = ["MAX_DEPTH", "MAX_FOUND", "MAX_SCHEMAS", "Outside", "Provider", "Rule", "outside"]
 
@@ -77,7 +76,7 @@ class Outside:
 def outside(schema: object, provider: Provider) -> tuple[Outside, ...]:
     """Every place where a tool's input schema is outside a provider's subset, the outermost first.
 
-    Total: what is not an object counts as `{}`.  Empty is no promise: see `provider_subsets` for what nobody publishes.
+    Total: what is not an object counts as `{}`.  Empty is no promise: see `subsets` for what nobody publishes.
     """
     root: Schema = schema if isinstance(schema, dict) else {}
     return tuple(islice(_Visit(root, SUBSETS[provider]).found(), MAX_FOUND))

@@ -10,7 +10,7 @@ outside its list (refuse or ignore: both are told of), and which references it u
 compiled grammars; limits on what several tools weigh together (Anthropic's 20 strict tools a request, Gemini's roughly
 960 for the sum of all `maxItems`); and what fine-tuned models of OpenAI leave out besides.
 
-Above: `providers`, which walks a schema by them.  Pure.
+Above: `check`, which walks a schema by them.  Pure.
 """
 
 import re

@@ -3,8 +3,7 @@
 from typing import Any, Final
 
 import pytest
-
-from quarterdeck_protocol.providers import Provider, Rule, outside
+from support.providers.check import Provider, Rule, outside
 
 
 def strict(properties: dict[str, Any], **words: Any) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.json_schemas import JUNK
-
-from quarterdeck_protocol.providers import MAX_DEPTH, MAX_FOUND, MAX_SCHEMAS, Provider, Rule, outside
+from support.providers.check import MAX_DEPTH, MAX_FOUND, MAX_SCHEMAS, Provider, Rule, outside
 
 
 @given(JUNK, st.sampled_from(Provider))

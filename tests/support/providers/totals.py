@@ -1,6 +1,6 @@
 """What providers limit in a schema as a whole: how much of it there is, and whether it comes back to itself.
 
-Below `providers`, which walks the schema and notes each node here once.  Pure.
+Below `check`, which walks the schema and notes each node here once.  Pure.
 """
 
 from collections.abc import Iterator
@@ -8,8 +8,7 @@ from typing import Final
 
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
 from quarterdeck_protocol.schema.flatten import Document
-
-from .provider_subsets import Subset
+from support.providers.subsets import Subset
 
 _DEFINITIONS: Final = ("$defs", "definitions")
 """Keywords whose schemas are applied only where something refers to them."""

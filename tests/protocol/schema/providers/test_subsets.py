@@ -4,11 +4,10 @@ from collections import Counter
 from typing import Any, Final
 
 import pytest
-from support.provider_report import Verdict, broken, verdicts
+from support.providers.check import Provider, Rule, outside
+from support.providers.report import Verdict, broken, verdicts
+from support.providers.subsets import SUBSETS
 from support.real_tools import read_servers
-
-from quarterdeck_protocol.provider_subsets import SUBSETS
-from quarterdeck_protocol.providers import Provider, Rule, outside
 
 STRICT: Final = {
     "type": "object",
@@ -210,7 +209,7 @@ def test_a_rule_is_told_of_for_the_providers_that_have_it_only(
 
 def test_there_is_a_case_for_every_rule() -> None:
     """Breaks: a rule that never fires, or always, goes unnoticed."""
-    assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_provider_totals has the limits
+    assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_totals has the limits
 
 
 def test_every_provider_has_a_subset() -> None:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from quarterdeck_protocol.providers import Provider, Rule, outside
 from quarterdeck_protocol.schema.portable import portable_schema
+from support.providers.check import Provider, Rule, outside
 from support.real_tools import RealServer
 
 

@@ -1,11 +1,8 @@
 """The public barrels: what they name, and that importing them costs nothing."""
 
-import ast
-import importlib.util
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -75,23 +72,6 @@ def test_the_deck_names_everything_that_it_promises() -> None:
 def test_every_name_resolves(barrel: object, name: str) -> None:
     """A home that moved would be noticed by users first."""
     assert getattr(barrel, name) is not None
-
-
-@pytest.mark.parametrize("barrel", BARRELS)
-def test_type_checkers_see_the_same_names_from_the_same_modules(barrel: object) -> None:
-    """An editor would offer names that fail at run time, or hide ones that work."""
-    source = Path(barrel.__file__).read_text("utf-8")
-    package = barrel.__name__ if hasattr(barrel, "__path__") else barrel.__package__
-    seen: dict[str, str] = {}
-    for node in ast.parse(source).body:
-        for statement in node.body if isinstance(node, ast.If) else ():
-            if isinstance(statement, ast.ImportFrom):
-                home = "." * statement.level + (statement.module or "")
-                module = importlib.util.resolve_name(home, package)
-                seen.update({alias.asname or alias.name: module for alias in statement.names})
-    homes = dict(barrel._HOMES)
-    homes.pop("__version__", None)
-    assert seen == homes
 
 
 @pytest.mark.parametrize("module", ["quarterdeck", "quarterdeck.deck", "quarterdeck.interop", "quarterdeck.tools"])

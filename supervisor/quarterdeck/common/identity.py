@@ -6,5 +6,8 @@ from typing import Final
 CLIENT_NAME: Final = "quarterdeck"
 """Our name in every MCP handshake."""
 
-CLIENT_VERSION: Final = version("quarterdeck")
+__version__: Final = version("quarterdeck")
 """The installed distribution's version."""
+
+CLIENT_VERSION: Final = __version__
+"""Our version in every MCP handshake."""

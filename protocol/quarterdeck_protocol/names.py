@@ -1,14 +1,10 @@
-"""Ids and names: what a server may be called, and how its tools are called beside everyone else's.  Pure.
-
-Which known name a mistyped one is near to, for "did you mean".  Pure.
-
-A suggestion that is far off is worse than none: it is only made for a slip or two of typing.
-"""
+"""Names of servers and tools: which are legal, how a tool is qualified, and what a mistyped one may mean.  Pure."""
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 QUALIFIER: Final = "__"
@@ -68,27 +64,44 @@ def server_of_qualified(name: str) -> str | None:
 
 
 MIN_RATIO: Final = 0.75
-"""`difflib`'s measure, 1 for equal; one slip in a word of four letters gives this."""
+"""`difflib`'s measure, 1 for equal; one slip in a word of four letters gives this.  A suggestion that is far off is
+worse than none, and `installed` and `disabled` are two thirds alike."""
+
+LOOSE_RATIO: Final = 0.6
+"""For short words, of which a slip changes half, and for keys, where what else could be meant is known."""
+
+SHORT_CHARS: Final = 4
 
 MAX_NAME_CHARS: Final = 128
 """Compared of a name: the measure takes time of the product of both lengths."""
 
 MAX_KNOWN: Final = 2_000
-"""Names that are looked at."""
+"""Names that are compared."""
+
+MAX_LISTED: Final = 16
+"""Names that a message lists where none is near: all keys of the longest model."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is a slip or two away from; None when none is near."""
+def nearest(name: str, known: Iterable[str], ratio: float = MIN_RATIO) -> str | None:
+    """The known name that `name` is a slip or two away from; None when none is.  `callTimeoutS` is `call_timeout_s`."""
     import difflib  # most commands suggest nothing
 
-    names = [each for _, each in zip(range(MAX_KNOWN), known, strict=False)]
-    by_case = {each.lower(): each for each in reversed(names)}
-    near = difflib.get_close_matches(name[:MAX_NAME_CHARS].lower(), list(by_case), n=1, cutoff=MIN_RATIO)
-    return by_case[near[0]] if near else None
+    wanted = _plain(name[:MAX_NAME_CHARS])
+    names = {_plain(each): each for each in reversed([*islice(known, MAX_KNOWN)])}
+    if len(wanted) <= SHORT_CHARS and ratio > LOOSE_RATIO:
+        names = {plain: each for plain, each in names.items() if abs(len(plain) - len(wanted)) <= 1}
+        ratio = LOOSE_RATIO
+    near = difflib.get_close_matches(wanted, names, n=1, cutoff=ratio)
+    return names[near[0]] if near else None
+
+
+def nearest_key(name: str, known: Iterable[str]) -> str | None:
+    """`nearest` for the keys of an object that has these and no others."""
+    return nearest(name, known, LOOSE_RATIO)
 
 
 def nearest_tool(name: str, known: Iterable[str]) -> str | None:
-    """The same for tools' names: of `server__tool` either half may be wrong, or the server be left out; not both.
+    """`nearest` for tools: of `server__tool` either half may be wrong, or the server be left out; not both.
 
     Servers' ids make long equal beginnings, so that halves are compared, never wholes.
     """
@@ -105,3 +118,29 @@ def nearest_tool(name: str, known: Iterable[str]) -> str | None:
     if near := nearest(server, of_tool):
         return of_tool[near]
     return next(iter(of_tool.values()), None) if len(of_tool) == 1 else None
+
+
+def did_you_mean(
+    name: str,
+    known: Collection[str],
+    what: str = "",
+    near: Callable[[str, Iterable[str]], str | None] = nearest,
+) -> str:
+    """The end of a sentence that says that there is no `name`: `: did you mean 'read'?`.
+
+    Where none is near, `: the tools are a, b and 3 more`, if `what` is the plural that they are called; else nothing.
+    """
+    if found := near(name, known):
+        return f": did you mean {found!r}?"
+    return listed(known, what) if what else ""
+
+
+def listed(known: Collection[str], what: str) -> str:
+    """The end of a sentence, `: the tools are a, b and 3 more`; empty when there are none."""
+    more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
+    return f": the {what} are {', '.join(islice(known, MAX_LISTED))}{more}" if known else ""
+
+
+def _plain(name: str) -> str:
+    """A name without what people confuse in names."""
+    return name.replace("-", "").replace("_", "").casefold()

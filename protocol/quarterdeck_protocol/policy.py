@@ -6,7 +6,6 @@ exists or a machine can give it is found out where the process is started.
 What every model that a user writes is made of: closed, immutable, and quiet about values.  Pure.
 """
 
-import difflib
 import posixpath
 from collections.abc import Mapping
 from enum import StrEnum
@@ -24,6 +23,7 @@ from pydantic import (
 )
 
 from .addresses import MAX_DESTINATIONS, parse_destination
+from .names import did_you_mean, nearest_key
 
 
 def _without_nul(text: str) -> str:
@@ -66,9 +66,8 @@ class FrozenModel(BaseModel):
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
-                    near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
-                    hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(cls.model_fields)}"
-                    raise ValueError(f"unknown key {key!r}: {hint}")
+                    hint = did_you_mean(str(key), cls.model_fields, "known keys", nearest_key)
+                    raise ValueError(f"unknown key {key!r}{hint}")
         return data
 
 

@@ -89,7 +89,7 @@ def test_a_string_is_no_list_of_arguments() -> None:
         (lambda: _stdio(connect_timeout=3), "connect_timeout", "did you mean 'connect_timeout_s'?"),
         (lambda: _stdio(maxResultBytes=3), "maxResultBytes", "did you mean 'max_result_bytes'?"),
         (lambda: _remote(header={}), "header", "did you mean 'headers'?"),
-        (lambda: _stdio(zzz=1), "zzz", "known keys: id,"),
+        (lambda: _stdio(zzz=1), "zzz", "the known keys are id,"),
         (lambda: RestartPolicy.model_validate({"max_restart": 1}), "max_restart", "did you mean 'max_restarts'?"),
         (lambda: ToolFilter.model_validate({"denny": []}), "denny", "did you mean 'deny'?"),
         (lambda: BridgeConfig.model_validate({"server": []}), "server", "did you mean 'servers'?"),

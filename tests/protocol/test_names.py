@@ -1,4 +1,4 @@
-"""Ids and names: what is legal, what is mapped, and that a qualified name always splits."""
+"""Names of servers and tools: what is legal, how a qualified name splits, and what a mistyped one may mean."""
 
 import re
 
@@ -10,8 +10,12 @@ from quarterdeck_protocol.names import (
     MAX_SERVER_ID_CHARS,
     QUALIFIER,
     RemoteToolRef,
+    did_you_mean,
     is_server_id,
     is_tool_name,
+    nearest,
+    nearest_key,
+    nearest_tool,
     qualify_tool_name,
     server_of_qualified,
     to_server_id,
@@ -122,3 +126,75 @@ def test_a_name_without_a_server_has_none(name: str) -> None:
 def test_a_tool_name_is_what_every_client_can_be_shown(name: str, legal: bool) -> None:
     """Clients refuse a whole list for one bad name."""
     assert is_tool_name(name) is legal
+
+
+TOOLS = ["full__save_note", "full__read_notes", "other__list", "read", "write"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("raed", "read"), ("Read", "read"), ("writ", "write"), ("rad", "read"), ("delete", None), ("", None)],
+)
+def test_a_slip_or_two_of_typing_is_near_and_another_word_is_not(name: str, near: str | None) -> None:
+    """Somebody would be sent to a tool that does something else."""
+    assert nearest(name, ["read", "write"]) == near
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("full__nope", None),
+        ("full__save_nte", "full__save_note"),
+        ("ful__save_note", "full__save_note"),
+        ("elsewhere__list", "other__list"),
+        ("save_note", "full__save_note"),
+        ("raed", "read"),
+        ("full__", None),
+        ("nobody__nothing", None),
+    ],
+)
+def test_of_a_tools_name_either_half_may_be_wrong(name: str, near: str | None) -> None:
+    """A server's id in front would make every tool of it look alike."""
+    assert nearest_tool(name, TOOLS) == near
+
+
+def test_a_long_name_and_many_known_ones_take_no_time_to_speak_of() -> None:
+    """A caller could hold up everybody by asking for what is not there."""
+    assert nearest("x" * 100_000, (f"tool{number}" for number in range(1_000_000))) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("callTimeoutS", "call_timeout_s"), ("SANDBOX", "sandbox"), ("evn", "env"), ("disabeld", "disabled")],
+)
+def test_a_name_that_people_confuse_is_near(name: str, known: str) -> None:
+    """A server would start without what its row says under that key."""
+    assert nearest(name, [known]) == known
+
+
+def test_two_words_that_are_only_alike_are_not_near() -> None:
+    """Another program's key would be called a mistake."""
+    assert nearest("installed", ["disabled"]) is None
+
+
+def test_of_the_keys_of_one_object_a_likely_one_is_enough() -> None:
+    """Whoever writes `memory` would have to read all keys."""
+    assert nearest_key("memory", ["processes", "memory_bytes"]) == "memory_bytes"
+    assert nearest("memory", ["processes", "memory_bytes"]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("raed", ["read", "write"], ": did you mean 'read'?"),
+        ("x", ["read", "write"], ": the tools are read, write"),
+        ("x", [f"tool{number}" for number in range(20)], " and 4 more"),
+        ("x", [], ""),
+        ("r" * 1_000_000, ["read"], ": the tools are read"),
+    ],
+)
+def test_the_nearest_name_is_proposed(name: str, known: list[str], said: str) -> None:
+    """A user would have to look for a typing error, or read a hundred names."""
+    hint = did_you_mean(name, known, "tools")
+    assert hint.endswith(said)
+    assert len(hint) < 200

@@ -23,7 +23,7 @@ from quarterdeck.config.places.runtime_directory import find_all_serving, find_s
 from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
 from quarterdeck.control.protocol import Answer, Call, Refused, Request
-from quarterdeck_protocol.names import QUALIFIER
+from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
@@ -215,10 +215,10 @@ def check_server(settings: "Settings", server: str) -> None:
         CommandError: it does not.
     """
     if server not in settings.ids:
-        known = f"the servers are {', '.join(settings.ids)}" if settings.ids else "the configuration has no servers"
+        known = did_you_mean(server, settings.ids, "servers") or ": the configuration has no servers"
         raise CommandError(
             ExitCode.NOT_FOUND,
-            f"there is no server {server!r}: {known}",
+            f"there is no server {server!r}{known}",
             "quarterdeck config show lists them; -c FILE names another configuration",
         )
 

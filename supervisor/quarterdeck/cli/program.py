@@ -167,10 +167,9 @@ def _take_state_dir(arguments: list[str]) -> list[str]:
 
 
 def _unknown(name: str) -> CommandError:
-    from quarterdeck_protocol.names import nearest
+    from quarterdeck_protocol.names import did_you_mean
 
-    near = nearest(name, BY_NAME)
-    hint = f": did you mean {near!r}?" if near else ""
+    hint = did_you_mean(name, BY_NAME)
     return CommandError(ExitCode.USAGE, f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
 
 

@@ -20,13 +20,13 @@ from quarterdeck.trust.judge.review import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.names import nearest, server_of_qualified
+from quarterdeck_protocol.names import did_you_mean, server_of_qualified
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.usage.limits import Usage
 from quarterdeck_sandbox.usage.monitor import TICK_S
 
-from .calling import MAX_NAMED, NO_TOOL, OWN_DECK, aliases, call_tool
+from .calling import NO_TOOL, OWN_DECK, aliases, call_tool
 from .protocol import (
     Answer,
     Call,
@@ -283,9 +283,5 @@ def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
 
 
 def _no_server(deck: Quarterdeck, server: str) -> Refused:
-    names = list(deck.status())
-    near = nearest(server, names)
-    hint = f": did you mean {near!r}?" if near else ""
-    if not near and names:
-        hint = f": the servers are {', '.join(names[:MAX_NAMED])}{' …' if len(names) > MAX_NAMED else ''}"
+    hint = did_you_mean(server, deck.status(), "servers")
     return Refused("no_such_server", f"there is no server {server!r}{hint}")

@@ -11,7 +11,7 @@ import msgspec
 from quarterdeck.common.published_names import may_be_alias, public_names
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.names import QUALIFIER, nearest_tool
+from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool
 from quarterdeck_protocol.phases import is_usable_phase
 from quarterdeck_protocol.tools import ToolDescriptor, WireResult
 
@@ -26,9 +26,6 @@ OWN_DECK: Final = "commands"
 
 NATIVE_ERA: Final = ""
 """Of the result of a native tool: no protocol was spoken."""
-
-MAX_NAMED: Final = 8
-"""Tools that are named to somebody whose name is near none of them."""
 
 NO_TOOL: Final = "unknown_tool"
 """The code of a fault that says that no tool has the name."""
@@ -83,13 +80,8 @@ def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:
     names = [tool.name for tool in tools]
     server, found, _ = name.partition(QUALIFIER)
     of_server = [each for each in names if each.startswith(f"{server}{QUALIFIER}")] if found else []
-    known = of_server or names
-    hint = ""
-    if near := nearest_tool(name, names):
-        hint = f": did you mean {near!r}?"
-    elif known:
-        whose = f"the tools of {server}" if of_server else "the tools"
-        hint = f": {whose} are {', '.join(known[:MAX_NAMED])}{' …' if len(known) > MAX_NAMED else ''}"
+    whose = f"tools of {server}" if of_server else "tools"
+    hint = did_you_mean(name, names, near=nearest_tool) or listed(of_server or names, whose)
     return ProtocolFault(
         FaultKind.TOOL_ERROR, f"there is no tool {name!r}{hint}", code=NO_TOOL, delivery=Delivery.NOT_SENT
     )

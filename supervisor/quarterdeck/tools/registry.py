@@ -8,13 +8,13 @@ A tool's module is imported when the tool is first asked for.  Tools hold no sta
 to a context's identity: so one instance serves every session.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from typing import Final
 
-from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, MAX_TOOL_NAME_CHARS, QUALIFIER, nearest_tool
+from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, MAX_TOOL_NAME_CHARS, QUALIFIER, did_you_mean, nearest_tool
 from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall, ToolDescriptor, ToolOutcome
 
 from .context import ToolContext
@@ -136,12 +136,10 @@ class _RegistryBox:
         return await tool.invoke(call, self._context.for_call(call, cancel))
 
 
-def unknown_name_text(name: str, known: Iterable[str]) -> str:
+def unknown_name_text(name: str, known: Collection[str]) -> str:
     """What a caller of an unknown tool is told: the name, cut to a sane length, and the nearest known one."""
     name = name[:_MAX_NAME_CHARS]
-    near = nearest_tool(name, known)
-    hint = f" Did you mean {near}?" if near else ""
-    return f"There is no tool called {name!r}.{hint}"
+    return f"There is no tool called {name!r}{did_you_mean(name, known, near=nearest_tool) or '.'}"
 
 
 _FACTORIES: Final = {

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from quarterdeck_protocol.names import nearest
+from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _explain(error: "ValidationError") -> Iterator[str]:
             known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
             for name in value:
                 if name not in known:
-                    yield f"there is no parameter {_shown(_join(place, str(name)))}{_nearest(str(name), known)}"
+                    yield f"there is no parameter {_shown(_join(place, str(name)))}{did_you_mean(str(name), known)}"
         case "type":
             yield f"{place or 'the input'}: expected {_kinds(expected)}, got {_shown(value)}"
         case "enum" if isinstance(expected, list):
@@ -125,11 +125,6 @@ def _join(place: str, name: str) -> str:
 def _kinds(expected: object) -> str:
     names = expected if isinstance(expected, list) else [expected]
     return " or ".join(_KINDS.get(str(name), str(name)) for name in names)
-
-
-def _nearest(name: str, known: Mapping[str, object]) -> str:
-    near = nearest(name, known)
-    return f": did you mean {near!r}?" if near else ""
 
 
 def _shown(value: object) -> str:

@@ -18,7 +18,7 @@ from quarterdeck.trust.judge.configured_servers import Row
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.names import nearest
+from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
 
@@ -252,8 +252,7 @@ class GatedEndpoint(LiveEndpoint):
         await wait_until(self._registrar.watch, is_so, within_s)
 
     def _unknown_tool(self, tool: str) -> ProtocolFault:
-        near = nearest(tool, self._registrar.offer(self._config.id).names)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(tool, self._registrar.offer(self._config.id).names)
         message = f"{self._config.id} offers no tool {tool[:_MAX_NAME_CHARS]!r}{hint}"
         return ProtocolFault(FaultKind.TOOL_ERROR, message, code="unknown_tool", delivery=Delivery.NOT_SENT)
 

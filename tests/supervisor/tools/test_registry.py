@@ -116,7 +116,7 @@ async def test_a_call_runs_the_named_tool() -> None:
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ("reed", "There is no tool called 'reed'. Did you mean read?"),
+        ("reed", "There is no tool called 'reed': did you mean 'read'?"),
         ("xyz", "There is no tool called 'xyz'."),
         ("x" * 1000, f"There is no tool called '{'x' * 162}'."),
     ],

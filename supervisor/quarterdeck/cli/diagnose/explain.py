@@ -7,7 +7,7 @@ from quarterdeck.cli.shared.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
 from quarterdeck_protocol.faults import REMEDIES
-from quarterdeck_protocol.names import nearest
+from quarterdeck_protocol.names import did_you_mean
 
 EXPLANATIONS: Final = {
     "auth_needed": (
@@ -270,8 +270,7 @@ def explain(
             print_line(f"  {title + ':':<9}{text}")
         print_line(f"  exit code {number}: quarterdeck help exit-codes lists them all")
     else:
-        near = nearest(name, (*REMEDIES, *codes))
-        hint = f": did you mean {near!r}?" if near else ""
+        hint = did_you_mean(name, (*REMEDIES, *codes))
         raise CommandError(ExitCode.NOT_FOUND, f"there is no code {code!r}{hint}", "quarterdeck explain lists them")
 
 

@@ -13,12 +13,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from quarterdeck_protocol.names import nearest
-
 UNITS: Final = ("KiB", "MiB", "GiB")
-
-MAX_NAMED: Final = 8
-"""Names in one sentence; lists have commands of their own."""
 
 _STYLING: Final = re.compile(r"\x1b\[[0-9;:]*m")
 """Colours and weights: harmless, and lost."""
@@ -48,18 +43,6 @@ def flat(text: str) -> str:
 def one_line(text: str) -> str:
     """The first line of `text` that says something."""
     return printable(next((line.strip() for line in text.splitlines() if line.strip()), ""))
-
-
-def meant(name: str, known: Sequence[str], what: str) -> str:
-    """The end of a sentence that says that there is no `name`: the nearest of those that are `known`, else the first.
-
-    `what` is the plural of what they are.
-    """
-    near = nearest(name, known)
-    if near:
-        return f": did you mean {near!r}?"
-    more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
-    return f": the {what} are {', '.join(known[:MAX_NAMED])}{more}" if known else ""
 
 
 def printable_json(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from quarterdeck.cli.deck_source import Source, load
 from quarterdeck.cli.ledger.access import directory, ledger_errors
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import meant
+from quarterdeck_protocol.names import did_you_mean
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
@@ -100,7 +100,7 @@ class Desk:
                 f"name one: {' or '.join(named) or '-c FILE'}",
             )
         known = list(dict.fromkeys(each.server for each in self.servers))
-        hint = meant(name, known, "servers") if known else ": no server is configured here, or was ever started"
+        hint = did_you_mean(name, known, "servers") if known else ": no server is configured here, or was ever started"
         raise CommandError(
             ExitCode.NOT_FOUND,
             f"there is no server {name!r}{hint}",

@@ -14,8 +14,9 @@ from quarterdeck.cli.deck_source import source
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogLevel
-from quarterdeck.cli.shared.output import Cell, flat, meant, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.output import Cell, flat, print_json, print_line, print_table, printable
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
+from quarterdeck_protocol.names import did_you_mean
 
 from .access import Desk, open_desk, send
 from .views import describe_key, print_difference, print_servers, view_difference, view_server
@@ -312,7 +313,7 @@ def _no_tool(server: "ServerMatters", tool: str) -> CommandError:
     known = [matter.key.name for matter in server.matters if matter.key.name and matter.seen]
     return CommandError(
         ExitCode.NOT_FOUND,
-        f"{server.server} offers no tool {tool!r}{meant(tool, known, 'tools')}",
+        f"{server.server} offers no tool {tool!r}{did_you_mean(tool, known, 'tools')}",
         "quarterdeck trust list --all shows them",
     )
 

@@ -3,16 +3,16 @@
 No text of the file is shown, since it may be a secret; numbers and booleans are, outside `env` and `headers`.  Pure.
 """
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
 
+from quarterdeck_protocol.names import did_you_mean, nearest_key
 from quarterdeck_protocol.plain_words import plain_words
 
 _EXPECTED: Final[Mapping[str, str]] = {
@@ -35,11 +35,6 @@ _EXPECTED: Final[Mapping[str, str]] = {
 
 _SECRETIVE: Final = frozenset({"env", "headers"})
 """Fields of which not even a number is shown."""
-
-_SHORT_CHARS: Final = 4
-
-_MISTYPED: Final = 0.75
-"""How alike two longer keys are when one is the other, mistyped: `installed` and `disabled` are two thirds alike."""
 
 _MAX_CHARS: Final = 500
 """One message; a hostile file could make it as long as itself."""
@@ -103,31 +98,10 @@ def at(location: str, *steps: str | int) -> str:
     return location
 
 
-def unknown_key(location: str, key: str, known: Iterable[str], told: Iterable[str] = ()) -> Problem:
-    """A key that means nothing there, with the nearest one that does, else with those that are `told`."""
-    names = tuple(known)
-    near = difflib.get_close_matches(key, names, n=1)
-    if not near and (name := mistyped(key, names)):
-        near = [name]
-    hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(told or names)}"
-    return Problem(location, f"unknown key {key!r}: {hint}", nearest=near[0] if near else None)
-
-
-def mistyped(key: str, names: Iterable[str]) -> str | None:
-    """The name that `key` is most likely meant to be; None for one that is a word of its own."""
-    names = tuple(names)
-    same = [name for name in names if _plain(name) == _plain(key)]
-    if len(key) <= _SHORT_CHARS:  # of `evn` a half of the letters is in its place
-        likely = [name for name in names if abs(len(name) - len(key)) <= 1]
-        near = difflib.get_close_matches(key, likely, n=1)
-    else:
-        near = difflib.get_close_matches(key, names, n=1, cutoff=_MISTYPED)
-    return next(iter((*same, *near)), None)
-
-
-def _plain(key: str) -> str:
-    """As people confuse keys: `callTimeoutS`, `SANDBOX`."""
-    return re.sub("[-_]", "", key).casefold()
+def unknown_key(location: str, key: str, known: Collection[str]) -> Problem:
+    """A key that means nothing there, with the nearest one that does, else with all of those."""
+    hint = did_you_mean(key, known, "known keys", nearest_key)
+    return Problem(location, f"unknown key {key!r}{hint}", nearest=nearest_key(key, known))
 
 
 def complaints(error: ValidationError, location: str) -> tuple[Problem, ...]:

@@ -17,10 +17,11 @@ from quarterdeck_protocol.configs import (
     StreamableHttpServerConfig,
     TransportKind,
 )
+from quarterdeck_protocol.names import nearest
 from quarterdeck_protocol.policy import SandboxPolicy
 
 from .document import JsonObject
-from .problems import Problem, Problems, RowError, at, describe, mistyped, unknown_key
+from .problems import Problem, Problems, RowError, at, describe, unknown_key
 from .validation import judge
 from .variables import VariableError, Variables
 
@@ -206,7 +207,7 @@ def _choose_model(given: Mapping[str, object], location: str) -> _Model | None:
 
 def _likely(given: Mapping[str, object]) -> tuple[dict[str, object], _Model | None]:
     """A row of no known kind, with its mistyped `command` or `url` put right, and the kind that it looks like."""
-    right = {mistyped(key[:64], sorted(ROW_KEYS)) if key not in ROW_KEYS else key: key for key in given}
+    right = {nearest(key, sorted(ROW_KEYS)) if key not in ROW_KEYS else key: key for key in given}
     for key, model in (("command", StdioServerConfig), ("url", SseServerConfig)):
         if key in right:
             rest = {
@@ -234,7 +235,7 @@ def _strangers(given: Mapping[str, object], model: _Model | None, location: str)
             yield Problem(at(location, key), f"does not apply to a {model.transport} server: remove it")
         elif key in _OF_SANDBOX and model in {None, StdioServerConfig}:
             yield Problem(at(location, key), "belongs in 'sandbox'", nearest=f"sandbox.{key}")
-        elif near := mistyped(key[:64], sorted(known | _OURS)):
+        elif near := nearest(key, sorted(known | _OURS)):
             yield unknown_key(location, key[:64], [near])  # a mistyped key must not start a server without it
 
 

@@ -10,14 +10,13 @@
 Keys of other clients may stand beside them.
 """
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck.config.native_tools import NATIVE_KEY
 from quarterdeck_protocol.configs import TrustMode
-from quarterdeck_protocol.names import to_server_id
+from quarterdeck_protocol.names import nearest, nearest_key, to_server_id
 
 from .document import DocumentError, JsonObject
 from .problems import RowError, at, describe
@@ -65,7 +64,7 @@ def strangers(document: JsonObject) -> str:
             raise DocumentError(f"the key {key!r} appears more than once")
     others = [key for key in document if key not in OUR_KEYS and key != "$schema"]
     if not any(key in document for key in OUR_KEYS):
-        near = [key for key in others[:100] if difflib.get_close_matches(key[:64], SERVER_KEYS, n=1)]
+        near = [key for key in others[:100] if nearest_key(key, SERVER_KEYS)]
         hint = f": did you mean {near[0][:64]!r}?" if near else ""
         raise DocumentError(f"has neither 'mcpServers' nor 'servers'{hint}")
     told = [f"{key[:64]!r}{_likeness(key)}" for key in others[:_MAX_TOLD]]
@@ -154,5 +153,5 @@ def pointer(*steps: str | int) -> str:
 
 
 def _likeness(key: str) -> str:
-    near = difflib.get_close_matches(key[:64], OUR_KEYS, n=1, cutoff=0.8)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest(key, OUR_KEYS)
+    return f" (did you mean {near!r}?)" if near else ""

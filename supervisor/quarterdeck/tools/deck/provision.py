@@ -7,7 +7,7 @@ A deck's tools as a session calls them: what a model is told, and what runs the 
 One base context for the whole box, so that stores keyed by its identity last as long as the session.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
@@ -39,7 +39,7 @@ def check_tools(profile: Profile, names: Iterable[str]) -> frozenset[str]:
     return wanted
 
 
-def _explain(name: str, known: Iterable[str], profile: Profile) -> str:
+def _explain(name: str, known: Collection[str], profile: Profile) -> str:
     card = find_card(name)
     if card is None:
         return f"{unknown_name_text(name, known)} The profile {SHOWN[profile]!r} has {', '.join(known)}."

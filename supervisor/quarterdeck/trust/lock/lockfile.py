@@ -25,7 +25,7 @@ from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.items import Document, instructions_document, value_of
 from quarterdeck.trust.judge.overview import Matter, Read, ServerMatters, State
-from quarterdeck_protocol.names import is_server_id, nearest
+from quarterdeck_protocol.names import did_you_mean, is_server_id, nearest_key
 
 from .ignores import IGNORED, Ignores
 
@@ -269,9 +269,8 @@ def _object(
 
 
 def _stranger(key: str, place: str, known: tuple[str, ...]) -> NoReturn:
-    near = nearest(key, known)
-    hint = f"did you mean {near!r}?" if near else f"known keys: {', '.join(known)}"
-    raise LockError(f"{place}: {key[:128]!r} is not known: {hint}")
+    hint = did_you_mean(key, known, "known keys", nearest_key)
+    raise LockError(f"{place}: {key[:128]!r} is not known{hint}")
 
 
 def _hash(value: object, place: str) -> str:

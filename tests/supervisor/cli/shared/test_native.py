@@ -92,7 +92,7 @@ def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
 @pytest.mark.parametrize(
     ("profile", "tools", "said"),
     [
-        ("all", "read,baash", "Did you mean bash?"),
+        ("all", "read,baash", "did you mean 'bash'?"),
         ("all", "server__tool", "The profile 'all' has read, ls,"),
         ("authoring", "bash", "'bash' is not in the profile 'read-only', but in 'workspace' and 'all'."),
         ("survey", "memory", "'memory' is not in the profile 'workspace', but in 'all'."),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.cli.shared.output import counted, duration, flat, meant, one_line, printable, printable_json, size
+from quarterdeck.cli.shared.output import counted, duration, flat, one_line, printable, printable_json, size
 
 
 @pytest.mark.parametrize(
@@ -97,20 +97,3 @@ def test_one_is_one_and_many_are_many() -> None:
 def test_a_flat_text_stays_on_its_line() -> None:
     """A tool's name could forge a row of a table."""
     assert flat("a\nb\tc\x1b[2Jd\r") == "a\\nb\\tc\\x1b[2Jd\\x0d"
-
-
-@pytest.mark.parametrize(
-    ("name", "known", "said"),
-    [
-        ("raed", ["read", "write"], ": did you mean 'read'?"),
-        ("x", ["read", "write"], ": the tools are read, write"),
-        ("x", [f"tool{number}" for number in range(10)], " and 2 more"),
-        ("x", [], ""),
-        ("r" * 1_000_000, ["read"], ": the tools are read"),
-    ],
-)
-def test_the_nearest_name_is_proposed(name: str, known: list[str], said: str) -> None:
-    """A user would have to look for a typing error, or read a hundred names."""
-    hint = meant(name, known, "tools")
-    assert hint.endswith(said)
-    assert len(hint) < 200

@@ -114,7 +114,7 @@ def test_a_profile_selects_its_builtins(profile: Profile, names: list[str]) -> N
 
 def test_an_unknown_name_is_a_fault_with_the_nearest() -> None:
     """Whoever misspells a tool could not tell what is there."""
-    with pytest.raises(DeckFault, match=r"no tool called 'wriet'. Did you mean write\?") as caught:
+    with pytest.raises(DeckFault, match=r"no tool called 'wriet': did you mean 'write'\?") as caught:
         build_builtin("wriet", CONTEXT)
     assert caught.value.kind == "unknown_capability"
 

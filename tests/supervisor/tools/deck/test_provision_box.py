@@ -60,7 +60,7 @@ async def test_of_two_cards_with_one_name_the_first_counts() -> None:
 async def test_an_unknown_name_is_an_outcome_with_the_nearest() -> None:
     """A model could not correct a slip."""
     outcome = await call(DeckToolBox([PlayedCard("look")], inert_context()), "lok")
-    assert outcome == ToolOutcome("7", "There is no tool called 'lok'. Did you mean look?", is_error=True)
+    assert outcome == ToolOutcome("7", "There is no tool called 'lok': did you mean 'look'?", is_error=True)
 
 
 @pytest.mark.anyio

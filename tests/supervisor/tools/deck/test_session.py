@@ -76,7 +76,7 @@ async def test_a_session_has_the_tools_of_its_profile_or_those_that_were_named(w
 
 async def test_a_tool_that_is_unknown_or_not_in_the_profile_is_a_fault(workspace: Path) -> None:
     """A typing error would leave an agent without the tool, and nobody would know."""
-    with pytest.raises(DeckFault, match="Did you mean read") as unknown:
+    with pytest.raises(DeckFault, match="did you mean 'read'") as unknown:
         async with session_in(workspace, tools=("raed",)):
             pass
     assert unknown.value.kind == DeckFaultKind.UNKNOWN_CAPABILITY

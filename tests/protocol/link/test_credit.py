@@ -1,12 +1,14 @@
 """The bookkeeping of credit, both directions of it."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.link_ends import FAULT, LIMITS, frames_of
 
 from quarterdeck_protocol.link import credit
-from quarterdeck_protocol.link.credit import BEATS_AHEAD, UNIT_BYTES, Allowance, Outbox, Rhythm, units
+from quarterdeck_protocol.link.credit import BEATS_AHEAD, UNIT_BYTES, Allowance, Deadlines, Outbox, Rhythm, units
 from quarterdeck_protocol.link.envelope import WireLimits
 from quarterdeck_protocol.link.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
 
@@ -175,3 +177,50 @@ def test_beats_without_a_pause_are_too_many() -> None:
     rhythm = Rhythm(beat_s=2.0, now=100.0)
     allowed = [rhythm.allows(110.0) for _ in range(100)]
     assert allowed == [True] * (BEATS_AHEAD + 10) + [False] * (90 - BEATS_AHEAD)
+
+
+def test_what_is_due_rings_once_and_stays() -> None:
+    """Its late reply must still find it."""
+    deadlines = Deadlines()
+    for key, at in ((1, 3.0), (2, 1.0), (3, 2.0)):
+        deadlines.add(key, at)
+    assert deadlines.soonest == 1.0
+    assert deadlines.due(0.5) == []
+    assert deadlines.due(2.0) == [2, 3]
+    assert deadlines.due(2.5) == []
+    assert deadlines.soonest == 3.0
+    assert (len(deadlines), 2 in deadlines) == (3, True)
+    assert deadlines.due(9.0) == [1]
+    assert deadlines.soonest == inf
+
+
+def test_what_was_removed_does_not_ring() -> None:
+    """A reply ends the wait, once."""
+    deadlines = Deadlines()
+    deadlines.add(1, 1.0)
+    assert deadlines.left_s(1, 0.25) == 0.75
+    assert deadlines.remove(1)
+    assert not deadlines.remove(1)
+    assert 1 not in deadlines
+    assert deadlines.due(2.0) == []
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "remove", "due"]), st.integers(0, 5), st.integers(0, 20)), max_size=40)
+)
+def test_no_deadline_is_missed_and_none_rings_early(steps: list[tuple[str, int, int]]) -> None:
+    """However requests come and go, `soonest` is never later than the next one that rings."""
+    deadlines, model, now = Deadlines(), dict[int, float](), 0.0
+    for what, key, number in steps:
+        if what == "add" and key not in model:
+            model[key] = now + number
+            deadlines.add(key, now + number)
+        elif what == "remove":
+            assert deadlines.remove(key) is (model.pop(key, None) is not None)
+        elif what == "due":
+            now += number
+            expected = [key for key, at in model.items() if at <= now]
+            assert deadlines.due(now) == expected
+            model.update(dict.fromkeys(expected, inf))
+        assert deadlines.soonest <= min(model.values(), default=inf)
+        assert len(deadlines) == len(model)

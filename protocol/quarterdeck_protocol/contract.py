@@ -3,7 +3,7 @@
 Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.tools.bridge` implement them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import msgspec
 
 from .configs import ServerConfig
-from .faults import ProtocolFault
+from .faults import Delivery, FaultKind, ProtocolFault
 from .names import RemoteToolRef
 from .phases import EndpointPhase
-from .tools import ToolBox, ToolDescriptor, WireResult
+from .tools import ProgressNote, Settled, ShortCall, ToolBox, ToolDescriptor, WireResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,47 @@ class ServerFleet(Protocol):
         ...
 
 
+class LiveEndpoint(ServerEndpoint, Protocol):
+    """An endpoint whose tools are called by whoever offers them to clients."""
+
+    def offered(self) -> tuple[RemoteTool, ...]:
+        """The tools that are there to be called now, the same tuple until they change; () when there are none."""
+        ...
+
+    def refusal(self, tool: str) -> ProtocolFault | None:
+        """Why a call of this server-side name is not even tried; None when it is."""
+        ...
+
+    def begin(
+        self,
+        tool: str,
+        arguments: bytes,
+        deliver: Callable[[Settled], None],
+        *,
+        meta: bytes = b"",
+        timeout_s: float | None = None,
+        on_progress: Callable[[ProgressNote], None] | None = None,
+    ) -> ShortCall | None:
+        """`ShortWay.begin` by the server-side name; None when not ready or the tool is not offered."""
+        ...
+
+
+class LiveFleet(ServerFleet, Protocol):
+    """A fleet whose tools are offered to clients as they change."""
+
+    def endpoint(self, server: str) -> LiveEndpoint | None:
+        """The present endpoint of this id."""
+        ...
+
+    def endpoints(self) -> tuple[LiveEndpoint, ...]:
+        """The present endpoints in configuration order."""
+        ...
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after any change of phases or tools; returns what unregisters it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class MountedBridge:
     """The contract's own name for a mounted fleet."""
@@ -203,6 +244,13 @@ class MountedBridge:
     fleet: ServerFleet
     tool_box: ToolBox
     tool_count: int
+
+
+def no_such_server(server: str) -> ProtocolFault:
+    """The fault of a call that names no server of the fleet."""
+    return ProtocolFault(
+        FaultKind.NOT_CONNECTED, f"there is no server {server!r}", code="not_connected", delivery=Delivery.NOT_SENT
+    )
 
 
 _object: Final = msgspec.json.Decoder(dict[str, object])

@@ -8,14 +8,14 @@ import asyncio
 import operator
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.lowlevel
 
 from quarterdeck_protocol.configs import BridgeConfig
-from quarterdeck_protocol.contract import RemoteCallResult, RemoteTool, ServerEndpoint, ServerFleet
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, RemoteCallResult, RemoteTool, no_such_server
+from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.phases import is_usable_phase
 from quarterdeck_protocol.tools import (
@@ -38,47 +38,6 @@ from .spec import DefinedTool, ToolSpec, define_tool
 
 INLINE_DECODE_BYTES: Final = 256 * 1024
 """A larger result is decoded in a thread: it would hold up other calls for milliseconds."""
-
-
-class LiveEndpoint(ServerEndpoint, Protocol):
-    """What the box needs of an endpoint beyond the contract."""
-
-    def offered(self) -> tuple[RemoteTool, ...]:
-        """The tools that are there to be called now, the same tuple until they change; () when there are none."""
-        ...
-
-    def refusal(self, tool: str) -> ProtocolFault | None:
-        """Why a call of this server-side name is not even tried; None when it is."""
-        ...
-
-    def begin(
-        self,
-        tool: str,
-        arguments: bytes,
-        deliver: Callable[[Settled], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall | None:
-        """`ShortWay.begin` by the server-side name; None when not ready or the tool is not offered."""
-        ...
-
-
-class LiveFleet(ServerFleet, Protocol):
-    """What the box needs of a fleet beyond the contract."""
-
-    def endpoint(self, server: str) -> LiveEndpoint | None:
-        """The present endpoint of this id."""
-        ...
-
-    def endpoints(self) -> tuple[LiveEndpoint, ...]:
-        """The present endpoints in configuration order."""
-        ...
-
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after any change of phases or tools; returns what unregisters it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +210,3 @@ def fault_text(name: str, fault: ProtocolFault) -> str:
     """What a model is told when the tool `name` ended in `fault`: what happened, its code, what to do."""
     remedy = f". Fix: {fault.remedy}" if fault.remedy else ""
     return f"{name}: {fault.message} ({fault.code or fault.kind}){remedy}"
-
-
-def no_such_server(server: str) -> ProtocolFault:
-    """The fault of a call that names no server of the fleet."""
-    return ProtocolFault(
-        FaultKind.NOT_CONNECTED, f"there is no server {server!r}", code="not_connected", delivery=Delivery.NOT_SENT
-    )

@@ -13,10 +13,17 @@ from typing import Final
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, arguments_json
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.short_call import refuse, settled
-from quarterdeck.tools.bridge import LiveEndpoint, LiveFleet, no_such_server
 from quarterdeck.trust.judge.configured_servers import Row
 from quarterdeck_protocol.configs import ServerConfig
-from quarterdeck_protocol.contract import EndpointStatus, FleetStatus, RemoteCallResult, RemoteTool
+from quarterdeck_protocol.contract import (
+    EndpointStatus,
+    FleetStatus,
+    LiveEndpoint,
+    LiveFleet,
+    RemoteCallResult,
+    RemoteTool,
+    no_such_server,
+)
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase

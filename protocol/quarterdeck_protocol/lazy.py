@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.util import resolve_name
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list
 def _homes(source: str, package: str | None) -> dict[str, tuple[str, str]]:
     """For each name that a module re-exports: the module that defines it, and what it is called there."""
     import ast  # costs milliseconds where nothing else has loaded it
+    from importlib.util import resolve_name
 
     return {
         alias.asname: (resolve_name("." * line.level + (line.module or ""), package), alias.name)

@@ -27,10 +27,10 @@ MAX_LINKS: Final = 40
 """Of one path; as many as the kernel follows."""
 
 MAX_NAMES: Final = 5_000
-"""Of one directory of a `Tree`."""
+"""Of one directory of a `HostileTree`."""
 
 MAX_FILE_BYTES: Final = 1024 * 1024
-"""Of one file of a `Tree`; a larger one counts as none."""
+"""Of one file of a `HostileTree`; a larger one counts as none."""
 
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Without O_NONBLOCK a FIFO would hold us until somebody writes to it."""
@@ -147,7 +147,7 @@ def read_text(path: str, most_bytes: int) -> str:
         return file.read(most_bytes).decode(errors="replace")
 
 
-class Tree:
+class HostileTree:
     """A directory tree, opened by its root and read without leaving it.
 
     Every step is opened from the one before it and no link is followed, so that a swap between looking and opening

@@ -7,13 +7,13 @@ from typing import Final
 
 import pytest
 from support.documents import ROOT, pages, text_of
+from support.preset_table import to_markdown
 
 from quarterdeck.cli.program import make_program
 from quarterdeck.cli.shared.exits import MEANINGS
 from quarterdeck.trust.scan.rules import RULES
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.policy import PRESET_LIMITS, Limits, Preset
-from quarterdeck_sandbox.doctor.preset_table import to_markdown
 
 DOCS: Final = ROOT / "docs"
 

@@ -25,9 +25,13 @@ from quarterdeck_protocol.link.envelope import WireLimits
 from quarterdeck_protocol.link.frames import SpawnOrder
 from quarterdeck_protocol.link.session import Link, LinkTerms, Side
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
-from quarterdeck_sandbox.run import oom_score
-from quarterdeck_sandbox.run.allocator import give_back_large_blocks
-from quarterdeck_sandbox.run.process import adopt_orphans, kill_descendants
+from quarterdeck_sandbox import (
+    WORKER_OOM_SCORE,
+    adopt_orphans,
+    give_back_large_blocks,
+    kill_descendants,
+    raise_oom_score,
+)
 
 from .session import run_server
 from .worker import Worker
@@ -135,7 +139,7 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     be_quiet()
-    oom_score.raise_to(oom_score.WORKER)
+    raise_oom_score(WORKER_OOM_SCORE)
     give_back_large_blocks()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
     sys.exit(work(order, sys.stdin.fileno()))

@@ -25,14 +25,20 @@ from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, SseServerC
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import OpenOrder, ServerCard, ServerStart
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.doctor.probe import known_machine
-from quarterdeck_sandbox.hostile_files import remove
-from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, plan_launch, words_of
-from quarterdeck_sandbox.run.confine import Asker, confine
-from quarterdeck_sandbox.run.process import ConfinedProcess
-from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.usage.disk_use import disk_use
-from quarterdeck_sandbox.view.mounts import Places
+from quarterdeck_sandbox import (
+    Asker,
+    ConfinedProcess,
+    LaunchError,
+    LaunchPlan,
+    Places,
+    confine,
+    disk_use,
+    known_machine,
+    plan_launch,
+    remove,
+    start,
+    words_of,
+)
 from quarterdeck_worker.remote.dial import RemoteConfig, Telltale, dial
 from quarterdeck_worker.remote.end_notice import EndNotice
 from quarterdeck_worker.remote.sdk_calls import SdkCalls

@@ -31,12 +31,17 @@ from mcp.client.session import ClientSession
 from mcp.shared.message import SessionMessage
 
 from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
-from quarterdeck_sandbox.doctor.probe import known_machine
-from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.run import oom_score
-from quarterdeck_sandbox.run.allocator import give_back_large_blocks
-from quarterdeck_sandbox.run.process import adopt_orphans, set_trait
-from quarterdeck_sandbox.view.own_code import own_code
+from quarterdeck_sandbox import (
+    WORKER_OOM_SCORE,
+    ZYGOTE_OOM_SCORE,
+    Machine,
+    adopt_orphans,
+    give_back_large_blocks,
+    known_machine,
+    own_code,
+    raise_oom_score,
+    set_trait,
+)
 
 from .greeting import greet, request_envelope
 from .listing import list_tools
@@ -104,7 +109,7 @@ def serve(control: socket.socket) -> None:
         ConnectionError: it closed while something was to be said.
     """
     be_quiet()
-    oom_score.raise_to(oom_score.ZYGOTE)
+    raise_oom_score(ZYGOTE_OOM_SCORE)
     give_back_large_blocks()
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
@@ -180,7 +185,7 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         _set_process_traits()
-        oom_score.raise_to(oom_score.WORKER)
+        raise_oom_score(WORKER_OOM_SCORE)
         if os.getppid() == parent:
             gc.enable()
             status = work(order)

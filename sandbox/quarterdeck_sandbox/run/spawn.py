@@ -21,7 +21,7 @@ from quarterdeck_sandbox.view.closed_paths import outermost, steps
 from quarterdeck_sandbox.view.mounts import MountKind
 
 from .confinement import Confinement
-from .oom_score import score_of_confined
+from .process_settings import oom_score_of_confined
 from .unnamed_file import unnamed_file
 
 GATE_FOLDER: Final = str(Path(__file__).parents[1] / "inside")
@@ -89,7 +89,7 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
         with ExitStack() as cleanup:
             fds = [control_fd, leash]
             numbers = [*fds, int(confinement.tier is Tier.LANDLOCK)]
-            if (score := score_of_confined()) is not None:
+            if (score := oom_score_of_confined()) is not None:
                 numbers.append(score)
             argv = _gate(GATE_FOLDER, "reaper", *numbers)
             argv = _closed_first(confinement, argv, partial(_put, cleanup, fds))
@@ -112,7 +112,7 @@ def _closed_first(
     elif not confinement.view.closed and not devices:
         return argv
     closed = [*((device, True) for device in devices), *steps(confinement.view)]
-    order = {"open": opened, "steps": closed, "argv": argv, "oom_score": score_of_confined()}
+    order = {"open": opened, "steps": closed, "argv": argv, "oom_score": oom_score_of_confined()}
     return readonly_argv(put(marshal.dumps(order)))
 
 

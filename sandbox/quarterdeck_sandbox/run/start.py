@@ -33,9 +33,8 @@ from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 from .confinement import Confinement
 from .gate_report import GATE_S, Gatekeeper
 from .identity import open_to_all
-from .oom_score import score_of_confined
-from .open_files import childs_limit
 from .process import ConfinedProcess
+from .process_settings import oom_score_of_confined, open_files_of_children
 from .resources import Holdings
 from .spawn import GATE_FOLDER, Stdio, spawn_bubblewrap, spawn_reaper
 
@@ -174,13 +173,13 @@ def _order(confinement: Confinement) -> dict[str, Any]:
         "argv": list(plan.argv),
         "env": dict(plan.env),
         "cwd": plan.cwd,
-        "open_files": childs_limit(),
+        "open_files": open_files_of_children(),
         "rlimits": list(confinement.rlimits),
         "identity": (identity.uid, identity.gid) if identity else None,
         "listen": [(route.address, route.port) for route in confinement.routes],
         "confine": confine,
         # Its first process is another user's when we are root, else the program could write to its memory.
-        "oom_score": score_of_confined(),
+        "oom_score": oom_score_of_confined(),
         "set_apart": in_bubblewrap and identity is None and confinement.machine.landlock_abi >= APART_ABI,
         "probes": {
             "owner": os.getpid(),

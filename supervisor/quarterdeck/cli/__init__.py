@@ -15,6 +15,7 @@ def main() -> NoReturn:
             "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
         )
         sys.exit(2)
+    # Past the front door, which loads more of the standard library: `sys.path` may begin with a stranger's folder.
     from quarterdeck_sandbox.view.own_code import own_path
 
     try:

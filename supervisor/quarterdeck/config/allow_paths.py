@@ -19,13 +19,25 @@ from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox.program.launch import LaunchPlan, plan_launch
-from quarterdeck_sandbox.program.needed_paths import Named, Need, is_code, named_in, need_of, project_of
-from quarterdeck_sandbox.program.resolve import resolve_program
-from quarterdeck_sandbox.view.layout import is_visible, lay_out
-from quarterdeck_sandbox.view.mounts import MountKind, Places, View
-from quarterdeck_sandbox.view.paths import is_within, is_within_any
-from quarterdeck_sandbox.view.secret_paths import grant_for
+from quarterdeck_sandbox import (
+    LaunchPlan,
+    MountKind,
+    Named,
+    Need,
+    Places,
+    View,
+    grant_for,
+    is_code,
+    is_visible,
+    is_within,
+    is_within_any,
+    lay_out,
+    named_in,
+    need_of,
+    plan_launch,
+    project_of,
+    resolve_program,
+)
 
 KEYS: Final = ("read", "write")
 

@@ -23,8 +23,7 @@ from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.usage.limits import Usage
-from quarterdeck_sandbox.usage.monitor import TICK_S
+from quarterdeck_sandbox import TICK_S, Usage
 
 from .calling import NO_TOOL, OWN_DECK, aliases, call_tool
 from .protocol import (

@@ -24,7 +24,7 @@ from quarterdeck_protocol.link.frames import Close, List, Log, Open, ServerCard,
 from quarterdeck_protocol.phases import EndpointPhase, Step, advance, is_terminal_phase
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
-from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox import Receipt
 
 from .handle import WorkerHandle, ask
 from .short_call import begin_call, settled

@@ -45,7 +45,7 @@ from quarterdeck_protocol.link.session import (
     Violated,
 )
 from quarterdeck_protocol.tools import ProgressNote
-from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox import Receipt
 
 _log = logging.getLogger("quarterdeck.fleet")
 

@@ -21,8 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder
-from quarterdeck_sandbox.run.open_files import childs_limit
-from quarterdeck_sandbox.usage.process_scan import is_stopped
+from quarterdeck_sandbox import is_stopped, open_files_of_children
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
 """Packages whose folders an isolated interpreter is told, wherever they were installed."""
@@ -351,7 +350,7 @@ def isolated(
             "-I",
             str(boot),
             str(os.getpid()),
-            str(childs_limit()),
+            str(open_files_of_children()),
             os.pathsep.join(folders),
             module,
             *args,

@@ -24,10 +24,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.io.driver import LinkDriver
 from quarterdeck_protocol.link.frames import SpawnOrder
 from quarterdeck_protocol.link.session import Link, Side
-from quarterdeck_sandbox.doctor.trials import try_cgroups
-from quarterdeck_sandbox.enforce.cgroup import sweep
-from quarterdeck_sandbox.usage.monitor import TreeMonitor
-from quarterdeck_sandbox.usage.process_scan import waited_s
+from quarterdeck_sandbox import TreeMonitor, sweep, try_cgroups, waited_s
 
 from .handle import Listener, WorkerHandle
 from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement

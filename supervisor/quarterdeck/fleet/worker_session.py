@@ -22,13 +22,19 @@ from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, 
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
-from quarterdeck_sandbox.hostile_files import temporary_folder
-from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.policy.receipt import Receipt
-from quarterdeck_sandbox.program.launch import LaunchError, plan_launch, words_of
-from quarterdeck_sandbox.run.confine import Asker, confine
-from quarterdeck_sandbox.usage.monitor import Tree, Watch
-from quarterdeck_sandbox.view.mounts import Places
+from quarterdeck_sandbox import (
+    Asker,
+    LaunchError,
+    Machine,
+    Places,
+    Receipt,
+    Tree,
+    Watch,
+    confine,
+    plan_launch,
+    temporary_folder,
+    words_of,
+)
 
 from .handle import Listener, WorkerHandle
 from .runtime import Runtime

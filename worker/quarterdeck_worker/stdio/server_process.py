@@ -26,9 +26,7 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link.frames import OpenOrder
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineTooLongError, Message, correlation_key, split_line
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_sandbox.run.hints import infer_hints
-from quarterdeck_sandbox.run.process import ConfinedProcess
-from quarterdeck_sandbox.run.stderr import StderrKeeper
+from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
 from quarterdeck_worker.wait_first import first_of
 
 from .calls import ShortCalls, ids_in

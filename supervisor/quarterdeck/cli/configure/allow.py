@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
     from quarterdeck.trust.judge.configured_servers import Row
     from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_sandbox.program.needed_paths import Need
+    from quarterdeck_sandbox import Need
 
 Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
@@ -151,7 +151,7 @@ def _refuse_unapproved(whom: Source, row: "Row") -> None:
 
 
 def _named(read: list[Path] | None, write: list[Path] | None) -> "list[Need]":
-    from quarterdeck_sandbox.program.needed_paths import Need
+    from quarterdeck_sandbox import Need
 
     pairs = (("read", read), ("write", write))
     return [Need(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
@@ -159,7 +159,7 @@ def _named(read: list[Path] | None, write: list[Path] | None) -> "list[Need]":
 
 def _found(config: "StdioServerConfig") -> "list[Need]":
     from quarterdeck.config.allow_paths import missing
-    from quarterdeck_sandbox.program.launch import LaunchError
+    from quarterdeck_sandbox import LaunchError
 
     try:
         needs, said = missing(config, os.environ)
@@ -185,7 +185,7 @@ def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file
     from quarterdeck.config.load.document import DocumentError
-    from quarterdeck_sandbox.program.launch import LaunchError
+    from quarterdeck_sandbox import LaunchError
 
     path, sandbox = subject.origin.path, sandbox_with(subject.origin.row, needs)
     assert path is not None

@@ -231,7 +231,7 @@ def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tu
     from quarterdeck.trust.judge.configured_servers import fill_remedy
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.faults import REMEDIES
-    from quarterdeck_sandbox.doctor.probe import known_machine
+    from quarterdeck_sandbox import known_machine
 
     servers = gather(files).servers
     local = [server for server in servers if isinstance(server, StdioServerConfig)]

@@ -13,7 +13,7 @@ from quarterdeck.cli.shared.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from quarterdeck.config.places.kept_state import Leftover
-    from quarterdeck_sandbox.usage.disk_use import DiskUse
+    from quarterdeck_sandbox import DiskUse
 
 WHATS: Final = {
     "server": "home, temporary files and log of a server",

@@ -13,8 +13,7 @@ from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_ta
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.worker_session import Rehearsal
-    from quarterdeck_sandbox.doctor.report import Diagnosis, Line, SelfTest
-    from quarterdeck_sandbox.policy.machine import Machine
+    from quarterdeck_sandbox import Diagnosis, Line, Machine, SelfTest
 
 STYLES: Final = {"ok": "green", "weaker": "yellow", "missing": "bold red"}
 
@@ -36,7 +35,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
 
     Exit codes: 0 everything in full, 1 something is weaker or a server refused, 2 servers cannot be run confined.
     """
-    from quarterdeck_sandbox.doctor.report import diagnose
+    from quarterdeck_sandbox import diagnose
 
     machine, test = examine()
     diagnosis = diagnose(machine, test)
@@ -59,8 +58,7 @@ def examine() -> "tuple[Machine, SelfTest]":
     import anyio
 
     from quarterdeck.fleet.worker_session import private_place
-    from quarterdeck_sandbox.doctor.probe import known_machine
-    from quarterdeck_sandbox.doctor.self_test import self_test
+    from quarterdeck_sandbox import known_machine, self_test
 
     machine = known_machine()
     return machine, anyio.run(lambda: self_test(machine, place=private_place()))

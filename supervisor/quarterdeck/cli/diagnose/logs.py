@@ -21,7 +21,7 @@ from quarterdeck.cli.shared.output import print_json, print_line, printable
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck.config.places.runtime_directory import find_serving
-from quarterdeck_sandbox.run.stderr import split_time
+from quarterdeck_sandbox import split_time
 
 POLL_S: Final = 0.2
 """How often a followed file is looked at: a person does not notice, a laptop neither."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from quarterdeck_protocol.faults import Dossier
     from quarterdeck_protocol.policy import SandboxPolicy
-    from quarterdeck_sandbox.policy.receipt import Receipt
+    from quarterdeck_sandbox import Receipt
 
 group: Final = Group("Try a sandbox policy on any command.")
 
@@ -59,7 +59,7 @@ def run(
     Receipt and dossier go to stderr.  125: the sandbox could not be had; 126: the command may not be executed;
     127: there is no such command; 128 plus N: signal N ended it.
     """
-    from quarterdeck_sandbox.program.launch import LaunchError
+    from quarterdeck_sandbox import LaunchError
 
     wanted = _policy(policy, preset, read, write, hide, grant, network, limit)
     if unset := [name for name in env or () if "=" not in name and name not in os.environ]:
@@ -98,12 +98,7 @@ async def _run(
     from quarterdeck.trust.judge.exposure import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import Tier
-    from quarterdeck_sandbox.doctor.probe import known_machine
-    from quarterdeck_sandbox.hostile_files import temporary_folder
-    from quarterdeck_sandbox.program.launch import plan_launch
-    from quarterdeck_sandbox.run.confine import Asker, confine
-    from quarterdeck_sandbox.run.foreground import run_foreground
-    from quarterdeck_sandbox.view.mounts import Places
+    from quarterdeck_sandbox import Asker, Places, confine, known_machine, plan_launch, run_foreground, temporary_folder
 
     machine, user_home = known_machine(), _user_home()
     if tier is not None:

@@ -26,7 +26,7 @@ from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.running import run
 from quarterdeck.cli.shared.signals import closed_streams
 from quarterdeck.cli.trust.lock import locked as read_lock
-from quarterdeck_sandbox.run.open_files import raise_limit
+from quarterdeck_sandbox import raise_open_files_limit
 
 from .token import read_token, token_path
 
@@ -170,7 +170,7 @@ def serve(
         wish = _open_http(bind, port, token, allow_host or (), allow_remote=allow_remote, announce=json)
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
-    raise_limit()
+    raise_open_files_limit()
     plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
     with wish.listener if wish is not None and wish.listener is not None else nullcontext():
         run(lambda: _serve(plan), outlives_terminal=True)
@@ -230,9 +230,7 @@ def check_networks(settings: "Settings", port: int) -> None:
     """
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import SandboxPolicy
-    from quarterdeck_sandbox.doctor.probe import known_machine
-    from quarterdeck_sandbox.policy.choice import choose, reaches
-    from quarterdeck_sandbox.program.launch import LaunchError
+    from quarterdeck_sandbox import LaunchError, choose, known_machine, reaches
 
     policies = {config.id: config.sandbox for config in settings.servers if isinstance(config, StdioServerConfig)}
     if settings.native is not None:
@@ -282,7 +280,7 @@ async def _serve(plan: Plan) -> None:
     from quarterdeck.control.server import open_control
     from quarterdeck.host.stdio.greeter import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
-    from quarterdeck_sandbox.run.allocator import give_back_large_blocks
+    from quarterdeck_sandbox import give_back_large_blocks
 
     from .event_log import changes_logged
     from .live_reload import following

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from quarterdeck_sandbox.hostile_files import MAX_LINKS
+from quarterdeck_sandbox import MAX_LINKS
 
 if sys.platform == "darwin":
     # There is no O_PATH: a pipe and a device are opened as well, but without waiting for them.

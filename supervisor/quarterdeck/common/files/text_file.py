@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck_sandbox.hostile_files import NotRegularError, follow, open_regular, whereabouts
-from quarterdeck_sandbox.view.paths import ancestors
+from quarterdeck_sandbox import NotRegularError, ancestors, follow, open_regular, whereabouts
 
 ROOT: Final = 0
 

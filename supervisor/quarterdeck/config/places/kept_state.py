@@ -22,8 +22,7 @@ from typing import Final
 
 import psutil
 
-from quarterdeck_sandbox.hostile_files import remove
-from quarterdeck_sandbox.usage.disk_use import DiskUse, measure
+from quarterdeck_sandbox import DiskUse, measure, remove
 
 from .paths import SessionPaths
 from .runtime_directory import find_live

@@ -9,7 +9,7 @@ Which files say what the user wants: nothing that we confine, and no native tool
 
 Configuration, whether it is there yet or not; what its rows refer to; locks; other clients' files, which `link` and
 `config import` edit; and the programs that run as the user, unconfined.  A project's own configuration is not among
-them: it is a stranger's word, and held until it is approved.  Our code is for `quarterdeck_sandbox.view.own_code`.
+them: it is a stranger's word, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from quarterdeck.config.clients.table import CLIENTS
 from quarterdeck.config.load.candidates import candidates
 from quarterdeck.config.load.origin import Standing
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
-from quarterdeck_sandbox.view.own_code import own_code
+from quarterdeck_sandbox import own_code
 
 from .paths import STATE_DIR_VARIABLE, default_state_dir, make_private_dir, server_paths, state_dir, writing_below
 from .runtime_directory import announced_files

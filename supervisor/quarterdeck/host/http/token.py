@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_sandbox.hostile_files import open_regular
+from quarterdeck_sandbox import open_regular
 
 TOKEN_BYTES: Final = 32
 """256 random bits."""

@@ -16,8 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from quarterdeck.tools.context import OnOutput, Stream
-from quarterdeck_sandbox.run.process import ConfinedProcess, ask_to_end, signal_tree
-from quarterdeck_sandbox.usage.limits import Excess
+from quarterdeck_sandbox import ConfinedProcess, Excess, ask_to_end, signal_tree
 
 STOP_GRACE_S: Final = 1.0
 """Between TERM and KILL, for a command that is ended before its time, unless somebody says otherwise."""

@@ -23,16 +23,28 @@ from quarterdeck.config.places.private_homes import trusted_files
 from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy, Tier
-from quarterdeck_sandbox.doctor.probe import known_machine
-from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.program.prefixes import SYSTEM, Prefix, environment_of, is_environment, is_fit, prefix_of
-from quarterdeck_sandbox.program.resolve import resolve_program
-from quarterdeck_sandbox.run.confine import Asker
-from quarterdeck_sandbox.run.identity import Identity, choose_identity, closed_to, out_of_reach
-from quarterdeck_sandbox.usage.monitor import TreeMonitor
-from quarterdeck_sandbox.view.mounts import Places
-from quarterdeck_sandbox.view.paths import is_within, is_within_any
-from quarterdeck_sandbox.view.secret_paths import Border
+from quarterdeck_sandbox import (
+    SYSTEM,
+    Asker,
+    Border,
+    Identity,
+    LaunchError,
+    LaunchPlan,
+    Places,
+    Prefix,
+    TreeMonitor,
+    choose_identity,
+    closed_to,
+    environment_of,
+    is_environment,
+    is_fit,
+    is_within,
+    is_within_any,
+    known_machine,
+    out_of_reach,
+    prefix_of,
+    resolve_program,
+)
 
 from .shell import Outfit, SandboxedShell
 

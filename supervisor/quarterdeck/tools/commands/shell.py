@@ -20,12 +20,17 @@ from quarterdeck.config.places.sandbox_notice import tell_once
 from quarterdeck.tools.context import ExecResult, OnOutput, Stream
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken
-from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
-from quarterdeck_sandbox.run.confine import Asker, confine
-from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.usage.monitor import TreeMonitor, Watch
-from quarterdeck_sandbox.view.closed_paths import missing_hooks
+from quarterdeck_sandbox import (
+    Asker,
+    Confinement,
+    LaunchError,
+    TreeMonitor,
+    Watch,
+    confine,
+    missing_hooks,
+    plan_launch,
+    start,
+)
 
 from .command import KILL_S, SandboxedCommand
 

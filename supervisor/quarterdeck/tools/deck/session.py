@@ -57,8 +57,7 @@ from quarterdeck.tools.spec import DefinedTool
 from quarterdeck.tools.web.webfetch import web_fetch_tool
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ToolBox
-from quarterdeck_sandbox.hostile_files import remove
-from quarterdeck_sandbox.view.paths import is_within_any
+from quarterdeck_sandbox import is_within_any, remove
 
 from .builtin_tools import builtin_bridge
 from .contract import Capability, DeckContext, DeckFault, DeckFaultKind, DeckFramework, capability_id

@@ -17,9 +17,7 @@ from typing import Final
 
 from quarterdeck.common.files.path_walk import Make, Spot, fault, join, walk
 from quarterdeck.tools.context import OutsideRootsError
-from quarterdeck_sandbox.hostile_files import follow, whereabouts
-from quarterdeck_sandbox.view.closed_paths import is_hook
-from quarterdeck_sandbox.view.paths import is_within
+from quarterdeck_sandbox import follow, is_hook, is_within, whereabouts
 
 MAX_SHOWN_CHARS: Final = 300
 """Of a path in a message: its end says more than that it was long."""

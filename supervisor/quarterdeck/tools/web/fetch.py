@@ -17,7 +17,7 @@ from httpx2 import URL, create_ssl_context
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.config.web_policy import FetchPolicy, allowed_by, refusal
-from quarterdeck_sandbox.network.namespace import own_addresses
+from quarterdeck_sandbox import own_addresses
 
 from .decoding import ACCEPTED, CodingError, Decoder, decoder_for
 from .guarded_network import (

@@ -21,7 +21,7 @@ from anyio.abc import ByteStream, SocketStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from quarterdeck.config.web_policy import Allowed, refusal
-from quarterdeck_sandbox.network.namespace import own_addresses
+from quarterdeck_sandbox import own_addresses
 
 from .websearch import in_counted_thread
 

@@ -19,8 +19,7 @@ from typing import Final, Self
 from quarterdeck.common.files.text_file import other_writer
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.ledger.open import ledger_dir
-from quarterdeck_sandbox.hostile_files import follow, open_regular
-from quarterdeck_sandbox.view.paths import ancestors, is_within_any
+from quarterdeck_sandbox import ancestors, follow, is_within_any, open_regular
 
 FILE_NAME: Final = "exposed"
 

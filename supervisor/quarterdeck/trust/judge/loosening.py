@@ -13,7 +13,7 @@ from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.policy import Network, NetworkMode, Preset, SandboxPolicy, Tier
-from quarterdeck_sandbox.view.paths import is_within_any
+from quarterdeck_sandbox import is_within_any
 
 _NETWORKS: Final = {
     NetworkMode.NONE: 0,

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from quarterdeck_sandbox.hostile_files import Tree
+from quarterdeck_sandbox import HostileTree
 
 from .package_request import Ecosystem, Request, request_of, runner_of
 
@@ -60,7 +60,7 @@ def has_to_install(command: str, args: Sequence[str], home: Path) -> bool:
     if request is not None and request.ecosystem in (Ecosystem.NPM, Ecosystem.UV):
         return resolved_package(command, args, home) is None
     try:
-        with Tree(home) as tree:
+        with HostileTree(home) as tree:
             return not any(tree.names(*place) for place in _CACHES[runner])
     except (OSError, ValueError):
         return True
@@ -101,7 +101,7 @@ def _decoded(data: bytes | None, kind: type[_Struct]) -> _Struct | None:
 
 def _npm(request: Request, home: Path) -> str | None:
     """What npx installed: the directory that was made for this very request, else the newest that has the package."""
-    with Tree(home) as tree:
+    with HostileTree(home) as tree:
         found: list[tuple[bool, float, str]] = []
         for cache in tree.names(".npm", "_npx")[:MAX_CANDIDATES]:
             root = (".npm", "_npx", cache)
@@ -115,7 +115,7 @@ def _npm(request: Request, home: Path) -> str | None:
 
 def _uv(request: Request, home: Path) -> str | None:
     """What uv installed: the newest environment in its cache, else the newest wheel that it unpacked."""
-    with Tree(home) as tree:
+    with HostileTree(home) as tree:
         caches = [name for name in tree.names(".cache", "uv") if name.startswith("archive-v")]
         places = [(".cache", "uv", cache, entry) for cache in caches for entry in tree.names(".cache", "uv", cache)]
         places.sort(key=lambda place: tree.changed_at(*place), reverse=True)
@@ -130,7 +130,7 @@ def _venv(request: Request, command: PurePath) -> str | None:
     root = command.parent.parent
     if not command.is_absolute():
         return None
-    with Tree(Path(root)) as tree:
+    with HostileTree(Path(root)) as tree:
         if tree.read("pyvenv.cfg") is None:
             return None
         places = _site_packages(tree)
@@ -144,12 +144,12 @@ def _venv(request: Request, command: PurePath) -> str | None:
     return None
 
 
-def _site_packages(tree: Tree, *root: str) -> list[tuple[str, ...]]:
+def _site_packages(tree: HostileTree, *root: str) -> list[tuple[str, ...]]:
     pythons = [name for name in tree.names(*root, "lib") if name.startswith("python")]
     return [(*root, "lib", python, "site-packages") for python in pythons]
 
 
-def _distribution(tree: Tree, places: Iterable[tuple[str, ...]], wanted: str) -> str | None:
+def _distribution(tree: HostileTree, places: Iterable[tuple[str, ...]], wanted: str) -> str | None:
     """The distribution named `wanted` in the first of the places that has it."""
     for place in places:
         for name in tree.names(*place):
@@ -159,7 +159,7 @@ def _distribution(tree: Tree, places: Iterable[tuple[str, ...]], wanted: str) ->
     return None
 
 
-def _provides(tree: Tree, place: tuple[str, ...], request: Request) -> bool:
+def _provides(tree: HostileTree, place: tuple[str, ...], request: Request) -> bool:
     if request.is_module:
         top = (tree.read(*place, "top_level.txt") or b"").decode("utf-8", "replace").split()
         return request.name.split(".")[0] in top
@@ -167,7 +167,7 @@ def _provides(tree: Tree, place: tuple[str, ...], request: Request) -> bool:
     return any(line.partition("=")[0].strip() == request.name for line in entries.splitlines() if "=" in line)
 
 
-def _told(tree: Tree, place: tuple[str, ...]) -> str | None:
+def _told(tree: HostileTree, place: tuple[str, ...]) -> str | None:
     found = _DIST_INFO.fullmatch(place[-1])
     if found is None:
         return None

@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "QUARTERDECK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path / "project")
-    monkeypatch.setattr("quarterdeck_sandbox.doctor.probe.known_machine", lambda: MACHINE)
+    monkeypatch.setattr("quarterdeck_sandbox.known_machine", lambda: MACHINE)
     return tmp_path / "home"
 
 

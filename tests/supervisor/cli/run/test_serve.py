@@ -6,13 +6,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+import quarterdeck_sandbox
 from quarterdeck.cli.deck_source import Source
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import serve as serve_module
 from quarterdeck.cli.run.serve import Plan, _serve, check_names, parse_address
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.config.settings import Settings
-from quarterdeck_sandbox.run import allocator
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch
         plans.append(plan)
 
     monkeypatch.setattr(serve_module, "_serve", keep)
-    monkeypatch.setattr(serve_module, "raise_limit", lambda: None)
+    monkeypatch.setattr(serve_module, "raise_open_files_limit", lambda: None)
     monkeypatch.setattr(serve_module, "read_lock", lambda _: None)
     words = ["serve", "-c", str(tmp_path / "mcp.json"), "--locked", "--lock-file", str(tmp_path / "my.lock")]
     assert run(words) == 0
@@ -91,6 +91,6 @@ def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.Monk
     def give_back() -> bool:
         raise DoneError
 
-    monkeypatch.setattr(allocator, "give_back_large_blocks", give_back)
+    monkeypatch.setattr(quarterdeck_sandbox, "give_back_large_blocks", give_back)
     with pytest.raises(DoneError):
         anyio.run(_serve, Plan(Source(()), Settings(), http=None, lock=None, portable_schemas=False))

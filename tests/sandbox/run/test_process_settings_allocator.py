@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from quarterdeck_sandbox.run import allocator
+from quarterdeck_sandbox.run import process_settings
 
 GROW_AND_SHRINK = """
 import sys
-from quarterdeck_sandbox.run.allocator import give_back_large_blocks
+from quarterdeck_sandbox.run.process_settings import give_back_large_blocks
 if sys.argv[1] == "fixed":
     assert give_back_large_blocks()
 def resident_mib():
@@ -45,7 +45,7 @@ def test_what_large_results_took_is_given_back_although_small_objects_follow_the
 
 def test_elsewhere_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """A serve would not start on macOS, or on musl."""
-    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: SimpleNamespace())
-    assert not allocator.give_back_large_blocks()
+    monkeypatch.setattr(process_settings.ctypes, "CDLL", lambda _: SimpleNamespace())
+    assert not process_settings.give_back_large_blocks()
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert not allocator.give_back_large_blocks()
+    assert not process_settings.give_back_large_blocks()

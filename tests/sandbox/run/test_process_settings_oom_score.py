@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.berths import Berth, run
 
-from quarterdeck_sandbox.run import oom_score
+from quarterdeck_sandbox.run import process_settings
 
 pytestmark = [
     pytest.mark.anyio,
@@ -21,28 +21,30 @@ def score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A score of this test's own, 0."""
     path = tmp_path / "oom_score_adj"
     path.write_text("0\n")
-    monkeypatch.setattr(oom_score, "_SCORE", path)
-    monkeypatch.setattr(oom_score, "_raised", 0)
+    monkeypatch.setattr(process_settings, "_SCORE", path)
+    monkeypatch.setattr(process_settings, "_raised", 0)
     return path
 
 
 def test_each_is_raised_above_its_parent_by_its_place(score: Path) -> None:
     """A server that eats the memory would bring down whoever owns it."""
-    assert oom_score.score_of_confined() == oom_score.CONFINED  # a native command's: the supervisor confines it
-    oom_score.raise_to(oom_score.ZYGOTE)
-    assert int(score.read_text()) == oom_score.ZYGOTE
-    oom_score.raise_to(oom_score.WORKER)
-    oom_score.raise_to(oom_score.ZYGOTE)
-    assert int(score.read_text()) == oom_score.WORKER
-    assert oom_score.score_of_confined() == oom_score.CONFINED
+    assert (
+        process_settings.oom_score_of_confined() == process_settings.CONFINED_OOM_SCORE
+    )  # a native command's: the supervisor confines it
+    process_settings.raise_oom_score(process_settings.ZYGOTE_OOM_SCORE)
+    assert int(score.read_text()) == process_settings.ZYGOTE_OOM_SCORE
+    process_settings.raise_oom_score(process_settings.WORKER_OOM_SCORE)
+    process_settings.raise_oom_score(process_settings.ZYGOTE_OOM_SCORE)
+    assert int(score.read_text()) == process_settings.WORKER_OOM_SCORE
+    assert process_settings.oom_score_of_confined() == process_settings.CONFINED_OOM_SCORE
 
 
 @pytest.mark.parametrize(("given", "worker", "confined"), [(-500, -200, 100), (200, 500, 800), (900, 1000, 1000)])
 def test_what_we_were_given_is_where_it_begins(score: Path, given: int, worker: int, confined: int) -> None:
     """In a container or a unit with a score of its own the order would be lost."""
     score.write_text(str(given))
-    assert oom_score.score_of_confined() == confined
-    oom_score.raise_to(oom_score.WORKER)
+    assert process_settings.oom_score_of_confined() == confined
+    process_settings.raise_oom_score(process_settings.WORKER_OOM_SCORE)
     assert int(score.read_text()) == worker
 
 
@@ -50,20 +52,20 @@ def test_what_we_were_given_is_where_it_begins(score: Path, given: int, worker: 
 def test_where_there_are_no_scores_nothing_is_raised(score: Path, text: str | None) -> None:
     """Nothing would start on another system."""
     score.unlink() if text is None else score.write_text(text)
-    oom_score.raise_to(oom_score.WORKER)
-    assert oom_score.score_of_confined() is None
+    process_settings.raise_oom_score(process_settings.WORKER_OOM_SCORE)
+    assert process_settings.oom_score_of_confined() is None
 
 
 async def test_a_confined_program_has_its_score_whoever_it_becomes(berth: Berth) -> None:
     """The kernel would choose among us by size alone."""
-    ours = oom_score._present() or 0
+    ours = process_settings._present() or 0
     status, said, _ = await run(berth.shell("cat /proc/self/oom_score_adj"))
-    assert (status, int(said)) == (0, min(1000, ours + oom_score.CONFINED))
+    assert (status, int(said)) == (0, min(1000, ours + process_settings.CONFINED_OOM_SCORE))
 
 
 def test_a_score_that_may_not_be_written_is_no_failure() -> None:
     """A container that forbids it would start no worker."""
-    code = "import sys; from pathlib import Path; from quarterdeck_sandbox.run import oom_score as oom; "
-    code += "oom._SCORE = Path(sys.argv[1]); oom.raise_to(300); print(oom._raised)"
+    code = "import sys; from pathlib import Path; from quarterdeck_sandbox.run import process_settings as oom; "
+    code += "oom._SCORE = Path(sys.argv[1]); oom.raise_oom_score(300); print(oom._raised)"
     done = subprocess.run([sys.executable, "-c", code, os.devnull + "/x"], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"

@@ -1,0 +1,98 @@
+"""Settings of our own processes: open files, the order in which they are killed for memory, the memory allocator."""
+
+import ctypes
+import resource
+import sys
+from pathlib import Path
+from typing import Final
+
+_PORTABLE: Final = 10_240
+"""Open files: the most that macOS takes where the hard limit is none (OPEN_MAX)."""
+
+ZYGOTE_OOM_SCORE: Final = 150
+WORKER_OOM_SCORE: Final = 300
+CONFINED_OOM_SCORE: Final = 600
+"""Points above the supervisor's; a thousand is the whole memory of the machine."""
+
+MOST_OOM_SCORE: Final = 1000
+
+_SCORE: Final = Path("/proc/self/oom_score_adj")
+
+ALONE_BYTES: Final = 128 * 1024
+"""Blocks of memory from this size on are mapped alone: glibc's own first choice."""
+
+_M_MMAP_THRESHOLD: Final = -3
+
+_open_files_before: int | None = None
+
+_raised = 0
+"""By how much this process's score is above the supervisor's; a fork goes on from it."""
+
+
+def raise_open_files_limit() -> int:
+    """Raise the soft limit of open files to the hard one; what it is now.
+
+    Children are started with `open_files_of_children`: a program that uses `select` breaks above 1,024, so the soft
+    limit is what most are started with, and the hard one is for programs that are made for it, as ours.
+    """
+    global _open_files_before
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (hard, _PORTABLE):
+        if soft != resource.RLIM_INFINITY and (wanted == resource.RLIM_INFINITY or wanted > soft):
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            except (OSError, ValueError):
+                continue  # more than this system takes
+            _open_files_before = soft if _open_files_before is None else _open_files_before
+            break
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def open_files_of_children() -> int:
+    """The soft limit that a child is to have: the one that this process was started with; 0 where none was raised."""
+    return _open_files_before or 0
+
+
+def raise_oom_score(points: int) -> None:
+    """Have this process killed sooner when the machine's memory runs out (Linux): `points` above the supervisor's.
+
+    Servers go first, then workers, then the zygote, and the supervisor last. A process without rights may only raise
+    its score, so each is raised from its parent's. What is confined raises its own before its program begins
+    (`inside/gate.py`, or what is started before it); the program may lower it again, but not below ours.
+    """
+    global _raised
+    if (present := _present()) is None or points <= _raised:
+        return
+    try:
+        _SCORE.write_text(str(min(MOST_OOM_SCORE, present + points - _raised)))
+    except OSError:
+        return  # a container that forbids it
+    _raised = points
+
+
+def oom_score_of_confined() -> int | None:
+    """The score of a program that this process confines; None where the system has no scores."""
+    present = _present()
+    return None if present is None else min(MOST_OOM_SCORE, present + CONFINED_OOM_SCORE - _raised)
+
+
+def _present() -> int | None:
+    try:
+        return int(_SCORE.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def give_back_large_blocks() -> bool:
+    """Have glibc give large blocks of memory back as soon as they are free; whether it will, here and in forks.
+
+    By itself glibc moves the size from which a block is mapped alone up to that of the largest block that was freed,
+    at most 32 MiB. From then on a large result lies in the heap, and one small object behind it keeps all of it: after
+    some dozens of large results that were aborted a `serve` stayed at their peak. Here the size is fixed.
+
+    Only for processes that are all ours: an embedding program's memory is its own.
+    """
+    if sys.platform != "linux":
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none, and needs none
+    return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, ALONE_BYTES) == 1

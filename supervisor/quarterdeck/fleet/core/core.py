@@ -30,13 +30,11 @@ from .events import (
     Report,
     RestartAsked,
     Settled,
-    SlotFreed,
     Started,
     TearDown,
     Tick,
     ToolsChanged,
     WakeAt,
-    ZygoteLost,
 )
 from .member import Member, MemberPhase
 
@@ -138,13 +136,8 @@ class FleetCore:
                 self._bury(server, fault, now, was_installing=was_installing)
             case Lost(server, _, fault):
                 self._bury(server, fault, now, was_ready=True)
-            case ZygoteLost(fault):
-                for server in [server for server in self._members if self._is_running(server)]:
-                    self._bury(server, fault, now, is_ours=True)
             case ToolsChanged(server):
                 self._changed[server] = None
-            case SlotFreed(server):
-                self._slots.pop(server, None)
             case Closed(server):
                 self._release(server)
             case RestartAsked(server):
@@ -208,13 +201,10 @@ class FleetCore:
         now: float,
         *,
         was_ready: bool = False,
-        is_ours: bool = False,
         was_installing: bool = False,
     ) -> None:
         member = self._members[server]
-        self._put(
-            member.buried(fault, now, self._draw(), was_ready=was_ready, is_ours=is_ours, was_installing=was_installing)
-        )
+        self._put(member.buried(fault, now, self._draw(), was_ready=was_ready, was_installing=was_installing))
         self._close(server)
 
     def _close(self, server: str) -> None:

@@ -61,11 +61,6 @@ class ToolsChanged(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class SlotFreed(Report):
-    """The costly part of its start is over, though it has not connected yet."""
-
-
-@dataclass(frozen=True, slots=True)
 class Closed(Report):
     """Nothing of it is left: the answer to each `Close`, and unasked when its owner closed it by hand."""
 
@@ -75,13 +70,6 @@ class RestartAsked:
     """A person wants a fresh start with a clean past, whatever the phase.  An unknown id means nothing."""
 
     server: str
-
-
-@dataclass(frozen=True, slots=True)
-class ZygoteLost:
-    """Every worker died with the zygote."""
-
-    fault: ProtocolFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +83,7 @@ class Tick:
 
 
 Event = (
-    Started
-    | Reconfigured
-    | Connected
-    | ConnectFailed
-    | Lost
-    | ToolsChanged
-    | SlotFreed
-    | Closed
-    | RestartAsked
-    | ZygoteLost
-    | TearDown
-    | Tick
+    Started | Reconfigured | Connected | ConnectFailed | Lost | ToolsChanged | Closed | RestartAsked | TearDown | Tick
 )
 
 

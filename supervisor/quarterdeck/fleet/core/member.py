@@ -188,7 +188,6 @@ class Member:
         fraction: float,
         *,
         was_ready: bool = False,
-        is_ours: bool = False,
         was_installing: bool = False,
     ) -> Self:
         """It died: to be started again, or left alone.
@@ -198,7 +197,6 @@ class Member:
             now: the time of its death.
             fraction: chance in [0, 1), for the delay.
             was_ready: it had connected, even if that was not told before its death was.
-            is_ours: its death says nothing against it.
             was_installing: its command had to fetch the program first.
         """
         policy = self.config.restart
@@ -208,7 +206,7 @@ class Member:
         if ready_at is None and was_installing and fault.code == SLOW_START and self.patience == 1:
             phase = TRANSITIONS[self.phase, Move.RETRY]
             return replace(dead, phase=phase, start_at=now, patience=INSTALL_PATIENCE)
-        if ready_at is None and not is_ours and fault.code not in OUR_LOSSES:
+        if ready_at is None and fault.code not in OUR_LOSSES:
             return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
         match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
             case Restart(delay_s):

@@ -15,13 +15,11 @@ from quarterdeck.fleet.core.events import (
     Publish,
     RestartAsked,
     Settled,
-    SlotFreed,
     Started,
     TearDown,
     Tick,
     ToolsChanged,
     WakeAt,
-    ZygoteLost,
 )
 from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
@@ -64,13 +62,6 @@ def test_a_server_that_hangs_gives_its_slot_away_after_five_seconds() -> None:
     made = core("hangs", "waits", max_starting=1)
     assert minted(made.handle(Tick(), 4.9)) == []
     assert minted(made.handle(Tick(), 5.0)) == ["waits"]
-
-
-def test_a_slot_freed_early_is_used_at_once() -> None:
-    """Servers would wait for handshakes that cost nothing."""
-    made = core("a", "b", max_starting=1)
-    assert minted(made.handle(SlotFreed("a", 1), 0.1)) == ["b"]
-    assert minted(made.handle(SlotFreed("a", 1), 0.2)) == []
 
 
 def test_an_early_tick_sets_the_clock_again() -> None:
@@ -175,7 +166,6 @@ def test_a_restart_of_an_unknown_server_does_nothing() -> None:
         ConnectFailed("a", 1, EXITED),
         Lost("a", 1, EXITED),
         ToolsChanged("a", 1),
-        SlotFreed("a", 1),
         Closed("a", 1),
         Closed("a", 3),
         Lost("z", 1, EXITED),
@@ -215,9 +205,9 @@ def test_a_lost_zygote_restarts_every_running_server_as_slots_allow() -> None:
     """Losing one process of ours would end all servers, or start them all at once."""
     made = core("a", "b", "c", max_starting=2)
     made.handle(Connected("a", 1), 0.1)
-    said = made.handle(ZygoteLost(WORKER_LOST), 1.0)
-    assert said == [*(Close(server, 1) for server in "abc"), *(Publish(server) for server in "abc")]
-    assert [made.handle(Lost(server, 1, EXITED), 1.0) for server in "abc"] == [[], [], []]
+    ends = [Lost("a", 1, WORKER_LOST), ConnectFailed("b", 1, WORKER_LOST)]
+    assert [made.handle(end, 1.0)[0] for end in ends] == [Close("a", 1), Close("b", 1)]
+    assert minted(made.handle(ConnectFailed("c", 1, WORKER_LOST), 1.0)) == []
     assert [minted(made.handle(Closed(server, 1), 1.0)) for server in "abc"] == [[], [], []]
     assert minted(made.handle(Tick(), 1.5)) == ["a", "b"]
     assert minted(made.handle(Connected("a", 2), 1.6)) == ["c"]

@@ -30,13 +30,11 @@ from quarterdeck.fleet.core.events import (
     Reconfigured,
     RestartAsked,
     Settled,
-    SlotFreed,
     Started,
     TearDown,
     Tick,
     ToolsChanged,
     WakeAt,
-    ZygoteLost,
 )
 from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConfig, StdioServerConfig
@@ -65,10 +63,9 @@ class _Life:
     minted_at: float
     is_ready: bool = False
     is_closing: bool = False
-    has_slot: bool = True
 
     def holds_slot(self, now: float) -> bool:
-        return self.has_slot and not self.is_ready and not self.is_closing and now < self.minted_at + SLOT_HOLD_S
+        return not self.is_ready and not self.is_closing and now < self.minted_at + SLOT_HOLD_S
 
 
 @dataclass
@@ -208,13 +205,6 @@ class FleetWalk(RuleBasedStateMachine):
         if name := self.pick(which, self.running(is_ready=is_ready)):
             self.tell(Lost(*name, EXITED))
 
-    @rule(which=INDICES)
-    def free_slot(self, which: int) -> None:
-        """A start needs its slot no more."""
-        if name := self.pick(which, self.running(is_ready=False)):
-            self.lives[name].has_slot = False
-            self.tell(SlotFreed(*name))
-
     @rule(which=INDICES, times=st.integers(1, 4))
     def crash(self, which: int, times: int) -> None:
         """A server dies as soon as it is ready, some times in a row."""
@@ -246,7 +236,9 @@ class FleetWalk(RuleBasedStateMachine):
     @rule()
     def lose_zygote(self) -> None:
         """All workers die."""
-        self.tell(ZygoteLost(WORKER_LOST))
+        for event, is_ready in ((ConnectFailed, False), (Lost, True)):
+            for name in self.running(is_ready=is_ready):
+                self.tell(event(*name, WORKER_LOST))
 
     @rule(
         server=st.sampled_from(SERVERS), age=st.integers(0, 3), kind=st.sampled_from([Connected, ToolsChanged, Closed])

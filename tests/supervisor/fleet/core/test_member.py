@@ -76,10 +76,9 @@ def test_no_other_first_connect_gets_more_time(fault: ProtocolFault, was_install
     assert (dead.phase, dead.patience) == (FAULTED, 1)
 
 
-@pytest.mark.parametrize(("fault", "is_ours"), [(WORKER_LOST, False), (NO_HANDSHAKE, True)])
-def test_a_first_connect_that_we_lost_is_tried_again(fault: ProtocolFault, is_ours: bool) -> None:
+def test_a_first_connect_that_we_lost_is_tried_again() -> None:
     """A good server would stay down because our own process died at the wrong moment."""
-    dead = YOUNG.buried(fault, 10.0, 0.5, is_ours=is_ours)
+    dead = YOUNG.buried(WORKER_LOST, 10.0, 0.5)
     assert (dead.phase, dead.start_at) == (WAITING, 10.5)
 
 

@@ -206,20 +206,6 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         """What a person can do about it: its own, or else what `REMEDIES` says of its code."""
         return self._remedy or (REMEDIES.get(self.code) if self.code else None)
 
-    def to_record(self) -> FaultRecord:
-        """The fault as a value that can cross the link."""
-        cause = self.cause
-        if cause is not None and not isinstance(cause, RemoteCause):
-            cause = RemoteCause.of(cause)
-        return FaultRecord(
-            kind=self.kind,
-            message=self.message,
-            code=self.code,
-            delivery=self.delivery,
-            cause=cause,
-            dossier=self.dossier,
-        )
-
     @classmethod
     def from_record(cls, record: FaultRecord) -> Self:
         """The fault that `record` describes."""

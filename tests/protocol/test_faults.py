@@ -103,25 +103,15 @@ def test_nothing_is_claimed_of_a_calls_effect_by_default() -> None:
 def test_a_fault_crosses_the_link_whole() -> None:
     """Kind, message, code, delivery, cause and dossier of a worker's fault reach the caller."""
     dossier = Dossier(None, 9, "memory", "Killed\n", 1 << 30, 1.5, 60.0, ("out of memory",))
-    fault = ProtocolFault(
-        FaultKind.TRANSPORT, "gone", KeyError("k"), code="exited", delivery=Delivery.NOT_SENT, dossier=dossier
+    record = FaultRecord(
+        FaultKind.TRANSPORT, "gone", "exited", Delivery.NOT_SENT, RemoteCause.of(KeyError("k")), dossier
     )
-    frame, _ = decode(encode(Failed(7, fault.to_record())), WireLimits())
+    frame, _ = decode(encode(Failed(7, record)), WireLimits())
     assert isinstance(frame, Failed)
     back = ProtocolFault.from_record(frame.fault)
     assert (back.kind, back.message, back.code, back.delivery) == ("transport", "gone", "exited", "not_sent")
     assert back.cause == RemoteCause("KeyError", "'k'")
     assert back.dossier == dossier
-    assert back.to_record() == fault.to_record()
-
-
-@pytest.mark.parametrize(
-    ("cause", "record"),
-    [(None, None), (RemoteCause("E", "m"), RemoteCause("E", "m")), ("why", RemoteCause("str", "why"))],
-)
-def test_a_record_describes_whatever_the_cause_was(cause: object, record: RemoteCause | None) -> None:
-    """A cause that is no exception is not lost on the way."""
-    assert ProtocolFault("protocol", "x", cause).to_record().cause == record
 
 
 @given(text=ANY_TEXT, most=st.integers(0, 20))

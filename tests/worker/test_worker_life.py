@@ -144,7 +144,7 @@ async def test_losing_the_supervisor_before_anything_began_ends_the_worker(event
 async def test_what_a_link_says_for_its_own_sake_means_nothing_here() -> None:
     """A greeting would be taken for a request."""
     async with stage() as played:
-        for event in (Greeted("1"), Overdue(1), Settled(Answer(1), b"")):
+        for event in (Greeted(), Overdue(1), Settled(Answer(1), b"")):
             played.worker.on_event(event)
         assert played.replies == {}
         assert not played.worker.finished.is_set()

@@ -81,10 +81,7 @@ class LinkTerms:
 
 
 class Greeted(msgspec.Struct, frozen=True):
-    """The handshake is done; `peer_version` is the peer's package, `pid` what a worker says of itself."""
-
-    peer_version: str
-    pid: int | None = None
+    """The handshake is done."""
 
 
 class Arrived(msgspec.Struct, frozen=True):

@@ -285,10 +285,9 @@ class Link:
             return self._violation(reason)
         self._greeted = True
         self._rhythm = Rhythm(self._terms.beat_s, now)
-        if isinstance(frame, Welcome):
-            return Greeted(frame.package_version)
-        self._outbox.put(Welcome(self._version))
-        return Greeted(frame.package_version, frame.pid)
+        if isinstance(frame, Hello):
+            self._outbox.put(Welcome(self._version))
+        return Greeted()
 
     def _credited(self, amount: int, now: float) -> list[LinkEvent]:
         if not self._outbox.earn(amount):

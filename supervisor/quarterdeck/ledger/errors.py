@@ -80,7 +80,6 @@ class NewerLedgerError(LedgerError):
             "update Quarterdeck, or name another directory with --state-dir",
         )
         self.schema = schema
-        self.made_by = made_by
 
 
 class OlderLedgerError(LedgerError):

@@ -143,16 +143,14 @@ def test_the_eras_envelope_is_taken_off_a_result() -> None:
     assert msgspec.json.decode(outcome.body) == {"isError": True, "_meta": {"k": 2}}
 
 
-def test_late_answers_are_dropped_and_forged_ones_are_counted_too() -> None:
+def test_late_and_forged_answers_are_dropped() -> None:
     """An answer to nobody would crash the worker, or reach the next caller."""
     wire = Wire()
     wire.begin(1)
     answer = b'{"id":%d,"result":{"content":[]}}' % ID
     wire.answer(answer)
     wire.answer(answer)
-    assert wire.calls.forged == 0
     wire.answer(b'{"id":%d,"result":{"content":[]}}' % (ID + 1))
-    assert wire.calls.forged == 1
     assert len(wire.ended) == 1
     wire.begin(2)
     assert len(wire.ended) == 1, "an answer forged ahead of its call must not wait for it"
@@ -252,7 +250,7 @@ def test_a_cancelled_call_is_called_off_and_its_answer_is_dropped() -> None:
     params = rb'{"requestId":%d,"reason":"user said \"stop\""}' % ID
     assert wire.lines[1] == b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}\n' % params
     wire.answer(b'{"id":%d,"result":{"content":[]}}' % ID)
-    assert (wire.ended, wire.calls.forged) == ([], 0)
+    assert wire.ended == []
     assert not wire.calls.cancel(1, "again")
     assert len(wire.lines) == 2
 

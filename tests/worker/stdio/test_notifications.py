@@ -94,12 +94,12 @@ def test_long_texts_are_cut() -> None:
     assert (len(line.level), len(line.logger), len(line.data)) == (32, MAX_NOTE_CHARS, MAX_LOG_CHARS)
 
 
-def test_a_flood_is_dropped_and_counted_and_ends() -> None:
+def test_a_flood_is_dropped_and_ends() -> None:
     """A server that shouts would fill the link, and stay silent for ever after."""
     desk = Desk()
     for _ in range(BURST + 30):
         desk.room.log("info", None, "x")
-    assert (len(desk.passed), desk.room.dropped) == (BURST, 30)
+    assert len(desk.passed) == BURST
     desk.clock.now += 0.25
     for number in range(int(RATE_PER_S)):
         desk.room.progress(1, number, None, None)

@@ -77,7 +77,6 @@ class ShortCalls:
         self._next_id = FIRST_SHORT_ID
         self._by_short_id: dict[int, int] = {}
         self._pending: dict[int, _Pending] = {}
-        self.forged = 0
 
     def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
         """See `CallPath`."""
@@ -118,10 +117,9 @@ class ShortCalls:
         return isinstance(message_id, int) and message_id >= FIRST_SHORT_ID
 
     def answered(self, short_id: int, message: Message) -> None:
-        """Take a reply of our range; late and forged ones are counted and dropped."""
+        """Take a reply of our range; late and forged ones are dropped."""
         request_id = self._by_short_id.pop(short_id, None)
         if request_id is None:
-            self.forged += short_id >= self._next_id
             return
         done = self._pending.pop(request_id).done
         done(Ended(self._outcome(message)))

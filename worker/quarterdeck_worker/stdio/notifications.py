@@ -65,17 +65,16 @@ class Newsroom:
         self._clock = clock
         self._budget = Budget(BURST, RATE_PER_S, clock())
         self._change_told = False
-        self.dropped = 0
 
     def progress(self, request_id: int, progress: float, total: float | None, message: str | None) -> None:
         """Tell how far a call is."""
-        if self._may_pass():
+        if self._budget.spend(self._clock()):
             text = message[:MAX_NOTE_CHARS] if message is not None else None
             self._post(Progress(request_id, progress, total, text))
 
     def log(self, level: str, logger: str | None, data: str) -> None:
         """Pass a log line on."""
-        if self._may_pass():
+        if self._budget.spend(self._clock()):
             self._post(Log(level[:32], (logger or "")[:MAX_NOTE_CHARS], data[:MAX_LOG_CHARS]))
 
     def tools_changed(self) -> None:
@@ -87,12 +86,6 @@ class Newsroom:
     def listing(self) -> None:
         """A list is about to be asked: later changes are news again."""
         self._change_told = False
-
-    def _may_pass(self) -> bool:
-        if self._budget.spend(self._clock()):
-            return True
-        self.dropped += 1
-        return False
 
 
 def log_text(data: object) -> str:

@@ -89,18 +89,6 @@ class BuiltRow:
     ignored: tuple[str, ...]
 
 
-def build_row(row: JsonObject, server_id: str, location: str, variables: Variables) -> BuiltRow:
-    """The configuration that `row` describes, its variables resolved.
-
-    Raises:
-        RowError: a key, a value or a variable is wrong.
-    """
-    built, problems = examine_row(row, server_id, location, variables)
-    if built is None:
-        raise RowError.of(problems[0])
-    return built
-
-
 def examine_row(
     row: JsonObject, server_id: str, location: str, variables: Variables, defaults: Mapping[str, object] | None = None
 ) -> tuple[BuiltRow | None, tuple[Problem, ...]]:

@@ -97,18 +97,6 @@ def server_environment(
     return passed | dict(config.env)
 
 
-def withheld_variables(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Listed variables that the server does not get because they hold credentials; `inherit_env` would pass them."""
-    inherited = _inherited(config)
-    return tuple(
-        sorted(
-            name
-            for name, value in environ.items()
-            if _is_listed(name) and _holds_credentials(name, value) and name not in inherited and name not in config.env
-        )
-    )
-
-
 def _inherited(config: StdioServerConfig) -> tuple[str, ...]:
     return config.inherit_env + config.sandbox.environment
 

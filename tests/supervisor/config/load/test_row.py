@@ -10,7 +10,7 @@ from pydantic import ByteSize
 
 from quarterdeck.config.load.document import JsonObject, parse_document
 from quarterdeck.config.load.problems import RowError, at
-from quarterdeck.config.load.row import BuiltRow, build_row, is_disabled
+from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
 from quarterdeck.config.load.variables import Variables
 from quarterdeck_protocol.configs import (
     RestartPolicy,
@@ -36,7 +36,10 @@ def build(row: object, base: Path = Path("/etc/qd")) -> BuiltRow:
     places = Variables(
         environ={"TOKEN": "s3cret", "NUL": "a\0b", "T": "7"}, base=base, workspace=base, home=Path("/home/u")
     )
-    return build_row(read(row), "fs", PLACE, places)
+    built, problems = examine_row(read(row), "fs", PLACE, places)
+    if built is None:
+        raise RowError.of(problems[0])
+    return built
 
 
 def stdio(**fields: object) -> ServerConfig:

@@ -22,7 +22,7 @@ REQUIRED: Final = ("PATH", "LANG", "LC_ALL", "COVERAGE_PROCESS_CONFIG", "COVERAG
 
 CONNECT: Final = """
 from quarterdeck import SyncQuarterdeck
-with SyncQuarterdeck() as deck:
+with SyncQuarterdeck(ready_s=None) as deck:
     tools = [tool.name for tool in deck.tools()]
     print(tools, {name: server.phase for name, server in deck.servers().items()})
 """

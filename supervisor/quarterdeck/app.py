@@ -1,7 +1,7 @@
 """The composition root: settings in, the running product out, and nothing left behind at the end.
 
-    async with open_quarterdeck(Settings.load([Path("mcp.json")])) as deck:
-        host = deck.create_host()
+    async with open_quarterdeck(Settings.load([Path("mcp.json")])) as product:
+        host = product.create_host()
 
 Above it are the command line and embedding programs; below it fleet, bridge and host.  It decides no behaviour: it
 reads files, makes the parts, and hands them to one another.
@@ -61,7 +61,7 @@ COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
 
 
-class Quarterdeck:
+class Product:
     """The running product; made by `open_quarterdeck`.
 
     Attributes:
@@ -268,7 +268,7 @@ class Quarterdeck:
 @asynccontextmanager
 async def open_quarterdeck(
     settings: Settings, *, serves: bool = False, lock: Locks | None = None
-) -> AsyncIterator[Quarterdeck]:
+) -> AsyncIterator[Product]:
     """Start what the settings name, without waiting for it; at the end stop it all, and wait for that.
 
     Args:
@@ -303,9 +303,9 @@ async def open_quarterdeck(
                 create_server_endpoint,
                 allow_unsandboxed=settings.allow_unsandboxed,
                 open_port=settings.open_port,
-                trusted=lambda: deck.settings.trusted,
-                claim=lambda server: deck.claim_home(server),  # noqa: PLW0108 - it is made below
-                secrets_of=lambda server: deck.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
+                trusted=lambda: product.settings.trusted,
+                claim=lambda server: product.claim_home(server),  # noqa: PLW0108 - it is made below
+                secrets_of=lambda server: product.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
             ),
             installs=lambda config: (
                 isinstance(config, StdioServerConfig)
@@ -318,7 +318,7 @@ async def open_quarterdeck(
             fleet,
             home_of=home_of,
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
-            redact=lambda text: deck.redact(text),  # noqa: PLW0108 - it is made below
+            redact=lambda text: product.redact(text),  # noqa: PLW0108 - it is made below
         )
         stack.push_async_callback(carried_through, registrar.close)
 
@@ -326,14 +326,14 @@ async def open_quarterdeck(
             if isinstance(recorder, WritingRecorder):
                 recorder.lease.update(msgspec.structs.replace(holder, url=url))
 
-        deck: Quarterdeck = Quarterdeck(
+        product: Product = Product(
             settings, runtime.directory, fleet, registrar, lock, announce, calls.note, serves=serves
         )
-        if deck.decks is not None:
-            stack.push_async_callback(carried_through, deck.decks.close)
+        if product.decks is not None:
+            stack.push_async_callback(carried_through, product.decks.close)
         registrar.start()
-        await deck._apply()  # noqa: SLF001 - its other half
-        yield deck
+        await product._apply()  # noqa: SLF001 - its other half
+        yield product
 
 
 def _holder(settings: Settings, directory: RuntimeDirectory, *, serves: bool) -> Holder:

@@ -73,7 +73,7 @@ def test_files_are_read_together_and_the_earlier_one_wins(tmp_path: Path) -> Non
 
 
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
-    """A typing error in --config would start a deck without servers."""
+    """A typing error in --config would start a product without servers."""
     with pytest.raises(ConfigFileError, match=r"missing\.json"):
         Settings.load([write(tmp_path / "good.json"), tmp_path / "missing.json"], {})
 
@@ -115,22 +115,22 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
         broken=(BrokenRow("half", "mcp.json: KEY is not set", "unset_variable"),),
         config_paths=(path,),
     )
-    async with open_quarterdeck(settings) as deck:
-        await deck.finished()
-        assert {server: status.phase for server, status in deck.status().items()} == {
+    async with open_quarterdeck(settings) as product:
+        await product.finished()
+        assert {server: status.phase for server, status in product.status().items()} == {
             "echo": "ready",
             "half": "faulted",
         }
-        fault = deck.status()["half"].fault
+        fault = product.status()["half"].fault
         assert fault is not None
         assert (fault.code, fault.message, fault.delivery) == ("unset_variable", "mcp.json: KEY is not set", "not_sent")
-        outcome = await deck.box.runner.run(ToolCall("1", "echo__echo", {"text": "hello"}), CancelToken())
+        outcome = await product.box.runner.run(ToolCall("1", "echo__echo", {"text": "hello"}), CancelToken())
         assert (outcome.output, outcome.is_error) == ("hello", False)
-        assert deck.directory.digest == settings.digest
-        assert deck.directory.path.is_dir()
-        assert deck.log_path("echo").is_relative_to(folder / "state")
+        assert product.directory.digest == settings.digest
+        assert product.directory.path.is_dir()
+        assert product.log_path("echo").is_relative_to(folder / "state")
         assert find_serving(settings.digest) is None
-    assert not deck.directory.path.exists()
+    assert not product.directory.path.exists()
 
 
 @pytest.mark.anyio
@@ -139,39 +139,39 @@ async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings
     assert Settings().settle_s <= 4.0  # there are clients that give up after five
     stuck = hostile("never_answers")
     settings = Settings(servers=(stuck,), settle_s=0.05)
-    async with open_quarterdeck(settings) as deck:
-        assert not await deck.settled()
-        assert deck.status()["never-answers"].phase == "connecting"
+    async with open_quarterdeck(settings) as product:
+        assert not await product.settled()
+        assert product.status()["never-answers"].phase == "connecting"
 
 
 @pytest.mark.anyio
 async def test_the_wait_for_a_first_list_counts_from_when_its_client_was_greeted(folder: Path) -> None:
     """Our own imports would come on top, and clients that give up after five seconds would have no tools."""
-    async with open_quarterdeck(Settings(servers=(hostile("never_answers"),), settle_s=3600.0)) as deck:
+    async with open_quarterdeck(Settings(servers=(hostile("never_answers"),), settle_s=3600.0)) as product:
         with anyio.fail_after(60):
-            assert not await deck.settled(monotonic() - 3600.0)
-            wait = deck.create_host(greeted_at=monotonic() - 3600.0)._options.settled
+            assert not await product.settled(monotonic() - 3600.0)
+            wait = product.create_host(greeted_at=monotonic() - 3600.0)._options.settled
             assert wait is not None
             assert not await wait()
-        assert "Still starting: never-answers; its tools" in deck.instructions()
+        assert "Still starting: never-answers; its tools" in product.instructions()
 
 
 @pytest.mark.anyio
 async def test_a_decision_whose_command_is_interrupted_counts_all_the_same(folder: Path) -> None:
     """A block would be on record, and the tool go on being offered and called."""
     settings = Settings(servers=(pretend("echo"),))
-    async with open_quarterdeck(settings, serves=True) as deck:
-        await deck.finished()
-        assert "echo__echo" in {tool.name for tool in deck.box.descriptors()}
-        (row,) = deck.registrar.rows
+    async with open_quarterdeck(settings, serves=True) as product:
+        await product.finished()
+        assert "echo__echo" in {tool.name for tool in product.box.descriptors()}
+        (row,) = product.registrar.rows
         deciding = asyncio.create_task(
-            deck.decide([Decision(row.scope, "echo", ItemKey(Subject.TOOL, "echo"), "", b"")])
+            product.decide([Decision(row.scope, "echo", ItemKey(Subject.TOOL, "echo"), "", b"")])
         )
         await asyncio.sleep(0)
         deciding.cancel()
         await asyncio.wait((deciding,))
         assert deciding.cancelled()
-        assert "echo__echo" not in {tool.name for tool in deck.box.descriptors()}
+        assert "echo__echo" not in {tool.name for tool in product.box.descriptors()}
 
 
 @pytest.mark.anyio
@@ -193,10 +193,10 @@ async def test_a_fleet_whose_start_is_given_up_is_gone_with_all_that_it_started(
 @pytest.mark.anyio
 async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
     """Clients would show the bare factory's name."""
-    async with open_quarterdeck(Settings(names=None)) as deck:
-        host = deck.create_host()
+    async with open_quarterdeck(Settings(names=None)) as product:
+        host = product.create_host()
         assert (host.info.name, host.info.version) == ("quarterdeck", CLIENT_VERSION)
-        assert host.box is deck.box
+        assert host.box is product.box
 
 
 @pytest.mark.anyio
@@ -217,8 +217,8 @@ async def test_what_servers_and_commands_may_write_is_recorded_before_they_run(f
 async def test_an_error_of_the_body_still_stops_everything(folder: Path) -> None:
     """A crash of the embedding program would leave servers and a directory."""
     with pytest.raises(LookupError):
-        async with open_quarterdeck(Settings(servers=(stdio("echo", *server_argv("echo")),))) as deck:
-            directory = deck.directory.path
+        async with open_quarterdeck(Settings(servers=(stdio("echo", *server_argv("echo")),))) as product:
+            directory = product.directory.path
             raise LookupError
     assert not directory.exists()
 
@@ -238,8 +238,8 @@ async def test_what_servers_may_start_without_reaches_each_of_them(
     monkeypatch.setattr(app, "create_server_endpoint", create)
     servers = (stdio("a"), stdio("b"))
     settings = Settings(servers=servers, allow_unsandboxed=allowed, trusted=("/its/mcp.json",))
-    async with open_quarterdeck(settings) as deck:
-        assert await deck.fleet.settled(30)
+    async with open_quarterdeck(settings) as product:
+        assert await product.fleet.settled(30)
     assert [options["allow_unsandboxed"] for options in said] == [allowed] * 2
     assert [options["trusted"]() for options in said] == [("/its/mcp.json",)] * 2
 
@@ -301,16 +301,16 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
 
     monkeypatch.setattr(session, "open_deck_session", open_deck_session)
     native = wish(folder)
-    async with open_quarterdeck(Settings(native=native, names=None, allow_unsandboxed=True)) as deck:
-        assert deck.decks is not None
-        assert deck.create_host().box is deck.box
+    async with open_quarterdeck(Settings(native=native, names=None, allow_unsandboxed=True)) as product:
+        assert product.decks is not None
+        assert product.create_host().box is product.box
         assert maker.opened == []
-        async with deck.decks.lend("a client", is_bound=True) as box:
+        async with product.decks.lend("a client", is_bound=True) as box:
             assert box.native_names == {"note"}
     assert maker.closed == [0]
     assert wishes == [(native, True, ())]
-    async with open_quarterdeck(Settings()) as deck:
-        assert deck.decks is None
+    async with open_quarterdeck(Settings()) as product:
+        assert product.decks is None
 
 
 def test_a_start_loads_no_tool() -> None:

@@ -73,7 +73,7 @@ ENTRIES: Final = (
         "ps",
         "run.servers:ps",
         RUN,
-        "Show every server of the deck that runs",
+        "Show every server of the running serve",
         (
             ("quarterdeck ps", "phase, tools, process, memory, and what is wrong"),
             ("quarterdeck ps --json", "the same for a program"),
@@ -145,8 +145,8 @@ ENTRIES: Final = (
         (
             ("quarterdeck ledger log --since '2h ago'", "what happened"),
             ("quarterdeck ledger log --server notes --json", "of one server, for a program"),
-            ("quarterdeck ledger show", "the deck as it is now"),
-            ("quarterdeck ledger show --at 2026-01-31T15:00Z", "as it was then"),
+            ("quarterdeck ledger show", "every server and tool, and how each stands"),
+            ("quarterdeck ledger show --at 2026-01-31T15:00Z", "the same, as it was then"),
             ("quarterdeck ledger diff 42", "what became different since event 42"),
             ("quarterdeck ledger diff 42 50 --json", "between two events, for a program"),
             ("quarterdeck ledger calls", "the last calls"),

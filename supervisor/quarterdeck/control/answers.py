@@ -8,7 +8,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import Custody
 from quarterdeck.host.session.publish import native_form
@@ -25,7 +25,7 @@ from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox import TICK_S, Usage
 
-from .calling import NO_TOOL, OWN_DECK, aliases, call_tool
+from .call_tool import NO_TOOL, OWN_DECK, aliases, call_tool
 from .protocol import (
     Answer,
     Call,
@@ -82,28 +82,28 @@ _ONLY_KERNEL: Final = "cpu_share"
 """No look could keep a share."""
 
 
-def inspect(deck: Quarterdeck, status: EndpointStatus, view: ServerView) -> Inspection:
+def inspect(product: Product, status: EndpointStatus, view: ServerView) -> Inspection:
     """What is known of the server with this status."""
-    config, endpoint = deck.config(status.server), deck.fleet.endpoint(status.server)
+    config, endpoint = product.config(status.server), product.fleet.endpoint(status.server)
     custody = endpoint.custody if endpoint is not None else None
-    last = deck.fleet.last_fault(status.server)
+    last = product.fleet.last_fault(status.server)
     policy = config.sandbox if isinstance(config, StdioServerConfig) and status.isolated else None
     return Inspection(
         server=view,
-        command=_command(deck, config),
-        policy=msgspec.Raw(deck.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
-        receipt=_view_receipt(deck, custody) if custody is not None else None,
+        command=_command(product, config),
+        policy=msgspec.Raw(product.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
+        receipt=_view_receipt(product, custody) if custody is not None else None,
         limits=_view_limits(policy.limits, custody, status) if policy is not None else (),
-        last_death=view_fault_of(deck, status.server, last) if last is not None else view.fault,
+        last_death=view_fault_of(product, status.server, last) if last is not None else view.fault,
         note="" if custody is not None else _why_none(config, status),
     )
 
 
-def _command(deck: Quarterdeck, config: ServerConfig | None) -> tuple[str, ...]:
+def _command(product: Product, config: ServerConfig | None) -> tuple[str, ...]:
     """What is run, without the secrets that variables put in and those that options are given outright."""
     if not isinstance(config, StdioServerConfig):
         return ()
-    return tuple(deck.redact(str(word)) for word in (config.command, *mask_args(config.args)))
+    return tuple(product.redact(str(word)) for word in (config.command, *mask_args(config.args)))
 
 
 def _why_none(config: ServerConfig | None, status: EndpointStatus) -> str:
@@ -114,17 +114,17 @@ def _why_none(config: ServerConfig | None, status: EndpointStatus) -> str:
     return NOT_STARTED if isinstance(config, StdioServerConfig) else REMOTE
 
 
-def _view_receipt(deck: Quarterdeck, custody: Custody) -> ReceiptView:
+def _view_receipt(product: Product, custody: Custody) -> ReceiptView:
     start, receipt = custody.start, custody.receipt
     return ReceiptView(
         tier=receipt.tier,
         network=receipt.network,
         uid=receipt.uid,
-        program=deck.redact(start.program),
-        cwd=deck.redact(start.cwd),
+        program=product.redact(start.program),
+        cwd=product.redact(start.cwd),
         properties=tuple(PropertyView(name, each.strength, each.mechanism) for name, each in receipt.findings.items()),
-        shown=tuple(map(deck.redact, receipt.shown)),
-        gaps=tuple(map(deck.redact, start.gaps)),
+        shown=tuple(map(product.redact, receipt.shown)),
+        gaps=tuple(map(product.redact, start.gaps)),
     )
 
 
@@ -159,38 +159,38 @@ RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
 
-async def answer(deck: Quarterdeck, request: Request) -> Answer:
+async def answer(product: Product, request: Request) -> Answer:
     """What `deck` answers; cancelling it cancels a call under way."""
     match request:
         case Ps():
-            return ServerList(await view_servers(deck, deck.status().values()))
+            return ServerList(await view_servers(product, product.status().values()))
         case Tools():
-            return await _list_tools(deck)
+            return await _list_tools(product)
         case Call(name, arguments):
-            return await _call(deck, name, bytes(arguments))
+            return await _call(product, name, bytes(arguments))
         case Restart(server):
-            return await _restart(deck, server)
+            return await _restart(product, server)
         case LogPath(server):
-            if server not in deck.status():
-                return _no_server(deck, server)
-            return LogFile(str(deck.log_path(server)))
+            if server not in product.status():
+                return _no_server(product, server)
+            return LogFile(str(product.log_path(server)))
         case Listings():
-            return await _list_all(deck)
+            return await _list_all(product)
         case Decide(decisions):
-            return await _decide(deck, decisions)
+            return await _decide(product, decisions)
         case Inspect(server):
-            status = deck.status().get(server)
+            status = product.status().get(server)
             if status is None:
-                return _no_server(deck, server)
-            return inspect(deck, status, (await view_servers(deck, [status]))[0])
+                return _no_server(product, server)
+            return inspect(product, status, (await view_servers(product, [status]))[0])
         case _:
             assert_never(request)
 
 
-async def _list_tools(deck: Quarterdeck) -> ToolList:
-    await deck.settled()
-    short_names = aliases(deck)
-    tools = await _native_tools(deck) + tuple(
+async def _list_tools(product: Product) -> ToolList:
+    await product.settled()
+    short_names = aliases(product)
+    tools = await _native_tools(product) + tuple(
         ToolView(
             tool.descriptor.name,
             tool.ref.server,
@@ -198,24 +198,24 @@ async def _list_tools(deck: Quarterdeck) -> ToolList:
             msgspec.Raw(tool.descriptor.definition or b"null"),
             short_names.get(tool.descriptor.name, ""),
         )
-        for endpoint in deck.gate.endpoints()
+        for endpoint in product.gate.endpoints()
         for tool in endpoint.offered()
     )
-    absent = [status for status in deck.status().values() if not is_usable_phase(status.phase)]
-    rows = {row.id: row for row in deck.registrar.rows}
+    absent = [status for status in product.status().values() if not is_usable_phase(status.phase)]
+    rows = {row.id: row for row in product.registrar.rows}
     held = tuple(
         describe_held(rows[server], offer.held)
-        for server, offer in deck.registrar.held.items()
+        for server, offer in product.registrar.held.items()
         if offer.held_tools or offer.blocked_tools
     )
-    return ToolList(tools, await view_servers(deck, absent), held)
+    return ToolList(tools, await view_servers(product, absent), held)
 
 
-async def _list_all(deck: Quarterdeck) -> ListingList:
-    await deck.settled()
+async def _list_all(product: Product) -> ListingList:
+    await product.settled()
     listings = []
-    for server in deck.status():
-        endpoint = deck.fleet.endpoint(server)
+    for server in product.status():
+        endpoint = product.fleet.endpoint(server)
         card = endpoint.card if endpoint is not None else None
         is_ready = endpoint is not None and is_usable_phase(endpoint.phase) and endpoint.has_listed
         definitions = tuple(
@@ -226,7 +226,7 @@ async def _list_all(deck: Quarterdeck) -> ListingList:
     return ListingList(tuple(listings))
 
 
-async def _decide(deck: Quarterdeck, views: Sequence[DecisionView]) -> Answer:
+async def _decide(product: Product, views: Sequence[DecisionView]) -> Answer:
     try:
         decisions = [
             Decision(view.scope, view.server, ItemKey(Subject(view.subject), view.name), view.hash, view.body.encode())
@@ -235,7 +235,7 @@ async def _decide(deck: Quarterdeck, views: Sequence[DecisionView]) -> Answer:
     except ValueError as error:
         return Refused("bad_request", str(error))
     try:
-        await deck.decide(decisions)
+        await product.decide(decisions)
     except StaleDecisionError as error:
         return Refused("stale", str(error))
     except LedgerWriteError as error:
@@ -243,10 +243,10 @@ async def _decide(deck: Quarterdeck, views: Sequence[DecisionView]) -> Answer:
     return Decided()
 
 
-async def _native_tools(deck: Quarterdeck) -> tuple[ToolView, ...]:
-    if deck.decks is None:
+async def _native_tools(product: Product) -> tuple[ToolView, ...]:
+    if product.decks is None:
         return ()
-    async with deck.decks.lend(OWN_DECK, is_bound=False) as box:
+    async with product.decks.lend(OWN_DECK, is_bound=False) as box:
         return tuple(
             ToolView(tool.name, "", tool.description, msgspec.Raw(msgspec.json.encode(native_form(tool))))
             for tool in box.descriptors()
@@ -254,26 +254,26 @@ async def _native_tools(deck: Quarterdeck) -> tuple[ToolView, ...]:
         )
 
 
-async def _call(deck: Quarterdeck, name: str, arguments: bytes) -> Answer:
+async def _call(product: Product, name: str, arguments: bytes) -> Answer:
     try:
-        result = await call_tool(deck, name, arguments, wait_s=deck.settings.settle_s)
+        result = await call_tool(product, name, arguments, wait_s=product.settings.settle_s)
     except ProtocolFault as fault:
         if fault.code == NO_TOOL:
             return Refused("no_such_tool", fault.message)
-        return Fault(view_fault_of(deck, server_of_qualified(name), fault))
+        return Fault(view_fault_of(product, server_of_qualified(name), fault))
     return Result(msgspec.Raw(result.body), result.is_error)
 
 
-async def _restart(deck: Quarterdeck, server: str) -> Answer:
-    config, before = deck.config(server), deck.status().get(server)
+async def _restart(product: Product, server: str) -> Answer:
+    config, before = product.config(server), product.status().get(server)
     if before is None:
-        return _no_server(deck, server)
-    if config is None or deck.registrar.launch_fault(server) is not None:
-        return Restarted((await view_servers(deck, [before]))[0])
-    await deck.fleet.restart(server)
+        return _no_server(product, server)
+    if config is None or product.registrar.launch_fault(server) is not None:
+        return Restarted((await view_servers(product, [before]))[0])
+    await product.fleet.restart(server)
     within_s = config.connect_timeout_s + RESTART_SLACK_S
-    await deck.until(lambda: _has_restarted(before, deck.status()[server]), within_s)
-    return Restarted((await view_servers(deck, [deck.status()[server]]))[0])
+    await product.until(lambda: _has_restarted(before, product.status()[server]), within_s)
+    return Restarted((await view_servers(product, [product.status()[server]]))[0])
 
 
 def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
@@ -281,6 +281,6 @@ def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
     return is_another and now.phase not in BEFORE_READY
 
 
-def _no_server(deck: Quarterdeck, server: str) -> Refused:
-    hint = did_you_mean(server, deck.status(), "servers")
+def _no_server(product: Product, server: str) -> Refused:
+    hint = did_you_mean(server, product.status(), "servers")
     return Refused("no_such_server", f"there is no server {server!r}{hint}")

@@ -20,7 +20,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
 
@@ -50,22 +50,22 @@ _log = logging.getLogger("quarterdeck.control")
 
 
 @asynccontextmanager
-async def open_control(deck: Quarterdeck) -> AsyncIterator[None]:
+async def open_control(product: Product) -> AsyncIterator[None]:
     """Answer commands about `deck`, and let them find it; requests under way are dropped at the end.
 
     Raises:
         UnsafePathError: the socket cannot be made.
     """
-    with writing_below(deck.directory.path, RUNTIME_DIR_VARIABLE):
-        key = _make_key(deck.directory.path / KEY_NAME)
-        made = await anyio.create_unix_listener(deck.directory.socket_path(SOCKET_NAME), mode=0o600)
+    with writing_below(product.directory.path, RUNTIME_DIR_VARIABLE):
+        key = _make_key(product.directory.path / KEY_NAME)
+        made = await anyio.create_unix_listener(product.directory.socket_path(SOCKET_NAME), mode=0o600)
     async with made as listener:
         # No task group around the body: it would wrap the body's own errors.
-        serving = asyncio.create_task(listener.serve(_Desk(deck, key).attend))
+        serving = asyncio.create_task(listener.serve(_Desk(product, key).attend))
         try:
-            native = deck.settings.native
-            deck.directory.announce(
-                deck.settings.config_paths, CLIENT_VERSION, native.fingerprint if native is not None else ""
+            native = product.settings.native
+            product.directory.announce(
+                product.settings.config_paths, CLIENT_VERSION, native.fingerprint if native is not None else ""
             )
             yield
         finally:
@@ -76,8 +76,8 @@ async def open_control(deck: Quarterdeck) -> AsyncIterator[None]:
 class _Desk:
     """Where clients come to."""
 
-    def __init__(self, deck: Quarterdeck, key: bytes) -> None:
-        self._deck = deck
+    def __init__(self, product: Product, key: bytes) -> None:
+        self._product = product
         self._key = key
         self._clients = 0
 
@@ -121,7 +121,7 @@ class _Desk:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch_out, stream, tasks.cancel_scope)
             try:
-                reply = await answer(self._deck, request)
+                reply = await answer(self._product, request)
             except Exception:
                 _log.exception("a command could not be answered")
                 reply = Refused("internal", "the request failed in an unforeseen way: see the log of serve")

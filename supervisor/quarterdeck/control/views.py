@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import psutil
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.trust.judge.configured_servers import fill_remedy
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
@@ -57,52 +57,52 @@ INSTALLING: Final = "installing"
 """How a server is shown that connects, and whose command has to fetch the program first."""
 
 
-async def view_servers(deck: Quarterdeck, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
+async def view_servers(product: Product, statuses: Iterable[EndpointStatus]) -> tuple[ServerView, ...]:
     """The statuses as they are shown, with their memory."""
     statuses = tuple(statuses)
     memory = await asyncio.to_thread(tree_memory, [status.pid for status in statuses if status.pid is not None])
-    return tuple(_view_server(deck, status, memory) for status in statuses)
+    return tuple(_view_server(product, status, memory) for status in statuses)
 
 
-def view_fault(deck: Quarterdeck, fault: ProtocolFault) -> FaultView:
+def view_fault(product: Product, fault: ProtocolFault) -> FaultView:
     """A fault as it is shown: a command or a URL may hold a secret that a variable put there."""
     return FaultView(
         kind=fault.kind,
         code=fault.code,
-        message=deck.redact(fault.message),
+        message=product.redact(fault.message),
         remedy=fault.remedy,
         delivery=fault.delivery,
-        dossier=_view_dossier(deck, fault.dossier) if fault.dossier is not None else None,
+        dossier=_view_dossier(product, fault.dossier) if fault.dossier is not None else None,
     )
 
 
-def view_fault_of(deck: Quarterdeck, server: str | None, fault: ProtocolFault) -> FaultView:
+def view_fault_of(product: Product, server: str | None, fault: ProtocolFault) -> FaultView:
     """The same, of a server, with its id and its file in the commands of the remedy."""
-    view = view_fault(deck, fault)
-    row = next((row for row in deck.registrar.rows if row.id == server), None)
+    view = view_fault(product, fault)
+    row = next((row for row in product.registrar.rows if row.id == server), None)
     if server is None or view.remedy is None:
         return view
     remedy = row.fill(view.remedy) if row is not None else fill_remedy(view.remedy, server, ())
     return msgspec.structs.replace(view, remedy=remedy)
 
 
-def _view_dossier(deck: Quarterdeck, dossier: Dossier) -> DossierView:
+def _view_dossier(product: Product, dossier: Dossier) -> DossierView:
     return DossierView(
         exit_status=dossier.exit_status,
         signal=dossier.signal,
         limit=dossier.limit,
-        stderr_tail=deck.redact(dossier.stderr_tail),
+        stderr_tail=product.redact(dossier.stderr_tail),
         peak_rss_bytes=dossier.peak_rss_bytes,
         peak_is_sampled=dossier.peak_is_sampled,
         cpu_s=dossier.cpu_s,
         uptime_s=dossier.uptime_s,
-        hints=tuple(map(deck.redact, dossier.hints)),
+        hints=tuple(map(product.redact, dossier.hints)),
     )
 
 
-def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
-    config, sandbox = deck.config(status.server), status.sandbox
-    offer = deck.registrar.offer(status.server)
+def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
+    config, sandbox = product.config(status.server), status.sandbox
+    offer = product.registrar.offer(status.server)
     is_usable = is_usable_phase(status.phase)
     return ServerView(
         id=status.server,
@@ -115,7 +115,7 @@ def _view_server(deck: Quarterdeck, status: EndpointStatus, memory: dict[int, in
         uptime_s=status.uptime_s,
         restarts=status.restarts,
         era=status.era,
-        fault=view_fault_of(deck, status.server, status.fault) if status.fault is not None else None,
+        fault=view_fault_of(product, status.server, status.fault) if status.fault is not None else None,
         sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps) if sandbox is not None else None,
         held=offer.held_tools if is_usable else 0,
         blocked=offer.blocked_tools if is_usable else 0,

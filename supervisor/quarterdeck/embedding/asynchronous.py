@@ -1,7 +1,7 @@
 """The product inside a program: start the servers of a configuration, call their tools, stop them.
 
-    async with Quarterdeck("mcp.json") as deck:
-        result = await deck.call("clock__get_current_time", {"timezone": "UTC"})
+    async with Quarterdeck("mcp.json") as quarterdeck:
+        result = await quarterdeck.call("clock__get_current_time", {"timezone": "UTC"})
 
 Above it are other people's programs; below it `app`, which runs the same product that the commands do.
 """
@@ -23,7 +23,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import ToolDescriptor
 
 if TYPE_CHECKING:
-    from quarterdeck.app import Quarterdeck as RunningQuarterdeck
+    from quarterdeck.app import Product
     from quarterdeck_protocol.configs import ServerConfig
 
 READY_S: Final = 30.0
@@ -62,7 +62,7 @@ class Quarterdeck:
         self._allow_unsandboxed = allow_unsandboxed
         self._settings = settings
         self._stack = AsyncExitStack()
-        self._deck: RunningQuarterdeck | None = None
+        self._product: Product | None = None
         self._is_used = False
 
     async def __aenter__(self) -> Self:
@@ -82,17 +82,17 @@ class Quarterdeck:
         self._is_used = True
         settings = await asyncio.to_thread(self._load) if self._settings is None else self._settings
         async with AsyncExitStack() as stack:
-            deck = await stack.enter_async_context(open_quarterdeck(settings))
-            await deck.until(lambda: all(deck.is_final(row.id) for row in deck.registrar.rows), self._ready_s)
+            product = await stack.enter_async_context(open_quarterdeck(settings))
+            await product.until(lambda: all(product.is_final(row.id) for row in product.registrar.rows), self._ready_s)
             self._stack = stack.pop_all()
-        self._deck = deck
+        self._product = product
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the servers, and wait until no process of theirs is left; calls under way end in a fault."""
-        self._deck = None
+        self._product = None
         await self._stack.__aexit__(kind, error, trace)
 
     def tools(self) -> tuple[ToolDescriptor, ...]:
@@ -121,13 +121,13 @@ class Quarterdeck:
                 call may have had an effect) and, when a process died, its `dossier`.
             TypeError: the arguments hold what JSON cannot.
         """
-        from quarterdeck.control.calling import call_tool
+        from quarterdeck.control.call_tool import call_tool
 
-        deck = self._running()
+        product = self._running()
         body = msgspec.json.encode({} if arguments is None else dict(arguments))
         try:
             async with asyncio.timeout(timeout_s) as deadline:
-                return await call_tool(deck, name, body, wait_s=None)
+                return await call_tool(product, name, body, wait_s=None)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -135,10 +135,10 @@ class Quarterdeck:
                 FaultKind.TIMEOUT, f"{name} did not answer within {timeout_s:g} s", code="call_timeout"
             ) from None
 
-    def _running(self) -> "RunningQuarterdeck":
-        if self._deck is None:
+    def _running(self) -> "Product":
+        if self._product is None:
             raise not_running()
-        return self._deck
+        return self._product
 
     def _load(self) -> Settings:
         found = not (self._config or self._servers)

@@ -1,7 +1,7 @@
 """The same without coroutines: the product on an event loop in a thread of its own.
 
-    with SyncQuarterdeck("mcp.json") as deck:
-        result = deck.call("clock__get_current_time", {"timezone": "UTC"})
+    with SyncQuarterdeck("mcp.json") as quarterdeck:
+        result = quarterdeck.call("clock__get_current_time", {"timezone": "UTC"})
 
 Any thread may use it, several at a time.
 """
@@ -42,7 +42,7 @@ class SyncQuarterdeck:
         settings: "Settings | None" = None,
     ) -> None:
         """See `Quarterdeck`: nothing is read or started yet."""
-        self._deck = Quarterdeck(
+        self._product = Quarterdeck(
             *config, servers=servers, ready_s=ready_s, allow_unsandboxed=allow_unsandboxed, settings=settings
         )
         self._thread: _LoopThread | None = None
@@ -55,11 +55,11 @@ class SyncQuarterdeck:
                 raise RuntimeError("a SyncQuarterdeck is started once: make another one")
             thread = self._thread = _LoopThread()
         try:
-            thread.run(self._deck.__aenter__())
+            thread.run(self._product.__aenter__())
         except BaseException:
             thread.stop()
             raise
-        _close_at_exit(thread, self._deck)
+        _close_at_exit(thread, self._product)
         return self
 
     def __exit__(
@@ -76,23 +76,23 @@ class SyncQuarterdeck:
                 return
             _running.pop(thread, None)
             try:
-                thread.run(self._deck.__aexit__(None, None, None))
+                thread.run(self._product.__aexit__(None, None, None))
             finally:
                 thread.stop()
 
     def tools(self) -> "tuple[ToolDescriptor, ...]":
         """See `Quarterdeck.tools`."""
-        return self._run(self._on_loop(self._deck.tools))
+        return self._run(self._on_loop(self._product.tools))
 
     def servers(self) -> "dict[str, EndpointStatus]":
         """See `Quarterdeck.servers`."""
-        return self._run(self._on_loop(self._deck.servers))
+        return self._run(self._on_loop(self._product.servers))
 
     def call(
         self, name: str, arguments: Mapping[str, object] | None = None, *, timeout_s: float | None = None
     ) -> "RemoteCallResult":
         """See `Quarterdeck.call`; an exception that interrupts the wait, as Ctrl-C does, cancels the call."""
-        return self._run(self._deck.call(name, arguments, timeout_s=timeout_s))
+        return self._run(self._product.call(name, arguments, timeout_s=timeout_s))
 
     @staticmethod
     async def _on_loop(look: Callable[[], T]) -> T:
@@ -157,12 +157,12 @@ class _LoopThread:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
-    def close_at_exit(self, deck: Quarterdeck) -> None:
-        """Stop the servers of a deck that nobody closed, as long as an ending interpreter may take."""
+    def close_at_exit(self, product: Quarterdeck) -> None:
+        """Stop the servers of a product that nobody closed, as long as an ending interpreter may take."""
         with self._lock:
             if self.is_stopped:
                 return
-            future = asyncio.run_coroutine_threadsafe(deck.__aexit__(None, None, None), self._loop)
+            future = asyncio.run_coroutine_threadsafe(product.__aexit__(None, None, None), self._loop)
         concurrent.futures.wait((future,), EXIT_S)
         self.stop()
 
@@ -175,7 +175,7 @@ _running: Final[dict[_LoopThread, Quarterdeck]] = {}
 """What nobody has closed yet."""
 
 
-def _close_at_exit(thread: _LoopThread, deck: Quarterdeck) -> None:
+def _close_at_exit(thread: _LoopThread, product: Quarterdeck) -> None:
     """Have it closed where a program ends inside the block: a generator that is not finished, a REPL."""
     # Of `threading`, for `atexit` comes when threads can no longer be started, which an orderly end needs.  Where
     # there is no such thing, the processes end with ours, as they do when it is killed.
@@ -183,12 +183,12 @@ def _close_at_exit(thread: _LoopThread, deck: Quarterdeck) -> None:
     if register is not None and not _registered:
         _registered.append(True)
         register(_close_all)
-    _running[thread] = deck
+    _running[thread] = product
 
 
 def _close_all() -> None:
-    for thread, deck in tuple(_running.items()):
-        thread.close_at_exit(deck)
+    for thread, product in tuple(_running.items()):
+        thread.close_at_exit(product)
 
 
 _registered: Final[list[bool]] = []

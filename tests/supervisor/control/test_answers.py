@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.decks import DeckEndpoint, deck_of
 from support.fakes import call_result
 from support.native_decks import DeckMaker
+from support.products import ProductEndpoint, product_of
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.answers import answer
@@ -59,15 +59,15 @@ def call(name: str, arguments: bytes = b"{}") -> Call:
     return Call(name, msgspec.Raw(arguments))
 
 
-async def ask(deck: Quarterdeck, request: Any) -> Any:
-    return await answer(deck, request)
+async def ask(product: Product, request: Any) -> Any:
+    return await answer(product, request)
 
 
 async def test_every_server_is_listed_in_order_and_broken_rows_last(tmp_path: Path) -> None:
     """A server whose variable is not set would silently be missing."""
-    faulted = DeckEndpoint("b", phase=EndpointPhase.FAULTED, fault=LOST)
-    with deck_of(tmp_path, DeckEndpoint("a", "echo"), faulted, settings=BROKEN) as deck:
-        listed = await ask(deck, Ps())
+    faulted = ProductEndpoint("b", phase=EndpointPhase.FAULTED, fault=LOST)
+    with product_of(tmp_path, ProductEndpoint("a", "echo"), faulted, settings=BROKEN) as product:
+        listed = await ask(product, Ps())
     assert isinstance(listed, ServerList)
     assert [(server.id, server.phase, server.tools) for server in listed.servers] == [
         ("a", "ready", 1),
@@ -85,9 +85,9 @@ async def test_every_server_is_listed_in_order_and_broken_rows_last(tmp_path: Pa
 
 async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_path: Path) -> None:
     """A list would look whole although a server is down."""
-    down = DeckEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
-    with deck_of(tmp_path, DeckEndpoint("up", "echo", "add"), down, settings=BROKEN) as deck:
-        listed = await ask(deck, Tools())
+    down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
+    with product_of(tmp_path, ProductEndpoint("up", "echo", "add"), down, settings=BROKEN) as product:
+        listed = await ask(product, Tools())
     assert isinstance(listed, ToolList)
     assert [(tool.name, tool.server) for tool in listed.tools] == [("up__echo", "up"), ("up__add", "up")]
     assert msgspec.json.decode(listed.tools[0].definition)["x-own"] == [1]
@@ -102,8 +102,8 @@ async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:
         heard.append((tool, arguments))
         return call_result({"content": [], "x-own": None})
 
-    with deck_of(tmp_path, DeckEndpoint("up", "echo", answer=reply)) as deck:
-        result = await ask(deck, call("up__echo", b'{"text": 1.0}'))
+    with product_of(tmp_path, ProductEndpoint("up", "echo", answer=reply)) as product:
+        result = await ask(product, call("up__echo", b'{"text": 1.0}'))
     assert heard == [("echo", '{"text": 1.0}')]
     assert isinstance(result, Result)
     assert not result.is_error
@@ -116,8 +116,8 @@ async def test_an_error_that_the_server_reports_is_a_result(tmp_path: Path) -> N
     async def fail(tool: str, arguments: object) -> RemoteCallResult:
         return call_result({"content": [], "isError": True})
 
-    with deck_of(tmp_path, DeckEndpoint("up", "echo", answer=fail)) as deck:
-        result = await ask(deck, call("up__echo"))
+    with product_of(tmp_path, ProductEndpoint("up", "echo", answer=fail)) as product:
+        result = await ask(product, call("up__echo"))
     assert isinstance(result, Result)
     assert result.is_error
 
@@ -128,18 +128,18 @@ async def test_a_fault_of_a_call_comes_with_its_delivery(tmp_path: Path) -> None
     async def fail(tool: str, arguments: object) -> RemoteCallResult:
         raise ProtocolFault(FaultKind.TOOL_ERROR, "gone", code="exited", delivery=Delivery.UNKNOWN)
 
-    with deck_of(tmp_path, DeckEndpoint("up", "echo", answer=fail)) as deck:
-        fault = await ask(deck, call("up__echo"))
+    with product_of(tmp_path, ProductEndpoint("up", "echo", answer=fail)) as product:
+        fault = await ask(product, call("up__echo"))
     assert isinstance(fault, Fault)
     assert (fault.fault.kind, fault.fault.delivery) == ("tool_error", "unknown")
 
 
 async def test_a_server_that_is_down_says_why(tmp_path: Path) -> None:
     """`not ready` alone tells nobody what to do."""
-    down = DeckEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
-    with deck_of(tmp_path, down, settings=BROKEN) as deck:
-        fault = await ask(deck, call("down__echo"))
-        unset = await ask(deck, call("half__echo"))
+    down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
+    with product_of(tmp_path, down, settings=BROKEN) as product:
+        fault = await ask(product, call("down__echo"))
+        unset = await ask(product, call("half__echo"))
     assert isinstance(fault, Fault)
     assert fault.fault.kind == "not_connected"
     assert "it died" in fault.fault.message
@@ -153,27 +153,27 @@ async def test_a_server_that_is_down_says_why(tmp_path: Path) -> None:
 
 async def test_a_call_waits_for_a_server_that_connects(tmp_path: Path) -> None:
     """A script that starts serve and calls at once would have to poll."""
-    slow = DeckEndpoint("slow", "echo", phase=EndpointPhase.CONNECTING)
-    with deck_of(tmp_path, slow, settings=Settings(settle_s=30)) as deck:
-        asked = asyncio.create_task(ask(deck, call("slow__echo")))
+    slow = ProductEndpoint("slow", "echo", phase=EndpointPhase.CONNECTING)
+    with product_of(tmp_path, slow, settings=Settings(settle_s=30)) as product:
+        asked = asyncio.create_task(ask(product, call("slow__echo")))
         await asyncio.sleep(0)
         slow.phase = EndpointPhase.READY
-        deck.fleet.tell()  # type: ignore[attr-defined]
+        product.fleet.tell()  # type: ignore[attr-defined]
         assert isinstance(await asked, Result)
 
 
 async def test_a_call_does_not_wait_for_other_servers(tmp_path: Path) -> None:
     """One server that hangs while connecting would hold up the calls of all."""
-    stuck = DeckEndpoint("stuck", phase=EndpointPhase.CONNECTING)
-    with deck_of(tmp_path, stuck, DeckEndpoint("up", "echo"), settings=Settings(settle_s=3600)) as deck:
-        assert isinstance(await ask(deck, call("up__echo")), Result)
+    stuck = ProductEndpoint("stuck", phase=EndpointPhase.CONNECTING)
+    with product_of(tmp_path, stuck, ProductEndpoint("up", "echo"), settings=Settings(settle_s=3600)) as product:
+        assert isinstance(await ask(product, call("up__echo")), Result)
 
 
 async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: Path) -> None:
     """A command would wait for ever."""
-    stuck = DeckEndpoint("stuck", phase=EndpointPhase.CONNECTING)
-    with deck_of(tmp_path, stuck, settings=BROKEN) as deck:
-        fault = await ask(deck, call("stuck__echo"))
+    stuck = ProductEndpoint("stuck", phase=EndpointPhase.CONNECTING)
+    with product_of(tmp_path, stuck, settings=BROKEN) as product:
+        fault = await ask(product, call("stuck__echo"))
     assert isinstance(fault, Fault)
     assert (fault.fault.code, fault.fault.delivery) == ("not_connected", "not_sent")
 
@@ -190,8 +190,8 @@ async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: 
 )
 async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path, name: str, hint: str) -> None:
     """A typing error would look like an outage."""
-    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
-        refused = await ask(deck, call(name))
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        refused = await ask(product, call(name))
     assert isinstance(refused, Refused)
     assert refused.code == "no_such_tool"
     assert hint in refused.message
@@ -199,11 +199,11 @@ async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path
 
 async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> None:
     """The command would end before anybody knows whether it helped."""
-    up, down = DeckEndpoint("up", "echo"), DeckEndpoint("down", phase=EndpointPhase.FAULTED, fault=LOST)
-    with deck_of(tmp_path, up, down, settings=BROKEN) as deck:
-        ready = await ask(deck, Restart("up"))
-        faulted = await ask(deck, Restart("down"))
-        broken = await ask(deck, Restart("half"))
+    up, down = ProductEndpoint("up", "echo"), ProductEndpoint("down", phase=EndpointPhase.FAULTED, fault=LOST)
+    with product_of(tmp_path, up, down, settings=BROKEN) as product:
+        ready = await ask(product, Restart("up"))
+        faulted = await ask(product, Restart("down"))
+        broken = await ask(product, Restart("half"))
     assert isinstance(ready, Restarted)
     assert (ready.server.phase, ready.server.restarts) == ("ready", 1)
     assert isinstance(faulted, Restarted)
@@ -214,9 +214,9 @@ async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> No
 
 async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:
     """A typing error would go unnoticed."""
-    with deck_of(tmp_path, DeckEndpoint("files", "read"), settings=BROKEN) as deck:
+    with product_of(tmp_path, ProductEndpoint("files", "read"), settings=BROKEN) as product:
         for request in (Restart("file"), LogPath("file")):
-            refused = await ask(deck, request)
+            refused = await ask(product, request)
             assert isinstance(refused, Refused)
             assert refused.code == "no_such_server"
             assert "did you mean 'files'?" in refused.message
@@ -224,25 +224,25 @@ async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:
 
 async def test_a_log_is_found_for_every_server_that_is_named(tmp_path: Path) -> None:
     """`logs` would look elsewhere than the worker writes."""
-    with deck_of(tmp_path, DeckEndpoint("files"), settings=BROKEN) as deck:
-        found = await ask(deck, LogPath("files"))
+    with product_of(tmp_path, ProductEndpoint("files"), settings=BROKEN) as product:
+        found = await ask(product, LogPath("files"))
         assert isinstance(found, LogFile)
-        assert found.path == str(deck.log_path("files"))
-        assert isinstance(await ask(deck, LogPath("half")), LogFile)
+        assert found.path == str(product.log_path("files"))
+        assert isinstance(await ask(product, LogPath("half")), LogFile)
 
 
-def with_natives(deck: Quarterdeck, maker: DeckMaker) -> Decks:
-    """Give the deck native tools."""
-    decks = Decks(deck.box, maker.open)
-    deck.decks = decks  # type: ignore[misc]
+def with_natives(product: Product, maker: DeckMaker) -> Decks:
+    """Give the product native tools."""
+    decks = Decks(product.box, maker.open)
+    product.decks = decks  # type: ignore[misc]
     return decks
 
 
 async def test_native_tools_are_listed_first_as_clients_see_them(tmp_path: Path) -> None:
     """A user could not see what an agent is offered."""
-    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
-        decks = with_natives(deck, DeckMaker())
-        listed = await ask(deck, Tools())
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        decks = with_natives(product, DeckMaker())
+        listed = await ask(product, Tools())
         await decks.close()
     assert [(tool.name, tool.server) for tool in listed.tools] == [("note", ""), ("up__echo", "up")]
     assert msgspec.json.decode(listed.tools[0].definition) == {
@@ -255,10 +255,10 @@ async def test_native_tools_are_listed_first_as_clients_see_them(tmp_path: Path)
 async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> None:
     """A process that a command started could not be stopped by another."""
     maker = DeckMaker()
-    with deck_of(tmp_path) as deck:
-        decks = with_natives(deck, maker)
-        first = await ask(deck, call("note", b'{"a": 1}'))
-        second = await ask(deck, call("note"))
+    with product_of(tmp_path) as product:
+        decks = with_natives(product, maker)
+        first = await ask(product, call("note", b'{"a": 1}'))
+        second = await ask(product, call("note"))
         await decks.close()
     assert isinstance(first, Result)
     assert not first.is_error
@@ -275,20 +275,20 @@ async def test_a_native_tools_error_is_a_result(tmp_path: Path) -> None:
     async def fail(call: ToolCall, _: CancelToken) -> ToolOutcome:
         return ToolOutcome(call.id, "no such file", is_error=True)
 
-    maker = DeckMaker(prepare=lambda deck: deck.box.native("read", fail))
-    with deck_of(tmp_path) as deck:
-        decks = with_natives(deck, maker)
-        failed = await ask(deck, call("read"))
+    maker = DeckMaker(prepare=lambda deck: product.box.native("read", fail))
+    with product_of(tmp_path) as product:
+        decks = with_natives(product, maker)
+        failed = await ask(product, call("read"))
         await decks.close()
     assert failed.is_error
 
 
 async def test_an_unknown_native_name_is_told_from_an_error(tmp_path: Path) -> None:
     """A typing error would look like a tool's own failure."""
-    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
-        decks = with_natives(deck, DeckMaker())
-        refused = await ask(deck, call("noet"))
-        of_a_server = await ask(deck, call("up__ecko"))
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        decks = with_natives(product, DeckMaker())
+        refused = await ask(product, call("noet"))
+        of_a_server = await ask(product, call("up__ecko"))
         await decks.close()
     assert (refused.code, refused.message) == ("no_such_tool", "there is no tool 'noet': did you mean 'note'?")
     assert "did you mean 'up__echo'?" in of_a_server.message
@@ -300,10 +300,10 @@ async def test_native_tools_that_cannot_be_had_say_why(tmp_path: Path) -> None:
     def fail(_: object) -> None:
         raise OSError("the workspace is gone")
 
-    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
-        decks = with_natives(deck, DeckMaker(prepare=fail))
-        listed = await ask(deck, Tools())
-        result = await ask(deck, call("read"))
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        decks = with_natives(product, DeckMaker(prepare=fail))
+        listed = await ask(product, Tools())
+        result = await ask(product, call("read"))
         await decks.close()
     assert [tool.name for tool in listed.tools] == ["up__echo"]
     assert result.is_error
@@ -313,13 +313,13 @@ async def test_native_tools_that_cannot_be_had_say_why(tmp_path: Path) -> None:
 class Judged:
     """Takes decisions in place of the ledger, as a test says."""
 
-    def __init__(self, deck: Quarterdeck, error: Exception | None = None) -> None:
+    def __init__(self, product: Product, error: Exception | None = None) -> None:
         self.decisions: list[Decision] = []
         self._error = error
-        deck.decide = self.decide  # type: ignore[method-assign]
+        product.decide = self.decide  # type: ignore[method-assign]
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
-        """See `Quarterdeck`."""
+        """See `Product`."""
         if self._error is not None:
             raise self._error
         self.decisions += decisions
@@ -327,12 +327,12 @@ class Judged:
 
 async def test_a_persons_decisions_are_taken_as_they_were_made(tmp_path: Path) -> None:
     """What is approved would not be what was looked at."""
-    views = (DecisionView("/deck.json", "up", "tool", "echo", "ab"), DecisionView("", "up", "launch", "", "c", "{}"))
-    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
-        judged = Judged(deck)
-        assert await ask(deck, Decide(views)) == Decided()
+    views = (DecisionView("/product.json", "up", "tool", "echo", "ab"), DecisionView("", "up", "launch", "", "c", "{}"))
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        judged = Judged(product)
+        assert await ask(product, Decide(views)) == Decided()
     assert judged.decisions == [
-        Decision("/deck.json", "up", ItemKey(Subject.TOOL, "echo"), "ab"),
+        Decision("/product.json", "up", ItemKey(Subject.TOOL, "echo"), "ab"),
         Decision("", "up", ItemKey(Subject.LAUNCH), "c", b"{}"),
     ]
 
@@ -349,9 +349,9 @@ async def test_decisions_that_are_not_recorded_are_refused(
     tmp_path: Path, subject: str, error: Exception | None, code: str
 ) -> None:
     """A user would believe that a tool is approved, or blocked, and it is not."""
-    with deck_of(tmp_path, DeckEndpoint("up", "echo")) as deck:
-        judged = Judged(deck, error)
-        refused = await ask(deck, Decide((DecisionView("", "up", subject, "echo", "ab"),)))
+    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
+        judged = Judged(product, error)
+        refused = await ask(product, Decide((DecisionView("", "up", subject, "echo", "ab"),)))
     assert isinstance(refused, Refused)
     assert refused.code == code
     assert code in REFUSALS
@@ -361,11 +361,11 @@ async def test_decisions_that_are_not_recorded_are_refused(
 
 async def test_listings_are_what_servers_say_whether_it_is_trusted_or_not(tmp_path: Path) -> None:
     """A lock would be held against what was filtered already, and never drift."""
-    down = DeckEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
-    early = DeckEndpoint("early")
+    down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
+    early = ProductEndpoint("early")
     early.has_listed = False
-    with deck_of(tmp_path, DeckEndpoint("up", "echo", "add"), down, early, settings=BROKEN) as deck:
-        answered = await ask(deck, Listings())
+    with product_of(tmp_path, ProductEndpoint("up", "echo", "add"), down, early, settings=BROKEN) as product:
+        answered = await ask(product, Listings())
     assert isinstance(answered, ListingList)
     assert [(each.server, each.is_ready, len(each.definitions)) for each in answered.listings] == [
         ("up", True, 2),
@@ -379,12 +379,12 @@ async def test_listings_are_what_servers_say_whether_it_is_trusted_or_not(tmp_pa
 async def test_a_tool_can_be_called_by_the_name_that_clients_see(tmp_path: Path) -> None:
     """A user could not try what an agent calls."""
     long = "a.tool." + "x" * 80
-    with deck_of(tmp_path, DeckEndpoint("up", long, "echo")) as deck:
-        listed = await ask(deck, Tools())
+    with product_of(tmp_path, ProductEndpoint("up", long, "echo")) as product:
+        listed = await ask(product, Tools())
         [aliased] = [tool for tool in listed.tools if tool.alias]
         assert aliased.name == f"up__{long}"
-        result = await ask(deck, call(aliased.alias))
-        refused = await ask(deck, call(f"{aliased.alias}x"))
+        result = await ask(product, call(aliased.alias))
+        refused = await ask(product, call(f"{aliased.alias}x"))
     assert isinstance(result, Result)
     assert long in bytes(result.body).decode()
     assert isinstance(refused, Refused)
@@ -392,6 +392,6 @@ async def test_a_tool_can_be_called_by_the_name_that_clients_see(tmp_path: Path)
 
 async def test_without_a_budget_no_tool_has_another_name(tmp_path: Path) -> None:
     """A client without limits would be shown short names."""
-    with deck_of(tmp_path, DeckEndpoint("up", "x" * 90), settings=Settings(names=None)) as deck:
-        listed = await ask(deck, Tools())
+    with product_of(tmp_path, ProductEndpoint("up", "x" * 90), settings=Settings(names=None)) as product:
+        listed = await ask(product, Tools())
     assert [tool.alias for tool in listed.tools] == [""]

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.decks import DeckEndpoint, deck_of
+from support.products import ProductEndpoint, product_of
 
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
@@ -38,13 +38,13 @@ SETTINGS = Settings(
 )
 
 
-def confined(**members: Any) -> DeckEndpoint:
+def confined(**members: Any) -> ProductEndpoint:
     """An endpoint whose server was let go; a policy of limits that its test can recognise."""
     watch = TreeMonitor().watch(Tree(7, 5), Limits(), lambda _: None)
     watch.meter.has_looked = True
     watch.meter.present = msgspec.structs.replace(watch.meter.present, memory_bytes=10, processes=3)
     watch.meter.peak = msgspec.structs.replace(watch.meter.present, memory_bytes=20)
-    endpoint = DeckEndpoint("fs", **members)
+    endpoint = ProductEndpoint("fs", **members)
     policy = SandboxPolicy(preset=Preset.STRICT, limits=Limits(memory_bytes=1 << 30, cpu_share=None))
     endpoint.config = StdioServerConfig(id="fs", command="npx", args=("-y", "fs"), sandbox=policy)
     endpoint.custody = Custody(START, RECEIPT, watch)
@@ -52,9 +52,9 @@ def confined(**members: Any) -> DeckEndpoint:
     return endpoint
 
 
-async def inspected(root: Path, endpoint: DeckEndpoint, server: str = "fs") -> Inspection:
-    with deck_of(root, endpoint, settings=SETTINGS) as deck:
-        found = await answer(deck, Inspect(server))
+async def inspected(root: Path, endpoint: ProductEndpoint, server: str = "fs") -> Inspection:
+    with product_of(root, endpoint, settings=SETTINGS) as product:
+        found = await answer(product, Inspect(server))
     assert isinstance(found, Inspection)
     return found
 
@@ -129,32 +129,32 @@ async def test_a_dead_server_keeps_its_receipt_its_peaks_and_its_death(tmp_path:
 
 async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
     """Nothing at all would look like nothing enforced, or like a failure."""
-    remote = DeckEndpoint("fs")
+    remote = ProductEndpoint("fs")
     remote.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp")
-    embedded = DeckEndpoint("fs")
+    embedded = ProductEndpoint("fs")
     embedded.isolated = False
     for endpoint, note in ((remote, REMOTE), (embedded, EMBEDDED)):
         found = await inspected(tmp_path, endpoint)
         assert (found.note, found.receipt, found.limits) == (note, None, ())
         assert bytes(found.policy) == b"null"
-    idle = await inspected(tmp_path, DeckEndpoint("fs"))
+    idle = await inspected(tmp_path, ProductEndpoint("fs"))
     assert (idle.note, idle.receipt) == (NOT_STARTED, None)
     assert idle.limits != ()
-    half = await inspected(tmp_path, DeckEndpoint("fs"), "half")
+    half = await inspected(tmp_path, ProductEndpoint("fs"), "half")
     assert (half.note, half.command) == (BROKEN, ())
     assert half.last_death is not None
 
 
 async def test_an_unknown_server_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     """A typing error would look like a server without a sandbox."""
-    with deck_of(tmp_path, confined()) as deck:
-        refused = await answer(deck, Inspect("sf"))
+    with product_of(tmp_path, confined()) as product:
+        refused = await answer(product, Inspect("sf"))
     assert isinstance(refused, Refused)
     assert refused.code == "no_such_server"
 
 
 async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:
     """A program that watches servers would have to inspect each of them."""
-    with deck_of(tmp_path, confined()) as deck:
-        listed: Any = await answer(deck, Ps())
+    with product_of(tmp_path, confined()) as product:
+        listed: Any = await answer(product, Ps())
     assert listed.servers[0].sandbox == SandboxView("bubblewrap", "internet", ("scratch: looks",))

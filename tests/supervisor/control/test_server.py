@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.decks import DeckEndpoint, deck_of
 from support.fakes import call_result
 from support.leftovers import eventually_async
+from support.products import ProductEndpoint, product_of
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import find_serving, read_serving
@@ -48,24 +48,24 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def controlled(root: Path, *endpoints: DeckEndpoint) -> AsyncIterator[Quarterdeck]:
+async def controlled(root: Path, *endpoints: ProductEndpoint) -> AsyncIterator[Product]:
     settings = Settings(config_paths=(root / "mcp.json",), settle_s=0.05)
-    with deck_of(root, *endpoints, settings=settings) as deck:
-        async with open_control(deck):
-            yield deck
+    with product_of(root, *endpoints, settings=settings) as product:
+        async with open_control(product):
+            yield product
 
 
 async def say(
-    deck: Quarterdeck, data: bytes, key: bytes | None = None
+    product: Product, data: bytes, key: bytes | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_unix_connection(deck.directory.path / SOCKET_NAME)
-    writer.write(((deck.directory.path / KEY_NAME).read_bytes() if key is None else key) + data)
+    reader, writer = await asyncio.open_unix_connection(product.directory.path / SOCKET_NAME)
+    writer.write(((product.directory.path / KEY_NAME).read_bytes() if key is None else key) + data)
     await writer.drain()
     return reader, writer
 
 
-async def reply_to(deck: Quarterdeck, data: bytes, key: bytes | None = None) -> Answer:
-    reader, writer = await say(deck, data, key)
+async def reply_to(product: Product, data: bytes, key: bytes | None = None) -> Answer:
+    reader, writer = await say(product, data, key)
     line = await asyncio.wait_for(reader.read(), 10)
     writer.close()
     return decode_answer(line)
@@ -73,8 +73,8 @@ async def reply_to(deck: Quarterdeck, data: bytes, key: bytes | None = None) -> 
 
 async def test_a_command_is_answered(root: Path) -> None:
     """No command would reach a running serve."""
-    async with controlled(root, DeckEndpoint("up", "echo")) as deck:
-        answer = await asyncio.to_thread(ask, deck.directory.path, Ps())
+    async with controlled(root, ProductEndpoint("up", "echo")) as product:
+        answer = await asyncio.to_thread(ask, product.directory.path, Ps())
     assert isinstance(answer, ServerList)
     assert answer.servers[0].id == "up"
 
@@ -82,29 +82,29 @@ async def test_a_command_is_answered(root: Path) -> None:
 async def test_native_tools_are_announced_so_that_commands_find_them(root: Path) -> None:
     """A command would not find the serve that offers what it wants."""
     wish = NativeWish(profile=Profile.ALL, workspace=root)
-    with deck_of(root, settings=Settings(native=wish)) as deck:
-        async with open_control(deck):
-            assert find_serving(deck.settings.digest, root, native=wish.fingerprint) == deck.directory.path
-            assert find_serving(deck.settings.digest, root, native="") is None
+    with product_of(root, settings=Settings(native=wish)) as product:
+        async with open_control(product):
+            assert find_serving(product.settings.digest, root, native=wish.fingerprint) == product.directory.path
+            assert find_serving(product.settings.digest, root, native="") is None
 
 
 async def test_the_socket_is_ours_alone_and_announced(root: Path) -> None:
     """Another user could call our tools, or no command would find us."""
-    async with controlled(root) as deck:
-        mode = (deck.directory.path / SOCKET_NAME).stat().st_mode
+    async with controlled(root) as product:
+        mode = (product.directory.path / SOCKET_NAME).stat().st_mode
         assert stat.S_ISSOCK(mode)
         assert stat.S_IMODE(mode) == 0o600
-        assert find_serving(deck.settings.digest, root) == deck.directory.path
-        serving = read_serving(deck.directory.path)
+        assert find_serving(product.settings.digest, root) == product.directory.path
+        serving = read_serving(product.directory.path)
         assert serving is not None
         assert (serving.pid, serving.config_paths) == (os.getpid(), (str(root / "mcp.json"),))
 
 
 async def test_another_users_process_is_turned_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory whose mode was loosened would be enough to call our tools."""
-    async with controlled(root) as deck:
+    async with controlled(root) as product:
         monkeypatch.setattr(server.os, "geteuid", lambda: os.getuid() + 1)
-        answer = await asyncio.to_thread(ask, deck.directory.path, Ps())
+        answer = await asyncio.to_thread(ask, product.directory.path, Ps())
     assert isinstance(answer, Refused)
     assert "another user" in answer.message
 
@@ -112,29 +112,29 @@ async def test_another_users_process_is_turned_away(root: Path, monkeypatch: pyt
 @pytest.mark.parametrize("key", [b"", b"\n", b"0" * 64 + b"\n", b"x" * 5000, b"GET / HTTP/1.1\n"])
 async def test_who_does_not_know_the_key_is_not_listened_to(root: Path, key: bytes) -> None:
     """A server with a grant of sockets would approve its own tools."""
-    async with controlled(root, DeckEndpoint("up", "echo")) as deck:
-        answer = await reply_to(deck, encode(Ps()), key)
+    async with controlled(root, ProductEndpoint("up", "echo")) as product:
+        answer = await reply_to(product, encode(Ps()), key)
         assert isinstance(answer, Refused)
         assert "control.key" in answer.message
-        assert stat.S_IMODE((deck.directory.path / KEY_NAME).stat().st_mode) == 0o600
-        assert isinstance(await reply_to(deck, encode(Ps())), ServerList)
+        assert stat.S_IMODE((product.directory.path / KEY_NAME).stat().st_mode) == 0o600
+        assert isinstance(await reply_to(product, encode(Ps())), ServerList)
 
 
 @pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\n", b'{"type":"stop"}\n', b"\xff\xfe\n"])
 async def test_what_is_no_request_is_refused_and_the_next_is_answered(root: Path, line: bytes) -> None:
     """One confused program would end the socket for all."""
-    async with controlled(root) as deck:
-        refused = await reply_to(deck, line)
+    async with controlled(root) as product:
+        refused = await reply_to(product, line)
         assert isinstance(refused, Refused)
         assert refused.code == "bad_request"
-        assert isinstance(await reply_to(deck, encode(Ps())), ServerList)
+        assert isinstance(await reply_to(product, encode(Ps())), ServerList)
 
 
 async def test_a_line_without_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A local program could fill our memory."""
     monkeypatch.setattr(server, "MAX_REQUEST_BYTES", 1000)
-    async with controlled(root) as deck:
-        answer = await reply_to(deck, b"x" * 5000)
+    async with controlled(root) as product:
+        answer = await reply_to(product, b"x" * 5000)
     assert isinstance(answer, Refused)
     assert "longer than 1,000 bytes" in answer.message
 
@@ -142,8 +142,8 @@ async def test_a_line_without_end_is_cut_off(root: Path, monkeypatch: pytest.Mon
 async def test_a_client_that_says_nothing_is_sent_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle connections would pile up until no command is let in."""
     monkeypatch.setattr(server, "REQUEST_S", 0.02)
-    async with controlled(root) as deck:
-        answer = await reply_to(deck, b"")
+    async with controlled(root) as product:
+        answer = await reply_to(product, b"")
     assert isinstance(answer, Refused)
     assert "no request came" in answer.message
 
@@ -151,9 +151,9 @@ async def test_a_client_that_says_nothing_is_sent_away(root: Path, monkeypatch: 
 async def test_too_many_clients_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop in a script would take all our descriptors."""
     monkeypatch.setattr(server, "MAX_CLIENTS", 1)
-    async with controlled(root) as deck:
-        _, first = await say(deck, b"")
-        second = await asyncio.to_thread(ask, deck.directory.path, Ps())
+    async with controlled(root) as product:
+        _, first = await say(product, b"")
+        second = await asyncio.to_thread(ask, product.directory.path, Ps())
         assert isinstance(second, Refused)
         assert second.code == "busy"
         first.close()
@@ -171,8 +171,8 @@ async def test_a_command_that_leaves_gives_up_its_call(root: Path) -> None:
             ended.set()
         raise AssertionError
 
-    async with controlled(root, DeckEndpoint("up", "hang", answer=hang)) as deck:
-        _, writer = await say(deck, encode(Call("up__hang", msgspec.Raw(b"{}"))))
+    async with controlled(root, ProductEndpoint("up", "hang", answer=hang)) as product:
+        _, writer = await say(product, encode(Call("up__hang", msgspec.Raw(b"{}"))))
         await asyncio.wait_for(began.wait(), 10)
         writer.close()
         await asyncio.wait_for(ended.wait(), 10)
@@ -185,8 +185,8 @@ async def test_a_large_result_arrives_whole(root: Path) -> None:
     async def shout(tool: str, arguments: object) -> RemoteCallResult:
         return call_result({"content": [{"type": "text", "text": text}]})
 
-    async with controlled(root, DeckEndpoint("up", "shout", answer=shout)) as deck:
-        answer = await asyncio.to_thread(ask, deck.directory.path, Call("up__shout", msgspec.Raw(b"{}")))
+    async with controlled(root, ProductEndpoint("up", "shout", answer=shout)) as product:
+        answer = await asyncio.to_thread(ask, product.directory.path, Call("up__shout", msgspec.Raw(b"{}")))
     assert isinstance(answer, Result)
     assert msgspec.json.decode(answer.body)["content"][0]["text"] == text
 
@@ -197,13 +197,13 @@ async def test_an_unforeseen_error_is_one_answer(root: Path, caplog: pytest.LogC
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    endpoint = DeckEndpoint("up", "fail")
+    endpoint = ProductEndpoint("up", "fail")
     endpoint.begin = fail  # type: ignore[method-assign]
-    async with controlled(root, endpoint) as deck:
-        answer = await reply_to(deck, encode(Call("up__fail", msgspec.Raw(b"{}"))))
+    async with controlled(root, endpoint) as product:
+        answer = await reply_to(product, encode(Call("up__fail", msgspec.Raw(b"{}"))))
         assert isinstance(answer, Refused)
         assert answer.code == "internal"
-        assert isinstance(await reply_to(deck, encode(Ps())), ServerList)
+        assert isinstance(await reply_to(product, encode(Ps())), ServerList)
     assert "a bug" in caplog.text
 
 
@@ -223,8 +223,8 @@ async def test_requests_under_way_end_with_the_serve(root: Path) -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with controlled(root, DeckEndpoint("up", "hang", answer=hang)) as deck:
-        reader, writer = await say(deck, encode(Call("up__hang", msgspec.Raw(b"{}"))))
+    async with controlled(root, ProductEndpoint("up", "hang", answer=hang)) as product:
+        reader, writer = await say(product, encode(Call("up__hang", msgspec.Raw(b"{}"))))
         await asyncio.wait_for(began.wait(), 10)
     assert await asyncio.wait_for(reader.read(), 10) == b""
     writer.close()
@@ -232,8 +232,8 @@ async def test_requests_under_way_end_with_the_serve(root: Path) -> None:
 
 async def test_nobody_listens_afterwards(root: Path) -> None:
     """A command would connect to a serve that has ended, and wait."""
-    async with controlled(root) as deck:
-        path = deck.directory.path / SOCKET_NAME
+    async with controlled(root) as product:
+        path = product.directory.path / SOCKET_NAME
     await eventually_async(lambda: not path.exists())
     with pytest.raises(OSError), socket.socket(socket.AF_UNIX) as late:
         late.connect(str(path))

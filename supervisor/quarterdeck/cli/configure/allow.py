@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from quarterdeck.cli.deck_source import Source, check_server, load, source
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogLevel
 from quarterdeck.cli.shared.output import print_line, printable
 from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.cli.shared.source import Source, check_server, load, source
 from quarterdeck.cli.trust.access import open_desk, send
 
 from .link import DryRun, print_diff

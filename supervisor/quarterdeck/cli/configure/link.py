@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.cli.deck_source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import print_json, print_line, printable
 from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.cli.shared.source import NO_CONFIGURATION, OR_NATIVE
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.link_entry import Plan

@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 import msgspec
 
-from quarterdeck.cli.deck_source import ask, source
 from quarterdeck.cli.run.servers import STYLES, print_fault
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.shared.output import Cell, duration, print_json, print_line, print_table, printable, size
 from quarterdeck.cli.shared.parameters import Argument
+from quarterdeck.cli.shared.source import ask, source
 from quarterdeck.control.protocol import Inspect, Inspection, LimitView, PropertyView, ReceiptView
 
 STRENGTHS: Final = {"full": "green", "partial": "yellow", "none": "bold red"}

@@ -1,4 +1,4 @@
-"""`quarterdeck ledger`: what happened, the deck as it was, and whether the record is whole.
+"""`quarterdeck ledger`: what happened, what was offered at any time, and whether the record is whole.
 
 The ledger is read where it lies, beside a `serve` that runs; nothing is started.
 """
@@ -122,7 +122,7 @@ def show(
     everything: Annotated[bool, Option("--all", help="Also what was not offered any more.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Show the deck as it was: every server and tool, whether it was approved, held or blocked, and since when."""
+    """Show every server and tool as it was at a moment: whether it was approved, held or blocked, and since when."""
     from quarterdeck.trust.judge.overview import survey
 
     with reading() as reader:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
@@ -13,19 +13,19 @@ _log = logging.getLogger("quarterdeck.serve")
 
 
 @contextmanager
-def changes_logged(deck: Quarterdeck) -> Iterator[None]:
+def changes_logged(product: Product) -> Iterator[None]:
     """Log each change of any server's phase or number of tools inside the block, and once how the broken ones are."""
     seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
 
     def look() -> None:
-        for server, status in deck.status().items():
+        for server, status in product.status().items():
             now = (status.phase, status.fault, status.tool_count)
             if seen.get(server) != now:
                 seen[server] = now
                 _tell(status)
 
     look()
-    unwatch = deck.registrar.watch(look)
+    unwatch = product.registrar.watch(look)
     try:
         yield
     finally:

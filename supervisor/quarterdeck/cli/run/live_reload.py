@@ -7,9 +7,9 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quarterdeck.app import Quarterdeck
-from quarterdeck.cli.deck_source import Source, read_settings
+from quarterdeck.app import Product
 from quarterdeck.cli.shared.exits import CommandError
+from quarterdeck.cli.shared.source import Source, read_settings
 from quarterdeck.config.load.origin import Standing
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ _log = logging.getLogger("quarterdeck.config")
 
 
 @asynccontextmanager
-async def following(deck: Quarterdeck, whom: Source) -> AsyncIterator[None]:
+async def following(product: Product, whom: Source) -> AsyncIterator[None]:
     """Reload the configuration of `whom` after each change of its files, inside the block."""
-    task = asyncio.create_task(_follow(deck, whom))
+    task = asyncio.create_task(_follow(product, whom))
     try:
         yield
     finally:
@@ -29,26 +29,26 @@ async def following(deck: Quarterdeck, whom: Source) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _follow(deck: Quarterdeck, whom: Source) -> None:
-    if not deck.settings.candidates:
+async def _follow(product: Product, whom: Source) -> None:
+    if not product.settings.candidates:
         return
     from quarterdeck.config.file_watch import changes_of
 
     try:
-        async with aclosing(changes_of(deck.settings.candidates)) as changes:
-            await reload(deck, whom)  # what changed since they were read
+        async with aclosing(changes_of(product.settings.candidates)) as changes:
+            await reload(product, whom)  # what changed since they were read
             async for _ in changes:
-                await reload(deck, whom)
+                await reload(product, whom)
     except Exception:
         _log.exception("the configuration files are no longer watched: restart this to apply changes")
 
 
-async def reload(deck: Quarterdeck, whom: Source) -> None:
+async def reload(product: Product, whom: Source) -> None:
     """Apply what the files say now; where anything in them is newly broken, nothing of it."""
     from quarterdeck.cli.shared.log_setup import set_up_logging
     from quarterdeck.config.load.loaded import ConfigFileError
 
-    old = deck.settings
+    old = product.settings
     try:
         new = await asyncio.to_thread(read_settings, whom)
     except (ConfigFileError, CommandError) as error:
@@ -68,7 +68,7 @@ async def reload(deck: Quarterdeck, whom: Source) -> None:
     _log.info("the configuration changed: %s", _summary(old, new))
     # What was the user's word when something was started is kept from it for as long as it runs.
     trusted = tuple(dict.fromkeys((*new.trusted, *old.trusted)))
-    await deck.reload(replace(new, settle_s=old.settle_s, names=old.names, open_port=old.open_port, trusted=trusted))
+    await product.reload(replace(new, settle_s=old.settle_s, names=old.names, open_port=old.open_port, trusted=trusted))
 
 
 def _new_problems(old: "Settings", new: "Settings") -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import flat
 from quarterdeck.cli.trust.views import describe_key
@@ -18,14 +18,14 @@ MAX_NAMED = 8
 """Differences that the error names; `quarterdeck lock --check` lists them all."""
 
 
-async def serve_locked(deck: Quarterdeck, lock: "DeckLock", serving: Coroutine[None, None, None]) -> None:
+async def serve_locked(product: Product, lock: "DeckLock", serving: Coroutine[None, None, None]) -> None:
     """Carry `serving` through, unless a server offers what `lock` does not name, or lacks what it names.
 
     Raises:
         CommandError: one does; `serving` was cancelled.
     """
     task = asyncio.ensure_future(serving)
-    watcher = asyncio.ensure_future(_first_drift(deck, lock))
+    watcher = asyncio.ensure_future(_first_drift(product, lock))
     try:
         await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -37,26 +37,26 @@ async def serve_locked(deck: Quarterdeck, lock: "DeckLock", serving: Coroutine[N
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-async def _first_drift(deck: Quarterdeck, lock: "DeckLock") -> tuple[Drift, ...]:
+async def _first_drift(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
     found: tuple[Drift, ...] = ()
 
     def has_drifted() -> bool:
         nonlocal found
-        found = _drifts(deck, lock)
+        found = _drifts(product, lock)
         return bool(found)
 
-    await deck.until(has_drifted, None)
+    await product.until(has_drifted, None)
     return found
 
 
-def _drifts(deck: Quarterdeck, lock: "DeckLock") -> tuple[Drift, ...]:
+def _drifts(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
     """How the servers that have listed their tools differ from the lock."""
     present = {}
-    for row in deck.registrar.rows:
-        endpoint = deck.fleet.endpoint(row.id)
+    for row in product.registrar.rows:
+        endpoint = product.fleet.endpoint(row.id)
         if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
             continue
-        if deck.registrar.is_judged(row.id):
+        if product.registrar.is_judged(row.id):
             instructions = endpoint.card.instructions if endpoint.card is not None else ""
             present[row.id] = listed_documents(
                 instructions, (tool.descriptor.definition or b"null" for tool in endpoint.tools())

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.cli.deck_source import Source, load, open_deck, source
 from quarterdeck.cli.shared import native as names
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
@@ -25,6 +24,7 @@ from quarterdeck.cli.shared.output import print_json
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.running import run
 from quarterdeck.cli.shared.signals import closed_streams
+from quarterdeck.cli.shared.source import Source, load, source, start_product
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck_sandbox import raise_open_files_limit
 
@@ -33,7 +33,7 @@ from .token import read_token, token_path
 if TYPE_CHECKING:
     import socket
 
-    from quarterdeck.app import Quarterdeck
+    from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
     from quarterdeck.host.http.address import HttpOptions
     from quarterdeck.host.session.provider import ProviderHostImpl
@@ -221,7 +221,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_networks(settings: "Settings", port: int) -> None:
-    """Check that nothing that will be started could call this deck, which asks for no token.
+    """Check that nothing that will be started could call this serve, which asks for no token.
 
     What a change of the files brings later is judged at its start, by `Settings.open_port`.
 
@@ -288,30 +288,30 @@ async def _serve(plan: Plan) -> None:
     give_back_large_blocks()
     try:
         async with (
-            open_deck(plan.settings, serves=True, lock=plan.lock) as deck,
-            open_control(deck),
-            following(deck, plan.whom),
+            start_product(plan.settings, serves=True, lock=plan.lock) as product,
+            open_control(product),
+            following(product, plan.whom),
         ):
             if plan.http is None:
-                admit_early(deck.instructions())
-            _log.info("serving (servers: %d, pid %d)", len(deck.status()), os.getpid())
+                admit_early(product.instructions())
+            _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
             if (native := plan.settings.native) is not None:
                 from quarterdeck.tools.deck.provision import SHOWN
 
                 _log.info("native tools of the profile %s in %s", SHOWN[native.profile], native.workspace)
-            with changes_logged(deck):
+            with changes_logged(product):
                 # Beside the zygote, which imports the same: the first list of tools needs both.
                 face = "stdio" if plan.http is None else "http"
                 await asyncio.to_thread(importlib.import_module, f"quarterdeck.host.{face}.serve")
                 head = await asyncio.to_thread(finish_early)
-                host = deck.create_host(portable_schemas=plan.portable_schemas, greeted_at=head.greeted_at)
-                serving = _serve_stdio(host, head) if plan.http is None else _serve_http(deck, host, plan.http)
+                host = product.create_host(portable_schemas=plan.portable_schemas, greeted_at=head.greeted_at)
+                serving = _serve_stdio(host, head) if plan.http is None else _serve_http(product, host, plan.http)
                 if plan.lock is None:
                     await serving
                 else:
                     from .locked_serve import serve_locked
 
-                    await serve_locked(deck, plan.lock, serving)
+                    await serve_locked(product, plan.lock, serving)
     except UnsafePathError as error:
         remedy = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
         raise CommandError(ExitCode.USAGE, str(error), remedy) from error
@@ -326,7 +326,7 @@ async def _serve_stdio(host: "ProviderHostImpl", head: "Head") -> None:
     _log.info("the client has left")
 
 
-async def _serve_http(deck: "Quarterdeck", host: "ProviderHostImpl", wish: HttpWish) -> None:
+async def _serve_http(product: "Product", host: "ProviderHostImpl", wish: HttpWish) -> None:
     from quarterdeck.config.places.paths import state_dir_words
     from quarterdeck.host.http.admission import PATH
     from quarterdeck.host.http.serve import serve_http
@@ -335,7 +335,7 @@ async def _serve_http(deck: "Quarterdeck", host: "ProviderHostImpl", wish: HttpW
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
         if wish.announce:
             print_json({"url": url})
-        deck.announce_url(url)
+        product.announce_url(url)
         _log.info("listening on %s; Ctrl-C or SIGTERM ends it", url)
         if wish.options.token is None:
             _log.warning("no token is required: every process of this machine, of any user, can call every tool")

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 import click
 
-from quarterdeck.cli.deck_source import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
@@ -23,6 +22,7 @@ from quarterdeck.cli.shared.output import (
     size,
 )
 from quarterdeck.cli.shared.parameters import Argument
+from quarterdeck.cli.shared.source import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
 from quarterdeck.control.protocol import (
     DossierView,
     FaultView,
@@ -66,9 +66,9 @@ def ps(
     log_level: options.Level = LogLevel.ERROR,
     log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
-    """Show every server of the deck that runs: phase, tools, process, memory, uptime, restarts, and what is wrong.
+    """Show every server of the running serve: phase, tools, process, memory, uptime, restarts, and what is wrong.
 
-    Without a deck it starts nothing, unless --own says so, and tells what is configured.
+    Without a serve it starts nothing, unless --own says so, and tells what is configured.
     """
     whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     answer = ask(whom, Ps()) if own else ask_running(whom, Ps(), anywhere=True)
@@ -90,12 +90,12 @@ def _tell_what_is_configured(whom: Source, *, json: bool) -> None:
         print_json({"running": False, "servers": [], "configured": settings.ids, "broken": broken})
         return
     if not settings.ids:
-        print_line("No deck is running, and no server is configured.")
+        print_line("No serve is running, and no server is configured.")
         print_line(f"  fix: {NO_CONFIGURATION}; then quarterdeck serve")
         return
     files = "".join(f" -c {shlex.quote(str(path))}" for path in whom.config)
     names = printable(", ".join(settings.ids))
-    print_line(f"No deck is running; configured: {len(settings.ids)} ({names}).")
+    print_line(f"No serve is running; configured: {len(settings.ids)} ({names}).")
     print_line(f"Start one with `quarterdeck serve{files}`.")
     for row in settings.broken:
         print_line(f"{printable(row.id)} cannot be started: {printable(row.message)}", "yellow")
@@ -118,7 +118,7 @@ def restart(
         check_server(load(whom), server)
         raise CommandError(
             ExitCode.NOT_READY,
-            "no deck is running, so that there is nothing to restart",
+            "no serve is running: there is nothing to restart",
             "start one: quarterdeck serve",
         )
     assert isinstance(answer, Restarted)

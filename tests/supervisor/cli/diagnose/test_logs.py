@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.cli.deck_source import source
 from quarterdeck.cli.diagnose import logs
 from quarterdeck.cli.diagnose.logs import LogLine, read_lines
 from quarterdeck.cli.program import run
+from quarterdeck.cli.shared.source import source
 from quarterdeck.config.places.paths import server_paths
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from support.decks import DeckEndpoint, DeckFleet, deck_of
+from support.products import ProductEndpoint, ProductFleet, product_of
 
 from quarterdeck.cli.run.event_log import changes_logged
 from quarterdeck_protocol.faults import REMEDIES, FaultKind, ProtocolFault
@@ -17,9 +17,9 @@ LOST = ProtocolFault(FaultKind.TRANSPORT, "it died", code="exited")
 def test_each_change_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A log would not show a death, or repeat it at each change of another server."""
     caplog.set_level(logging.INFO)
-    server = DeckEndpoint("fs", "read", phase=EndpointPhase.CONNECTING)
-    with deck_of(tmp_path, server) as deck, changes_logged(deck):
-        fleet = cast("DeckFleet", deck.fleet)
+    server = ProductEndpoint("fs", "read", phase=EndpointPhase.CONNECTING)
+    with product_of(tmp_path, server) as product, changes_logged(product):
+        fleet = cast("ProductFleet", product.fleet)
         for phase, fault, restarts in (
             (EndpointPhase.READY, None, 0),
             (EndpointPhase.FAULTED, LOST, 0),

@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
-from quarterdeck.app import Quarterdeck
-from quarterdeck.cli.deck_source import Source, read_settings
+from quarterdeck.app import Product
 from quarterdeck.cli.run import live_reload as module
 from quarterdeck.cli.run.live_reload import following, reload
 from quarterdeck.cli.shared.log_setup import LogLevel
+from quarterdeck.cli.shared.source import Source, read_settings
 from quarterdeck.common.published_names import NameBudget
 from quarterdeck.config import file_watch
 from quarterdeck.config.settings import Settings
@@ -22,7 +22,7 @@ from quarterdeck.config.settings import Settings
 pytestmark = pytest.mark.anyio
 
 
-class Deck:
+class PlayedProduct:
     """What of a running product is needed here; keeps what it was told to run."""
 
     def __init__(self, settings: Settings) -> None:
@@ -31,7 +31,7 @@ class Deck:
         self.reloaded = asyncio.Event()
 
     async def reload(self, settings: Settings) -> None:
-        """See `Quarterdeck`."""
+        """See `Product`."""
         self.settings = settings
         self.reloads.append(settings)
         self.reloaded.set()
@@ -48,13 +48,13 @@ class Files:
         """Name these servers."""
         self.path.write_text(json.dumps({"mcpServers": servers}))
 
-    def deck(self) -> Deck:
+    def product(self) -> PlayedProduct:
         """A serve that runs what the files say now."""
-        return Deck(read_settings(self.whom))
+        return PlayedProduct(read_settings(self.whom))
 
-    async def reload(self, deck: Deck) -> None:
+    async def reload(self, product: PlayedProduct) -> None:
         """Have it look at the files."""
-        await reload(cast("Quarterdeck", deck), self.whom)
+        await reload(cast("Product", product), self.whom)
 
 
 @pytest.fixture
@@ -68,20 +68,20 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCap
 
 async def test_what_changed_is_said_and_applied(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     """A user could not see whether an edit was taken."""
-    deck = files.deck()
+    product = files.product()
     files.write(b={"command": "three"}, c={"command": "four"})
-    await files.reload(deck)
-    [settings] = deck.reloads
+    await files.reload(product)
+    [settings] = product.reloads
     assert settings.ids == ("b", "c")
     assert caplog.messages == ["the configuration changed: added: c; removed: a; changed: b"]
 
 
 async def test_a_file_that_says_the_same_changes_nothing(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     """Each save of an editor would restart servers, or fill the log."""
-    deck = files.deck()
+    product = files.product()
     files.path.write_text(files.path.read_text() + "\n\n")
-    await files.reload(deck)
-    assert (deck.reloads, caplog.messages) == ([], [])
+    await files.reload(product)
+    assert (product.reloads, caplog.messages) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ async def test_a_file_that_says_the_same_changes_nothing(files: Files, caplog: p
 )
 async def test_what_is_newly_broken_is_refused_whole(files: Files, caplog: pytest.LogCaptureFixture, text: str) -> None:
     """A half-typed row would stop the servers that work."""
-    deck = files.deck()
+    product = files.product()
     files.path.write_text(text)
-    await files.reload(deck)
-    assert deck.reloads == []
+    await files.reload(product)
+    assert product.reloads == []
     [record] = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage().startswith("the changed configuration is refused, the old one stays: ")
@@ -102,18 +102,18 @@ async def test_what_is_newly_broken_is_refused_whole(files: Files, caplog: pytes
 async def test_what_was_broken_before_does_not_keep_an_edit_out(files: Files) -> None:
     """One row whose variable was never set would freeze the file for ever."""
     files.write(a={"command": "one"}, half={"command": "${NOPE}"})
-    deck = files.deck()
+    product = files.product()
     files.write(a={"command": "one", "call_timeout_s": 5}, half={"command": "${NOPE}"})
-    await files.reload(deck)
-    assert len(deck.reloads) == 1
+    await files.reload(product)
+    assert len(product.reloads) == 1
 
 
 async def test_a_file_that_is_taken_away_stops_nothing(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     """An editor that saves by writing a new file would stop every server for a moment."""
-    deck = files.deck()
+    product = files.product()
     files.path.unlink()
-    await files.reload(deck)
-    assert deck.reloads == []
+    await files.reload(product)
+    assert product.reloads == []
     assert "the old one stays" in caplog.text
 
 
@@ -129,32 +129,32 @@ async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
     monkeypatch.chdir(project)
     files.path, files.whom = home / ".config/quarterdeck/mcp.json", Source(())
     files.write(a={"command": "one"}, b={"command": "two"})
-    deck = files.deck()
+    product = files.product()
     (project / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
     (project / "quarterdeck.json").write_text("{")
     files.write(a={"command": "one"})
-    await files.reload(deck)
-    assert [config.id for config in deck.settings.servers] == ["a"]
+    await files.reload(product)
+    assert [config.id for config in product.settings.servers] == ["a"]
 
 
 async def test_what_was_wished_on_the_command_line_stays(files: Files) -> None:
     """Tools would change their names for clients with an edit of a file."""
-    deck = files.deck()
-    deck.settings = replace(deck.settings, settle_s=0.25, names=NameBudget(40))
+    product = files.product()
+    product.settings = replace(product.settings, settle_s=0.25, names=NameBudget(40))
     files.write(a={"command": "one"})
-    await files.reload(deck)
-    assert (deck.settings.settle_s, deck.settings.names) == (0.25, NameBudget(40))
+    await files.reload(product)
+    assert (product.settings.settle_s, product.settings.names) == (0.25, NameBudget(40))
 
 
 async def test_what_was_the_users_word_when_servers_were_started_is_kept_from_them(files: Files) -> None:
     """A server that still runs could write what the next edit reads again."""
     files.write(a={"command": "one", "envFile": "old.env"})
-    deck = files.deck()
+    product = files.product()
     files.write(a={"command": "one", "envFile": "new.env"})
     for name in ("old.env", "new.env"):
         (files.path.parent / name).write_text("")
-    await files.reload(deck)
-    kept = {Path(path).name for path in deck.settings.trusted}
+    await files.reload(product)
+    kept = {Path(path).name for path in product.settings.trusted}
     assert {"mcp.json", "old.env", "new.env"} <= kept
 
 
@@ -165,9 +165,9 @@ async def test_secrets_that_were_taken_out_stay_hidden(files: Files, monkeypatch
         "quarterdeck.cli.shared.log_setup.set_up_logging", lambda _, __, secrets: hidden.append(set(secrets))
     )
     files.write(a={"command": "one", "env": {"API_KEY": "hunter2-hunter2"}})
-    deck = files.deck()
+    product = files.product()
     files.write(a={"command": "one", "env": {"API_KEY": "swordfish-swordfish"}})
-    await files.reload(deck)
+    await files.reload(product)
     assert hidden
     assert {"hunter2-hunter2", "swordfish-swordfish"} <= hidden[-1]
 
@@ -177,11 +177,11 @@ async def test_new_warnings_are_told_once(files: Files, caplog: pytest.LogCaptur
     first, second = files, Files(files.path.with_name("second.json"))
     second.write(c={"command": "three"})
     first.whom = Source((first.path, second.path))
-    deck = first.deck()
+    product = first.product()
     for servers in ({"a": {"command": "theirs"}}, {"a": {"command": "theirs"}, "d": {"command": "four"}}):
         second.write(**servers)
-        await first.reload(deck)
-    assert len(deck.reloads) == 2
+        await first.reload(product)
+    assert len(product.reloads) == 2
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert told == [f"{second.path}: 'a' is ignored: {first.path} defines it first"]
 
@@ -215,18 +215,18 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> Changes:
 
 async def test_every_change_is_followed_until_the_serve_ends(files: Files, changes: Changes) -> None:
     """Only the first edit would be taken, or the watching outlive the serve."""
-    deck = files.deck()
+    product = files.product()
     files.write(early={"command": "one"})
-    async with asyncio.timeout(30), following(cast("Quarterdeck", deck), files.whom):
-        await deck.reloaded.wait()  # what changed between the first look and the watching
-        assert deck.settings.ids == ("early",)
+    async with asyncio.timeout(30), following(cast("Product", product), files.whom):
+        await product.reloaded.wait()  # what changed between the first look and the watching
+        assert product.settings.ids == ("early",)
         for server in ("first", "second"):
-            deck.reloaded.clear()
+            product.reloaded.clear()
             files.write(**{server: {"command": "one"}})
             changes.happen.put_nowait(None)
-            await deck.reloaded.wait()
-            assert deck.settings.ids == (server,)
-    assert changes.asked == deck.reloads[0].candidates
+            await product.reloaded.wait()
+            assert product.settings.ids == (server,)
+    assert changes.asked == product.reloads[0].candidates
     assert files.path in changes.asked
     assert changes.is_closed
 
@@ -238,13 +238,13 @@ async def test_a_watching_that_fails_is_said_and_ends_nothing(
     said: asyncio.Queue[str] = asyncio.Queue()
     monkeypatch.setattr(module._log, "exception", said.put_nowait)
     changes.happen.put_nowait(OSError("no watches left"))
-    async with asyncio.timeout(30), following(cast("Quarterdeck", files.deck()), files.whom):
+    async with asyncio.timeout(30), following(cast("Product", files.product()), files.whom):
         assert (await said.get()).startswith("the configuration files are no longer watched: restart this")
 
 
 async def test_without_a_file_nothing_is_watched(changes: Changes) -> None:
     """Native tools alone would cost a thread and a watch."""
-    deck = Deck(Settings())
-    async with asyncio.timeout(30), following(cast("Quarterdeck", deck), Source(())):
+    product = PlayedProduct(Settings())
+    async with asyncio.timeout(30), following(cast("Product", product), Source(())):
         await asyncio.sleep(0)
-    assert (changes.asked, deck.reloads) == ((), [])
+    assert (changes.asked, product.reloads) == ((), [])

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from support.decks import DeckEndpoint, DeckFleet, deck_of
+from support.products import ProductEndpoint, ProductFleet, product_of
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.cli.run.locked_serve import MAX_NAMED, serve_locked
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.ledger.events.chain import Head
@@ -23,18 +23,18 @@ HEAD = Head(1, "ab" * 32)
 
 
 @contextmanager
-def locked_deck(place: Path, *endpoints: DeckEndpoint) -> Iterator[tuple[Quarterdeck, DeckLock]]:
-    """A deck of these servers, and the lock of what they list now."""
+def locked_product(place: Path, *endpoints: ProductEndpoint) -> Iterator[tuple[Product, DeckLock]]:
+    """A product of these servers, and the lock of what they list now."""
     documents = {
         each.config.id: listed_documents("", [tool.descriptor.definition or b"" for tool in each.tools()])
         for each in endpoints
     }
-    with deck_of(place, *endpoints) as deck:
-        yield deck, lock_of(documents, Ignores(), HEAD)
+    with product_of(place, *endpoints) as product:
+        yield product, lock_of(documents, Ignores(), HEAD)
 
 
-def tell(deck: Quarterdeck) -> None:
-    cast("DeckFleet", deck.fleet).tell()
+def tell(product: Product) -> None:
+    cast("ProductFleet", product.fleet).tell()
 
 
 class Serving:
@@ -55,12 +55,12 @@ class Serving:
             raise
 
 
-async def drift_of(deck: Quarterdeck, lock: DeckLock) -> CommandError:
+async def drift_of(product: Product, lock: DeckLock) -> CommandError:
     """The error that ends a serve which has drifted by now."""
     serving = Serving()
     async with asyncio.timeout(30):
         with pytest.raises(CommandError) as raised:
-            await serve_locked(deck, lock, serving())
+            await serve_locked(product, lock, serving())
     assert serving.was_cancelled or not serving.has_begun.is_set()
     return raised.value
 
@@ -68,11 +68,11 @@ async def drift_of(deck: Quarterdeck, lock: DeckLock) -> CommandError:
 async def test_what_is_as_it_was_locked_is_served_to_the_end(tmp_path: Path) -> None:
     """A locked serve would end for no reason, or never."""
     serving = Serving()
-    with locked_deck(tmp_path, DeckEndpoint("fs", "read")) as (deck, lock):
+    with locked_product(tmp_path, ProductEndpoint("fs", "read")) as (product, lock):
         async with asyncio.timeout(30):
-            work = asyncio.create_task(serve_locked(deck, lock, serving()))
+            work = asyncio.create_task(serve_locked(product, lock, serving()))
             await serving.has_begun.wait()
-            tell(deck)
+            tell(product)
             serving.may_end.set()
             await work
     assert not serving.was_cancelled
@@ -80,13 +80,13 @@ async def test_what_is_as_it_was_locked_is_served_to_the_end(tmp_path: Path) -> 
 
 async def test_a_server_that_changes_while_it_is_served_ends_it(tmp_path: Path) -> None:
     """A rug pull would go on being served."""
-    serving, server = Serving(), DeckEndpoint("fs", "read")
-    with locked_deck(tmp_path, server) as (deck, lock):
+    serving, server = Serving(), ProductEndpoint("fs", "read")
+    with locked_product(tmp_path, server) as (product, lock):
         async with asyncio.timeout(30):
-            work = asyncio.create_task(serve_locked(deck, lock, serving()))
+            work = asyncio.create_task(serve_locked(product, lock, serving()))
             await serving.has_begun.wait()
             server.offer("read", "write")
-            tell(deck)
+            tell(product)
             with pytest.raises(CommandError) as raised:
                 await work
     assert serving.was_cancelled
@@ -97,41 +97,41 @@ async def test_a_server_that_changes_while_it_is_served_ends_it(tmp_path: Path) 
 
 async def test_a_server_that_lacks_what_is_locked_has_drifted_even_when_it_lists_nothing(tmp_path: Path) -> None:
     """A server could hide a tool from review by leaving it out until later."""
-    server = DeckEndpoint("fs", "read")
-    with locked_deck(tmp_path, server) as (deck, lock):
+    server = ProductEndpoint("fs", "read")
+    with locked_product(tmp_path, server) as (product, lock):
         server.offer()
-        assert "fs read missing" in (await drift_of(deck, lock)).message
+        assert "fs read missing" in (await drift_of(product, lock)).message
 
 
 async def test_a_server_that_is_not_ready_has_not_drifted(tmp_path: Path) -> None:
     """A server that is down would end the serving of all others."""
     serving = Serving()
-    down, early = DeckEndpoint("down", "a"), DeckEndpoint("early", "b")
-    with locked_deck(tmp_path, down, early) as (deck, lock):
+    down, early = ProductEndpoint("down", "a"), ProductEndpoint("early", "b")
+    with locked_product(tmp_path, down, early) as (product, lock):
         down.phase = EndpointPhase.FAULTED
         early.has_listed = False
         early.offer()
         async with asyncio.timeout(30):
-            work = asyncio.create_task(serve_locked(deck, lock, serving()))
+            work = asyncio.create_task(serve_locked(product, lock, serving()))
             await serving.has_begun.wait()
-            tell(deck)
+            tell(product)
             serving.may_end.set()
             await work
 
 
 async def test_a_server_that_no_lock_names_is_drift(tmp_path: Path) -> None:
     """A server that was added later would be served unreviewed."""
-    with deck_of(tmp_path, DeckEndpoint("new", "read")) as deck:
-        error = await drift_of(deck, lock_of({}, Ignores(), HEAD))
+    with product_of(tmp_path, ProductEndpoint("new", "read")) as product:
+        error = await drift_of(product, lock_of({}, Ignores(), HEAD))
     assert error.message.endswith(": new added")
 
 
 async def test_a_long_list_of_differences_is_cut(tmp_path: Path) -> None:
     """One line would fill the screen."""
-    server = DeckEndpoint("fs")
-    with locked_deck(tmp_path, server) as (deck, lock):
+    server = ProductEndpoint("fs")
+    with locked_product(tmp_path, server) as (product, lock):
         server.offer(*(f"t{number}" for number in range(MAX_NAMED + 5)))
-        message = (await drift_of(deck, lock)).message
+        message = (await drift_of(product, lock)).message
     assert message.endswith(" and 5 more")
     assert message.count("added") == MAX_NAMED
 
@@ -142,7 +142,7 @@ async def test_what_serving_raises_is_what_the_command_raises(tmp_path: Path) ->
     async def fail() -> None:
         raise LookupError("no port")
 
-    with locked_deck(tmp_path, DeckEndpoint("fs", "read")) as (deck, lock):
+    with locked_product(tmp_path, ProductEndpoint("fs", "read")) as (product, lock):
         async with asyncio.timeout(30):
             with pytest.raises(LookupError, match="no port"):
-                await serve_locked(deck, lock, fail())
+                await serve_locked(product, lock, fail())

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.cli import deck_source
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import servers
 from quarterdeck.cli.run.servers import describe_dossier, last_words, print_fault, signal_name
+from quarterdeck.cli.shared import source as source_module
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, SandboxView, ServerList, ServerView
 from quarterdeck_sandbox.policy.promises import REACHABLE
@@ -130,7 +130,7 @@ def test_a_faults_owner_is_named_once(capsys: pytest.CaptureFixture[str], messag
 
 @pytest.fixture
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place where no deck runs, and nothing is configured."""
+    """A place where no serve runs, and nothing is configured."""
     for name in ("STATE_DIR", "RUNTIME_DIR"):
         monkeypatch.setenv(f"QUARTERDECK_{name}", str(tmp_path / name.lower()))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -140,7 +140,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_ps_without_a_deck_starts_nothing_and_says_what_is_configured(
+def test_ps_without_a_serve_starts_nothing_and_says_what_is_configured(
     nobody: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every server would be started to be shown for a second."""
@@ -149,7 +149,7 @@ def test_ps_without_a_deck_starts_nothing_and_says_what_is_configured(
     assert run(["ps", "-c", "mcp.json"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
-        "No deck is running; configured: 2 (a, half).",
+        "No serve is running; configured: 2 (a, half).",
         "Start one with `quarterdeck serve -c mcp.json`.",
     ]
     assert "NOT_SET_QD" in lines[2]
@@ -165,15 +165,15 @@ def test_ps_with_nothing_configured_says_what_to_write(nobody: Path, capsys: pyt
     """A new user would see an empty table, or be told of an option that ps lacks."""
     assert run(["ps"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("No deck is running, and no server is configured.\n  fix: ")
+    assert out.startswith("No serve is running, and no server is configured.\n  fix: ")
     assert "--profile" not in out
 
 
-def test_a_restart_without_a_deck_starts_nothing(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_restart_without_a_serve_starts_nothing(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A server would be started, restarted and stopped, and the user believe that theirs was."""
     (nobody / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "true"}}}))
     assert run(["restart", "a", "-c", "mcp.json"]) == 4
-    assert "no deck is running" in capsys.readouterr().err
+    assert "no serve is running" in capsys.readouterr().err
 
 
 def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
@@ -186,19 +186,19 @@ def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
         asked.append(directory)
         return ServerList((READY,))
 
-    monkeypatch.setattr(deck_source, "ask_serving", ask_serving)
+    monkeypatch.setattr(source_module, "ask_serving", ask_serving)
     with RuntimeDirectory.create("0123456789ab") as first:
         first.announce([nobody / "theirs.json"], "1")
         assert run(["ps"]) == 0
         out, err = capsys.readouterr()
         assert "fs" in out
-        assert f"the deck of process {os.getpid()}: {nobody / 'theirs.json'}" in err
+        assert f"asking the serve of process {os.getpid()}: {nobody / 'theirs.json'}" in err
         with RuntimeDirectory.create("ba9876543210") as second:
             second.announce([nobody / "others.json"], "1")
             assert run(["ps"]) == 2
             err = capsys.readouterr().err
     assert asked == [first.path]
-    assert "several decks run" in err
+    assert "several serves run" in err
     assert "  fix: name one by its file: -c FILE" in err
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.histories import EVIL, NOW, fill, open_ledger, seen
 
-from quarterdeck.cli.deck_source import Source
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.source import Source
 from quarterdeck.cli.trust import access
 from quarterdeck.cli.trust.access import open_desk, send
 from quarterdeck.control import client

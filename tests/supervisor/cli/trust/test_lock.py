@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from support.histories import EVIL, NOW, READ, TOLD, ZONE, approved, fill, gone, open_ledger, seen, story, tool_form
 
-from quarterdeck.cli.deck_source import Source
 from quarterdeck.cli.program import run
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.source import Source
 from quarterdeck.cli.trust import lock as lock_command
 from quarterdeck.control.protocol import ListingList, Listings, ListingView, Request
 from quarterdeck.trust.judge.configured_servers import scope_of

@@ -18,7 +18,7 @@ from quarterdeck_protocol.tools import ToolDescriptor, WireResult
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from quarterdeck.app import Quarterdeck
+    from quarterdeck.app import Product
     from quarterdeck.host.session.decks import Decks
 
 OWN_DECK: Final = "commands"
@@ -31,11 +31,11 @@ NO_TOOL: Final = "unknown_tool"
 """The code of a fault that says that no tool has the name."""
 
 
-async def call_tool(deck: "Quarterdeck", name: str, arguments: bytes, *, wait_s: float | None) -> RemoteCallResult:
+async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: float | None) -> RemoteCallResult:
     """What the tool answers; `is_error` is its own word.
 
     Args:
-        deck: the running product.
+        product: the running product.
         name: `server__tool`, a native tool's name, or a short name that clients are shown.
         arguments: one JSON object.
         wait_s: how long to wait for a server that still connects; None for as long as it may take.
@@ -44,34 +44,34 @@ async def call_tool(deck: "Quarterdeck", name: str, arguments: bytes, *, wait_s:
         ProtocolFault: there is no result: no such tool, a held one, a server that is not ready, a call that failed.
     """
     if may_be_alias(name):
-        await deck.settled()
-        name = next((own for own, alias in aliases(deck).items() if alias == name), name)
+        await product.settled()
+        name = next((own for own, alias in aliases(product).items() if alias == name), name)
     server, found, tool = name.partition(QUALIFIER)
-    if not found and deck.decks is not None:
-        return await _call_native(deck.decks, name, arguments)
-    if not found or server not in deck.status():
-        raise no_such_tool(name, deck.box.descriptors())
+    if not found and product.decks is not None:
+        return await _call_native(product.decks, name, arguments)
+    if not found or server not in product.status():
+        raise no_such_tool(name, product.box.descriptors())
 
     def is_known() -> bool:
-        return deck.is_final(server) or tool in deck.registrar.offer(server).names
+        return product.is_final(server) or tool in product.registrar.offer(server).names
 
-    await deck.until(is_known, wait_s)
-    gate = deck.gate.endpoint(server)
+    await product.until(is_known, wait_s)
+    gate = product.gate.endpoint(server)
     if gate is None or (not gate.offered() and not is_usable_phase(gate.phase)):
-        raise _not_ready(deck.status()[server])
-    if (held := deck.registrar.refusal(server, tool)) is not None:
+        raise _not_ready(product.status()[server])
+    if (held := product.registrar.refusal(server, tool)) is not None:
         raise held
     if tool not in {offered.ref.name for offered in gate.offered()}:
-        raise no_such_tool(name, deck.box.descriptors())
+        raise no_such_tool(name, product.box.descriptors())
     return await gate.call(tool, arguments)
 
 
-def aliases(deck: "Quarterdeck") -> dict[str, str]:
+def aliases(product: "Product") -> dict[str, str]:
     """What clients are shown in place of a server's tool's name, where that is another one."""
-    budget = deck.settings.names
+    budget = product.settings.names
     if budget is None:
         return {}
-    names = public_names((tool.name for tool in deck.box.descriptors()), budget)
+    names = public_names((tool.name for tool in product.box.descriptors()), budget)
     return {name: alias for name, alias in names.items() if name != alias}
 
 

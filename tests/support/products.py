@@ -1,4 +1,4 @@
-"""A `Quarterdeck` over a fleet in memory: what control and command line ask, without processes."""
+"""A `Product` over a fleet in memory: what control and command line ask, without processes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from quarterdeck.app import Quarterdeck
+from quarterdeck.app import Product
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl
@@ -21,7 +21,7 @@ from .fakes import FakeEndpoint, FakeFleet
 from .trusting import TrustingRegistrar
 
 
-class DeckEndpoint(FakeEndpoint):
+class ProductEndpoint(FakeEndpoint):
     """A fake endpoint that can be called with bytes; `calls` are the ones that were begun."""
 
     calls: int = 0
@@ -42,10 +42,10 @@ class DeckEndpoint(FakeEndpoint):
         return replace(super().status(), **more)
 
 
-class DeckFleet(FakeFleet):
+class ProductFleet(FakeFleet):
     """A fake fleet whose servers restart at once."""
 
-    by_id: dict[str, DeckEndpoint]  # type: ignore[assignment]
+    by_id: dict[str, ProductEndpoint]  # type: ignore[assignment]
 
     def last_fault(self, server: str) -> ProtocolFault | None:
         """How the server last died."""
@@ -68,11 +68,11 @@ class DeckFleet(FakeFleet):
 
 
 @contextmanager
-def deck_of(root: Path, *endpoints: DeckEndpoint, settings: Settings | None = None) -> Iterator[Quarterdeck]:
-    """A deck of these endpoints, with a runtime directory below `root`."""
+def product_of(root: Path, *endpoints: ProductEndpoint, settings: Settings | None = None) -> Iterator[Product]:
+    """A product of these endpoints, with a runtime directory below `root`."""
     settings = settings or Settings()
     settings = replace(settings, servers=tuple(endpoint.config for endpoint in endpoints))
     with RuntimeDirectory.create(settings.digest, root) as directory:
-        fleet = DeckFleet(*endpoints)
+        fleet = ProductFleet(*endpoints)
         registrar = TrustingRegistrar(fleet, settings.servers)
-        yield Quarterdeck(settings, directory, cast("ServerFleetImpl", fleet), cast("Registrar", registrar))
+        yield Product(settings, directory, cast("ServerFleetImpl", fleet), cast("Registrar", registrar))

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.cli import deck_source
-from quarterdeck.cli.deck_source import Source, ask, check_server, load, source
+from quarterdeck.cli.shared import source as source_module
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.native import NativeOptions
 from quarterdeck.cli.shared.options import ProfileName
+from quarterdeck.cli.shared.source import Source, ask, check_server, load, source
 from quarterdeck.config.load.candidates import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
@@ -52,7 +52,7 @@ def say(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception) -> list[Pat
             raise answer
         return answer
 
-    monkeypatch.setattr(deck_source, "ask_serving", ask_serving)
+    monkeypatch.setattr(source_module, "ask_serving", ask_serving)
     return asked
 
 
@@ -117,7 +117,7 @@ def test_the_servers_that_there_are_are_named(config: Path) -> None:
     """The user would have to open the file."""
     config.write_text(json.dumps({"mcpServers": {"a": {"command": "true"}, "b": {"command": "${NOT_SET_QD}"}}}))
     with pytest.raises(CommandError, match="the servers are a, b"):
-        check_server(deck_source.load(Source((config,))), "c")
+        check_server(source_module.load(Source((config,))), "c")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"mcpServer": {}}'])
@@ -144,7 +144,7 @@ def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypa
 def test_what_a_server_may_start_without_is_the_commands_to_say(config: Path, allowed: bool) -> None:
     """`--allow-unsandboxed` would be ignored, or hold where nobody said it."""
     whom = source([config], own=True, allow_unsandboxed=allowed)
-    assert deck_source.load(whom).allow_unsandboxed is allowed
+    assert source_module.load(whom).allow_unsandboxed is allowed
 
 
 def native(folder: Path, profile: ProfileName = ProfileName.AUTHORING) -> NativeOptions:
@@ -183,12 +183,12 @@ def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: py
     seen: list[Settings] = []
 
     @asynccontextmanager
-    async def open_deck(settings: Settings) -> AsyncIterator[None]:
+    async def start_product(settings: Settings) -> AsyncIterator[None]:
         seen.append(settings)
         raise CommandError(ExitCode.NO_ANSWER, "far enough", "nothing")
         yield
 
-    monkeypatch.setattr(deck_source, "open_deck", open_deck)
+    monkeypatch.setattr(source_module, "start_product", start_product)
     for request in (Call("read", msgspec.Raw(b"{}")), Tools()):
         with pytest.raises(CommandError, match="far enough"):
             ask(Source((config,), own=True, native=native(config.parent)), request)
@@ -200,7 +200,7 @@ def test_native_tools_need_no_configuration(config: Path) -> None:
     """A user without servers would have to write an empty file."""
     whom = source(None, native(config.parent))
     assert whom.config == ()
-    settings = deck_source.load(whom)
+    settings = source_module.load(whom)
     assert settings.native is not None
     assert settings.digest == configuration_digest([config.parent])
 

@@ -27,7 +27,7 @@ from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
-    from quarterdeck.app import Quarterdeck
+    from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
     from quarterdeck.ledger.store.lease import LeaseHeldError
     from quarterdeck.trust.judge.configured_servers import Locks
@@ -139,10 +139,10 @@ def only_serving() -> Path | None:
         told = "; ".join(
             f"process {each.pid}: {', '.join(each.config_paths) or 'native tools'}" for each in found.values()
         )
-        raise CommandError(ExitCode.USAGE, f"several decks run: {told}", "name one by its file: -c FILE")
+        raise CommandError(ExitCode.USAGE, f"several serves run: {told}", "name one by its file: -c FILE")
     for directory, serving in found.items():
         files = ", ".join(serving.config_paths) or "native tools alone"
-        print_line(f"the deck of process {serving.pid}: {printable(files)}", "dim", stderr=True)
+        print_line(f"asking the serve of process {serving.pid}: {printable(files)}", "dim", stderr=True)
         return directory
     return None
 
@@ -200,10 +200,10 @@ def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
     async def answer_once() -> Answer:
         from quarterdeck.control.answers import answer
 
-        async with open_deck(settings) as deck:
+        async with start_product(settings) as product:
             # Each connect has a deadline of its own, and nobody else is kept waiting here.
-            await deck.finished()
-            return await answer(deck, request)
+            await product.finished()
+            return await answer(product, request)
 
     return run(answer_once)
 
@@ -224,9 +224,9 @@ def check_server(settings: "Settings", server: str) -> None:
 
 
 @asynccontextmanager
-async def open_deck(
+async def start_product(
     settings: "Settings", *, serves: bool = False, lock: "Locks | None" = None
-) -> "AsyncIterator[Quarterdeck]":
+) -> "AsyncIterator[Product]":
     """`open_quarterdeck`, with what cannot be used, or is used by another process, as the user's error.
 
     Raises:
@@ -238,7 +238,7 @@ async def open_deck(
 
     async with AsyncExitStack() as stack:
         try:
-            deck = await stack.enter_async_context(open_quarterdeck(settings, serves=serves, lock=lock))
+            product = await stack.enter_async_context(open_quarterdeck(settings, serves=serves, lock=lock))
         except LeaseHeldError as error:
             raise _held_by_another(settings, error) from error
         except LedgerError as error:
@@ -249,7 +249,7 @@ async def open_deck(
                 plain_words(error),
                 "make it a folder of your own that can be written, or name another: --state-dir DIR",
             ) from error
-        yield deck
+        yield product
 
 
 def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandError:

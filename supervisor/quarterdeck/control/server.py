@@ -21,6 +21,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from quarterdeck.app import Product
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, writing_below
 
@@ -149,8 +150,7 @@ _WITHOUT_KEY: Final = f"the line of {KEY_NAME}, which is beside this socket, has
 
 def _make_key(path: Path) -> bytes:
     key = secrets.token_hex(32).encode()
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(key + b"\n")
+    replace_file(path, key + b"\n", must_be_new=True, is_kept=False)
     return key
 
 

@@ -11,7 +11,6 @@ the events, and before whoever awaits an append goes on.
 
 import asyncio
 import logging
-import os
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Final, TypeVar
 
 import anyio
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.common.processes import made_in_thread
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
@@ -170,9 +170,7 @@ def secrets_key(state: Path) -> bytes:
     try:
         make_private_dir(path.parent)
         with suppress(FileExistsError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+            replace_file(path, secrets.token_bytes(KEY_BYTES), must_be_new=True)
         return path.read_bytes()[:KEY_BYTES]
     except (OSError, UnsafePathError):
         return b""

@@ -5,7 +5,6 @@ Nothing here follows a link, nor looks at a path: that the directory may be chan
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -14,9 +13,7 @@ from itertools import islice
 from typing import Final
 
 from .path_walk import fault
-
-DRAFT_PREFIX: Final = ".quarterdeck-"
-"""Of a file that is being written, until it takes its name."""
+from .replace import replacing
 
 MAX_DEPTH: Final = 128
 """Of a tree that is removed: each level holds a descriptor, and they are shared by all sessions."""
@@ -47,26 +44,15 @@ def replace_file(
     Raises:
         OSError: it cannot be, or the owner cannot be kept.
     """
-    draft = f"{DRAFT_PREFIX}{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(draft, flags, 0o666 if previous is None else 0o600, dir_fd=directory)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            if previous is None:
-                _give_to_owner_of(directory, fd)
-            else:
-                _make_like(fd, previous)
-                if thing is not None and sys.platform == "linux":
-                    _copy_attributes(thing, fd)
-            os.fsync(fd)
-        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft, dir_fd=directory)
-        raise
-    _sync(directory)
+    with replacing(name, dir_fd=directory, mode=0o666 if previous is None else 0o600) as file:
+        file.write(data)
+        file.flush()
+        if previous is None:
+            _give_to_owner_of(directory, file.fileno())
+        else:
+            _make_like(file.fileno(), previous)
+            if thing is not None and sys.platform == "linux":
+                _copy_attributes(thing, file.fileno())
 
 
 def make_directory(directory: int, name: str) -> None:
@@ -169,9 +155,3 @@ if sys.platform == "linux":
 def _is_users(name: str) -> bool:
     """Whether whoever owns a file decides on this attribute; the others are the system's, such as capabilities."""
     return name.startswith("user.") or name == _ACCESS_LIST
-
-
-def _sync(directory: int) -> None:
-    """Make a new name last.  The file is in place already: that a directory cannot be synced is no failure of it."""
-    with suppress(OSError), _opened(directory, ".") as fd:
-        os.fsync(fd)

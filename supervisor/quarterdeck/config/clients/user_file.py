@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.common.files.changes import replace_file
+from quarterdeck.common.files.replace import replacing
 from quarterdeck.common.files.text_file import MissingFileError, TextFileError, read_text_file
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -109,13 +110,10 @@ def _back_up(file: UserFile, now: datetime) -> Path | None:
     if file.status is None:
         return None
     backup = file.path.with_name(f"{file.path.name}.quarterdeck-{now:%Y%m%dT%H%M%S.%fZ}.bak")
-    descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as copy:
+    with replacing(backup) as copy:  # its name holds the microsecond
         if os.geteuid() == 0:
-            os.fchown(descriptor, file.status.st_uid, file.status.st_gid)
+            os.fchown(copy.fileno(), file.status.st_uid, file.status.st_gid)
         copy.write(file.mark + file.text.encode())
-        copy.flush()
-        os.fsync(descriptor)
     return backup
 
 

@@ -24,6 +24,7 @@ from typing import Final, Self
 
 import msgspec
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.common.files.text_file import TextFileError, read_text
 
 from .paths import (
@@ -138,11 +139,8 @@ class RuntimeDirectory:
         serving = Serving(
             os.getpid(), self.digest, paths, datetime.now(UTC).isoformat(timespec="milliseconds"), version, native
         )
-        draft = self.path / f".{SERVING_NAME}"
         with writing_below(self.path, RUNTIME_DIR_VARIABLE):
-            draft.touch(mode=0o600)
-            draft.write_bytes(msgspec.json.encode(serving))
-            draft.rename(self.path / SERVING_NAME)
+            replace_file(self.path / SERVING_NAME, msgspec.json.encode(serving), is_kept=False)
         return serving
 
     def close(self) -> None:

@@ -9,13 +9,13 @@ never logged, nor part of a message.
 
 import os
 import re
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.common.files.text_file import TextFileError, read_text
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem, state_dir
 from quarterdeck_protocol.plain_words import plain_words
@@ -169,17 +169,9 @@ class SecretStore:
         return True
 
     def _write(self, path: Path, text: str) -> None:
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         try:
             make_private_dir(self._directory)
-            try:
-                with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-                    file.write(text.encode())
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
+            replace_file(path, text.encode())
         except (OSError, UnsafePathError) as error:
             raise SecretError(f"the secret cannot be kept: {plain_words(error)}") from error
 

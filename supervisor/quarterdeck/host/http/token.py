@@ -3,9 +3,11 @@
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import open_regular
 
@@ -33,19 +35,8 @@ def load_or_create_token(path: Path) -> str:
     except FileNotFoundError:
         pass
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            # Another process was first; its token is the token.
-            pass
-    finally:
-        draft.unlink(missing_ok=True)
+    with suppress(FileExistsError):  # another process was first; its token is the token
+        replace_file(path, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode(), must_be_new=True)
     return load_token(path)
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.common.files.replace import sync_directory
 from quarterdeck.ledger.errors import LedgerWriteError, TooLargeError
 from quarterdeck.ledger.events.chain import Head, Row, link
 from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_event
@@ -18,7 +19,7 @@ from quarterdeck.ledger.events.json_lines import Document, Piece
 
 from .calls import CallRow, insert_calls
 from .database import DATABASE_NAME, transaction
-from .head import sync_directory, write_head
+from .head import write_head
 from .migrations import lookups
 
 MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024

@@ -7,7 +7,6 @@ Each file begins where an older one ends, so that from a checkpoint the whole st
 be put elsewhere: what is missing then is said, and nothing else suffers.
 """
 
-import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,13 +14,13 @@ from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.common.files.replace import replacing
 from quarterdeck.ledger.errors import ArchivedError, CorruptLedgerError, LedgerError, TransferError, UnusableLedgerError
 from quarterdeck.ledger.events.chain import Head, Row, Verdict, Verification
 from quarterdeck.ledger.events.events import LedgerEvent, Stored
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Document, Piece, read, read_header
 
-from .head import sync_directory
 from .rows import Selection
 
 ARCHIVE_NAME: Final = "archive"
@@ -129,19 +128,11 @@ def write_file(path: Path, lines: Iterator[bytes]) -> None:
         TransferError: what was written is not what is read.
         OSError: it could not be written; what had its name before is still there.
     """
-    draft = path.with_name(f".{path.name}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "wb", buffering=1024 * 1024) as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        for _ in pieces(draft):
+    with replacing(path, is_locked=True) as file:
+        file.writelines(lines)
+        file.flush()
+        for _ in pieces(Path(file.name)):
             pass
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_directory(path.parent)
 
 
 def _events(path: Path) -> Generator[tuple[Row, LedgerEvent], None, None]:

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.common.files.replace import sync_directory
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem
 from quarterdeck.ledger.errors import (
@@ -37,7 +38,7 @@ from quarterdeck.ledger.errors import (
 )
 
 from . import migrations
-from .head import read_head, sync_directory
+from .head import read_head
 
 DATABASE_NAME: Final = "ledger.db"
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import (
     BrokenChainError,
@@ -27,7 +28,7 @@ from . import rows
 from .append import Pen
 from .calls import CallRow
 from .database import BACKUP_NAME, open_for_reading, open_for_writing, prepare
-from .head import HEAD_NAME, read_head, replace_file, write_head
+from .head import HEAD_NAME, read_head, write_head
 from .read import LedgerReader
 
 TAIL: Final = 1_000
@@ -196,7 +197,7 @@ def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head
         before = directory / HEAD_NAME
         if before.exists():
             folder = make_private_dir(directory / BACKUP_NAME)
-            replace_file(folder / f"head-{now().replace(':', '')}", before.read_bytes())
+            replace_file(folder / f"head-{now().replace(':', '')}", before.read_bytes(), is_locked=True)
         write_head(directory, tip)
     except (OSError, UnsafePathError) as error:
         raise UnusableLedgerError(before, str(error)) from error

@@ -1,9 +1,6 @@
 """`memory`: one working note that a model keeps for itself, in memory or in a file."""
 
 import asyncio
-import os
-import tempfile
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -11,6 +8,7 @@ from typing import Annotated, Final, Literal
 import anyio.to_thread
 from msgspec import Meta
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.tools.context import ToolContext
@@ -77,17 +75,7 @@ class FileMemoryStore:
 
     def _write(self, text: str) -> None:
         make_private_dir(self._path.parent)
-        descriptor, draft = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(_encode(text))
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(draft, self._path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
+        replace_file(self._path, _encode(text))
 
 
 class MemoryArguments(Arguments, frozen=True):

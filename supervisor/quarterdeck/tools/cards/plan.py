@@ -3,7 +3,6 @@
 The tools change nothing: whoever runs the session sees their markers and switches the mode.
 """
 
-import os
 import re
 import time
 import unicodedata
@@ -13,6 +12,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from quarterdeck.common.files.replace import replace_file
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.deck.contract import Capability, CapabilityCard, DeckContext, JsonSchema, capability_id
@@ -142,12 +142,10 @@ def write_plan(session_dir: Path | str, plan: str) -> Path:
         path = plan_file_path(session_dir, f"{_base36(milliseconds)}-{slug}")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            replace_file(path, plan.encode("utf-8", "replace"), must_be_new=True)
         except FileExistsError:
             milliseconds += 1  # two plans in one millisecond
             continue
-        with open(descriptor, "wb") as file:
-            file.write(plan.encode("utf-8", "replace"))
         return path
 
 

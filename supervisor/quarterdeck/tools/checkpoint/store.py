@@ -20,7 +20,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Final, TypeVar
 
 import anyio.to_thread
 
+from quarterdeck.common.files.replace import replace_file, sync_directory
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.tools.context import Fs
 
@@ -112,13 +113,15 @@ class CheckpointDisk:
         descriptor = os.open(self._index_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._seen = None  # until the whole is written, what the file holds is unknown
         try:
-            _write_all(descriptor, data)
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
             os.fsync(descriptor)
             seen = _identity(os.fstat(descriptor))
         finally:
             os.close(descriptor)
         if is_new:
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         for line in lines:
             self._index.apply(line)
         self._seen = seen
@@ -126,7 +129,7 @@ class CheckpointDisk:
     def tidy(self) -> None:
         """Drop the oldest nodes where a bound is exceeded, and write the index anew where much of it is void."""
         if self._index.make_room(self._max_bytes, self._max_nodes) or self._index.dead_lines > MAX_DEAD_LINES:
-            self._replace(self._index_path, b"".join(map(encode, self._index.lines())))
+            replace_file(self._index_path, b"".join(map(encode, self._index.lines())), is_locked=True)
             self._index.dead_lines = 0
             self._seen = _identity(self._index_path.stat())
             self.sweep()
@@ -140,7 +143,7 @@ class CheckpointDisk:
                 return digest
         except FileNotFoundError:
             pass
-        self._replace(path, data)
+        replace_file(path, data, is_locked=True)
         return digest
 
     def read_blob(self, kept: Kept) -> bytes:
@@ -183,23 +186,6 @@ class CheckpointDisk:
             self.sweep()
             self._is_swept = True
 
-    def _replace(self, path: Path, data: bytes) -> None:
-        """Write a file of ours whole or not at all; the name of the half-done one is free, for the lock is held."""
-        draft = path.with_name(path.name + ".new")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            _write_all(descriptor, data)
-            os.fsync(descriptor)
-            os.replace(draft, path)
-        except BaseException:
-            # On a full disk it would take the room that the user's own file needs.
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
-        finally:
-            os.close(descriptor)
-        _sync_directory(path.parent)
-
 
 def _lock(descriptor: int, directory: Path) -> None:
     deadline = time.monotonic() + LOCK_S
@@ -215,20 +201,6 @@ def _lock(descriptor: int, directory: Path) -> None:
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 MAX_TOTAL_BYTES: Final = 512 * 1024 * 1024

@@ -1,10 +1,9 @@
 """`deck.lock` and `lock.ignore` as files: read, and written whole or not at all."""
 
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
+from quarterdeck.common.files.replace import replacing
 from quarterdeck.common.files.text_file import TextFileError, read_text
 
 from .ignores import IGNORE_NAME, MAX_IGNORE_BYTES, IgnoreError, Ignores
@@ -64,25 +63,10 @@ def save_lock(path: Path, lock: DeckLock) -> None:
         LockFileError: it cannot be written; what was there is still there.
     """
     target = Path(os.path.realpath(path))
-    draft = None
     try:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        descriptor, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(render(lock))
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(draft, target)
+        with replacing(target, mode=0o666) as file:
+            if target.exists():
+                os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
+            file.write(render(lock).encode("ascii"))
     except OSError as error:
-        if draft is not None:
-            with suppress(OSError):
-                os.unlink(draft)
         raise LockFileError(path, f"it cannot be written: {error.strerror or error}") from error
-
-
-def _umask() -> int:
-    """What new files are kept from; there is no way to look without setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

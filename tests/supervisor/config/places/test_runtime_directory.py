@@ -76,7 +76,7 @@ def test_a_deck_that_cannot_be_announced_has_a_sentence(root: Path, monkeypatch:
         def fail(*_: object, **__: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(root))
 
-        patch.setattr(Path, "touch", fail)
+        patch.setattr(os, "replace", fail)
         with pytest.raises(paths.UnusableDirectoryError, match="there is no room in"):
             directory.announce([Path("/a.json")], "1")
 

@@ -1,5 +1,6 @@
 """Compaction: the same deck from fewer events, the old ones kept aside, and no moment at which either is missing."""
 
+import os
 import sqlite3
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,6 @@ from quarterdeck.ledger.errors import ArchivedError, BrokenChainError, CorruptLe
 from quarterdeck.ledger.events.chain import Verdict
 from quarterdeck.ledger.events.events import Checkpoint, Retired
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.store import archive
 from quarterdeck.ledger.store.compaction import compact, needs_compaction
 
 
@@ -186,7 +186,7 @@ def test_without_room_for_the_archive_nothing_is_done(tmp_path: Path, monkeypatc
         def full(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(archive.os, "fsync", full)
+        monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(LedgerWriteError, match="No space left"):
             compact(store)
         monkeypatch.undo()

@@ -81,12 +81,14 @@ def test_a_line_that_could_not_be_written_does_not_count(tmp_path: Path, monkeyp
     disk = disk_at(tmp_path)
     add(disk, Absent("0001-write", "/w/a", AT))
 
+    write = os.write
+
     def half(descriptor: int, data: bytes) -> None:
-        os.write(descriptor, data[: len(data) // 2])
+        write(descriptor, data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_write_all", half)
+        patch.setattr(os, "write", half)
         with pytest.raises(OSError, match="No space"):
             add(disk, Absent("0002-write", "/w/a", AT))
     assert names(disk) == ["0001-write"]
@@ -189,11 +191,10 @@ def test_a_content_that_could_not_be_written_takes_no_room(tmp_path: Path, monke
     """On a nearly full disk the half-kept content would leave no room for the file itself, whose write then fails."""
     disk = disk_at(tmp_path)
 
-    def half(descriptor: int, data: bytes) -> None:
-        os.write(descriptor, data[: len(data) // 2])
+    def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "_write_all", half)
+    monkeypatch.setattr(os, "fsync", full)
     with disk.locked(), pytest.raises(OSError, match="No space"):
         disk.write_blob(b"content")
     assert os.listdir(tmp_path / "blobs") == []

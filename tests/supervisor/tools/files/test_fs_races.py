@@ -11,7 +11,7 @@ import pytest
 from support.moments import answer, at_every_moment
 from support.swapping import Flip, alternation, flipping, meanwhile, swap
 
-from quarterdeck.common.files.changes import DRAFT_PREFIX
+from quarterdeck.common.files.replace import DRAFT_PREFIX
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files.fs import LocalFs
 from quarterdeck.tools.files.roots import Roots

@@ -1,0 +1,102 @@
+"""File locks (`flock`) that say whether a process lives: the kernel lets go of them when it dies.  Blocking."""
+
+import fcntl
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+LOCK_NAME: Final = "lock"
+"""Of the locked file in a directory that lives as long as its process."""
+
+STAGING_GRACE_S: Final = 60.0
+"""A hidden directory is renamed within microseconds; a minute old, it was left by a process that died there."""
+
+POLL_S: Final = 0.01
+"""Between two attempts to take a lock that another holds."""
+
+
+def make_locked_directory(path: Path, fill: Callable[[Path], None] = lambda _: None) -> int:
+    """Make the directory `path`, 0700, with a `LOCK_NAME` in it that this process holds.
+
+    It is made and locked under a hidden name first, so that nobody ever sees one that is not locked.
+
+    Args:
+        path: of the directory.
+        fill: puts into it, by its hidden path, what must be there from the beginning.
+
+    Returns:
+        the lock's descriptor, which programs that we start do not inherit; closing it lets go.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    staging = path.with_name(f".{path.name}")
+    staging.mkdir(mode=0o700)
+    lock = -1
+    try:
+        lock = os.open(staging / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fill(staging)
+        staging.rename(path)
+    except BaseException:
+        if lock >= 0:
+            os.close(lock)
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    return lock
+
+
+def is_staging_left(path: Path) -> bool:
+    """Whether the hidden directory `path` was left by a process that died while it made it."""
+    try:
+        return time.time() - path.lstat().st_mtime > STAGING_GRACE_S
+    except OSError:
+        return False
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock at `path`; not when there is none: it is half made, or half removed."""
+    with unless_held(path, fcntl.LOCK_SH) as is_free:
+        return not is_free
+
+
+@contextmanager
+def unless_held(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[bool]:
+    """Whether nobody holds the lock at `path`; if so, it is held (`LOCK_EX` or `LOCK_SH`) inside the block."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        yield True
+        return
+    try:
+        try:
+            is_free = acquire(lock, operation=operation)
+        except OSError:
+            is_free = False
+        yield is_free
+    finally:
+        os.close(lock)
+
+
+def acquire(
+    fd: int, wait_s: float = 0.0, *, operation: int = fcntl.LOCK_EX, given_up: threading.Event | None = None
+) -> bool:
+    """Lock what is open; whether that was possible within `wait_s`, and before `given_up` was set.
+
+    Raises:
+        OSError: it cannot be locked at all.
+    """
+    given_up, deadline = given_up or threading.Event(), time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline or given_up.wait(POLL_S):
+                return False
+        else:
+            return True

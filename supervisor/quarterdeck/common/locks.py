@@ -51,7 +51,7 @@ def make_locked_directory(path: Path, fill: Callable[[Path], None] = lambda _: N
     return lock
 
 
-def is_staging_left(path: Path) -> bool:
+def is_abandoned(path: Path) -> bool:
     """Whether the hidden directory `path` was left by a process that died while it made it."""
     try:
         return time.time() - path.lstat().st_mtime > STAGING_GRACE_S

@@ -9,7 +9,6 @@ directory is not touched.  A directory is taken away under another name first, s
 moment gets a new one.  Blocking.
 """
 
-import fcntl
 import os
 import re
 import secrets
@@ -22,6 +21,7 @@ from typing import Final
 
 import psutil
 
+from quarterdeck.common.locks import is_held
 from quarterdeck_sandbox import DiskUse, measure, remove
 
 from .paths import SessionPaths
@@ -146,22 +146,7 @@ def _records(state: Path) -> Iterator[Path]:
 
 def _has_session(workspace: Path) -> bool:
     """Whether a process holds the lock of one of its sessions."""
-    return any(_is_locked(SessionPaths(folder).lock) for folder in _folders(workspace / "sessions"))
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(lock)
+    return any(is_held(SessionPaths(folder).lock) for folder in _folders(workspace / "sessions"))
 
 
 def _mounted_in(path: Path) -> str | None:

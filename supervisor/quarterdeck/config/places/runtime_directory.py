@@ -8,14 +8,12 @@
 A directory is made and locked under a hidden name first, so that nobody can see one that is not locked yet.
 """
 
-import fcntl
 import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +24,7 @@ import msgspec
 
 from quarterdeck.common.files.replace import replace_file
 from quarterdeck.common.files.text_file import TextFileError, read_text
+from quarterdeck.common.locks import LOCK_NAME, is_abandoned, is_held, make_locked_directory, unless_held
 
 from .paths import (
     MAX_SOCKET_PATH_BYTES,
@@ -37,12 +36,7 @@ from .paths import (
     writing_below,
 )
 
-LOCK_NAME: Final = "lock"
-
 SERVING_NAME: Final = "serve.json"
-
-STAGING_GRACE_S: Final = 60.0
-"""A hidden directory is renamed within microseconds; a minute old, it was left by a process that died there."""
 
 _MAX_SERVING_BYTES: Final = 64 * 1024
 """Room for a dozen paths of the longest kind."""
@@ -101,22 +95,8 @@ class RuntimeDirectory:
 
     @classmethod
     def _create_in(cls, root: Path, digest: str) -> Self:
-        name = f"qd-{digest}-{os.getpid()}-{secrets.token_hex(4)}"
-        staging = root / f".{name}"
-        staging.mkdir(mode=0o700)
-        try:
-            lock = os.open(staging / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except BaseException:
-            staging.rmdir()
-            raise
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            staging.rename(root / name)
-        except BaseException:
-            os.close(lock)
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
-        return cls(root / name, digest, lock)
+        path = root / f"qd-{digest}-{os.getpid()}-{secrets.token_hex(4)}"
+        return cls(path, digest, make_locked_directory(path))
 
     def socket_path(self, name: str) -> Path:
         """The path of a socket in the directory.
@@ -169,8 +149,8 @@ def sweep_stale(root: Path | None = None) -> tuple[Path, ...]:
     """
     removed = []
     for path, match in _entries(root or runtime_dir()):
-        with _probe(path, fcntl.LOCK_EX) as is_free:
-            if is_free and not (match["staging"] and _is_young(path)):
+        with unless_held(path / LOCK_NAME) as is_free:
+            if is_free and (not match["staging"] or is_abandoned(path)):
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
     return tuple(removed)
@@ -182,50 +162,31 @@ def find_serving(digest: str, root: Path | None = None, *, native: str | None = 
     With `native` only one that offers just these native tools.  It may be dying at that moment: expect a refused
     connection.
     """
-    found: dict[Path, str] = {}
-    for path, match in _entries(root or runtime_dir()):
-        if match["digest"] != digest or match["staging"]:
-            continue
-        with _probe(path, fcntl.LOCK_SH) as is_free:
-            serving = None if is_free else read_serving(path)
-        if serving is not None and serving.digest == digest and native in (None, serving.native):
-            found[path] = serving.started_at
-    return max(found, key=lambda path: found[path], default=None)
-
-
-def announced_files(root: Path | None = None) -> tuple[str, ...]:
-    """The configuration files of all processes that serve."""
-    found: list[str] = []
-    for path, match in _entries(root or runtime_dir()):
-        if match["staging"]:
-            continue
-        with _probe(path, fcntl.LOCK_SH) as is_free:
-            serving = None if is_free else read_serving(path)
-        found += serving.config_paths if serving is not None else ()
-    return tuple(dict.fromkeys(found))
+    for path, serving in find_all_serving(root).items():
+        if serving.digest == digest and native in (None, serving.native):
+            return path
+    return None
 
 
 def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
     """Every live process that serves, by its directory, the last one started first."""
     found: dict[Path, Serving] = {}
     for path, match in _entries(root or runtime_dir()):
-        if match["staging"]:
-            continue
-        with _probe(path, fcntl.LOCK_SH) as is_free:
-            serving = None if is_free else read_serving(path)
-        if serving is not None:
-            found[path] = serving
+        if not match["staging"] and is_held(path / LOCK_NAME):
+            serving = read_serving(path)
+            if serving is not None and serving.digest == match["digest"]:
+                found[path] = serving
     return dict(sorted(found.items(), key=lambda pair: pair[1].started_at, reverse=True))
+
+
+def announced_files(root: Path | None = None) -> tuple[str, ...]:
+    """The configuration files of all processes that serve."""
+    return tuple(dict.fromkeys(file for serving in find_all_serving(root).values() for file in serving.config_paths))
 
 
 def find_live(root: Path | None = None) -> frozenset[str]:
     """The digests of all configurations that a live process uses, whether it serves or not."""
-    found = set()
-    for path, match in _entries(root or runtime_dir()):
-        with _probe(path, fcntl.LOCK_SH) as is_free:
-            if not is_free:
-                found.add(match["digest"])
-    return frozenset(found)
+    return frozenset(match["digest"] for path, match in _entries(root or runtime_dir()) if is_held(path / LOCK_NAME))
 
 
 def read_serving(path: Path) -> Serving | None:
@@ -246,30 +207,3 @@ def _entries(root: Path) -> Iterator[tuple[Path, re.Match[str]]]:
             match = _ENTRY.fullmatch(name)
             if match and privacy_problem(root / name) is None:
                 yield root / name, match
-
-
-@contextmanager
-def _probe(path: Path, operation: int) -> Iterator[bool]:
-    """Whether nobody holds the lock of `path`; if so, it is held (`LOCK_EX` or `LOCK_SH`) inside the block."""
-    try:
-        lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        # Without a lock it is half made (hidden then) or half removed.
-        yield True
-        return
-    try:
-        try:
-            fcntl.flock(lock, operation | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(lock)
-
-
-def _is_young(path: Path) -> bool:
-    try:
-        return time.time() - path.lstat().st_mtime < STAGING_GRACE_S
-    except OSError:
-        return True

@@ -10,7 +10,6 @@ not locked.  Neither descriptor is inherited by programs that we start.
 import fcntl
 import os
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Final, Self
 
 import msgspec
 
+from quarterdeck.common.locks import acquire
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import LedgerError, UnsafeLedgerError, UnusableLedgerError
 from quarterdeck.ledger.events import surrogates
@@ -25,9 +25,6 @@ from quarterdeck.ledger.events import surrogates
 LOCK_NAME: Final = "lock"
 
 HOLDER_NAME: Final = "holder"
-
-POLL_S: Final = 0.05
-"""How often a lease that is held is asked for again."""
 
 _MAX_HOLDER_BYTES: Final = 64 * 1024
 """Room for a dozen paths of the longest kind."""
@@ -124,7 +121,7 @@ def take_lease(
         raise UnusableLedgerError(directory, error.strerror or str(error)) from error
     lease = Lease(directory, lock)
     try:
-        if not _acquire(lock, wait_s, given_up=given_up or threading.Event()):
+        if not acquire(lock, wait_s, given_up=given_up):
             raise LeaseHeldError(directory, read_holder(directory), holder)
         lease.update(holder)
     except OSError as error:
@@ -143,25 +140,13 @@ def read_holder(directory: Path) -> Holder | None:
     except OSError:
         return None
     try:
-        if _acquire(descriptor, 0.0, fcntl.LOCK_SH, given_up=threading.Event()):
+        if acquire(descriptor, operation=fcntl.LOCK_SH):
             return None
         return surrogates.decode(os.read(descriptor, _MAX_HOLDER_BYTES), Holder)
     except (OSError, msgspec.MsgspecError):
         return None
     finally:
         os.close(descriptor)
-
-
-def _acquire(descriptor: int, wait_s: float, operation: int = fcntl.LOCK_EX, *, given_up: threading.Event) -> bool:
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline or given_up.wait(POLL_S):
-                return False
-        else:
-            return True
 
 
 def _tell(directory: Path, holder: Holder) -> int:

@@ -13,12 +13,10 @@ A process may be killed between any two steps: what the index names is whole, wh
 next opening, and half a line is cut off.
 """
 
-import fcntl
 import hashlib
 import logging
 import os
 import stat
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from typing import Final, TypeVar
 import anyio.to_thread
 
 from quarterdeck.common.files.replace import replace_file, sync_directory
+from quarterdeck.common.locks import acquire
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.tools.context import Fs
 
@@ -51,8 +50,6 @@ from .restore import PERMISSIONS, RestoredPath, bring_back
 
 LOCK_S: Final = 10.0
 """How long another process may hold the lock; its steps take milliseconds."""
-
-LOCK_POLL_S: Final = 0.005
 
 MAX_DEAD_LINES: Final = 2_000
 """Some hundred KiB; then the index is written anew."""
@@ -95,7 +92,8 @@ class CheckpointDisk:
         make_private_dir(self._blobs)
         descriptor = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            _lock(descriptor, self._directory)
+            if not acquire(descriptor, LOCK_S):
+                raise TimeoutError(f"another process has held {self._directory / 'lock'} for {LOCK_S:g} s")
             self._refresh()
             yield self._index
         finally:
@@ -185,18 +183,6 @@ class CheckpointDisk:
         if not self._is_swept:
             self.sweep()
             self._is_swept = True
-
-
-def _lock(descriptor: int, directory: Path) -> None:
-    deadline = time.monotonic() + LOCK_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"another process has held {directory / 'lock'} for {LOCK_S:g} s") from None
-        time.sleep(LOCK_POLL_S)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:

@@ -16,22 +16,20 @@ one.  Blocking; used from threads.
 """
 
 import asyncio
-import fcntl
 import os
 import re
 import shutil
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Final, Self
 
 import anyio
 import anyio.to_thread
 from ulid import ULID
 
+from quarterdeck.common.locks import is_abandoned, is_held, make_locked_directory
 from quarterdeck.common.processes import carried_through, made_in_thread
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.paths import (
@@ -66,9 +64,6 @@ from .provision import check_tools, provision_deck
 KEPT_SESSIONS: Final = 20
 """Of one workspace, the live ones not counted; older ones are removed, with their checkpoints."""
 
-STAGING_GRACE_S: Final = 60.0
-"""A hidden directory is renamed within microseconds; a minute old, it was left by a process that died there."""
-
 _NAME: Final = re.compile(r"\.?[0-9A-HJKMNP-TV-Z]{26}")
 """A ULID, sorted by time."""
 
@@ -90,18 +85,10 @@ class SessionDirectory:
         """
         workspace.create()
         name = str(ULID())
-        staging = workspace.session(f".{name}")
-        staging.directory.mkdir(mode=0o700)
-        lock = os.open(staging.lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            staging.outputs.mkdir(mode=0o700)
-            paths = workspace.session(name)
-            staging.directory.rename(paths.directory)
-        except BaseException:
-            os.close(lock)
-            shutil.rmtree(staging.directory, ignore_errors=True)
-            raise
+        paths = workspace.session(name)
+        lock = make_locked_directory(
+            paths.directory, fill=lambda staging: SessionPaths(staging).outputs.mkdir(mode=0o700)
+        )
         prune(workspace)
         return cls(paths, lock)
 
@@ -155,26 +142,8 @@ def _names(workspace: WorkspacePaths) -> list[str]:
 def _has_ended(paths: SessionPaths) -> bool:
     """Whether no process holds the lock; of a half made one, whether its maker must be dead."""
     if paths.directory.name.startswith("."):
-        return _age_s(paths.directory) > STAGING_GRACE_S
-    try:
-        lock = os.open(paths.lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return True  # it is being removed, or was half removed
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(lock)
-
-
-def _age_s(path: Path) -> float:
-    try:
-        return time.time() - path.lstat().st_mtime
-    except OSError:
-        return 0.0
+        return is_abandoned(paths.directory)
+    return not is_held(paths.lock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.common.locks import STAGING_GRACE_S
 from quarterdeck.config.places.paths import SessionPaths, UnsafePathError, WorkspacePaths, workspace_paths
-from quarterdeck.tools.deck.session import STAGING_GRACE_S, SessionDirectory, prune
+from quarterdeck.tools.deck.session import SessionDirectory, prune
 
 
 @pytest.fixture

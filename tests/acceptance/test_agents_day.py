@@ -31,10 +31,10 @@ pytestmark = pytest.mark.anyio
 DAY_S: Final = 150.0
 """For some thirty calls, one of them a whole pytest, on a busy machine."""
 
-REFS: Final = "protocol/quarterdeck_protocol/refs.py"
+NAMES: Final = "protocol/quarterdeck_protocol/names.py"
 SOUND: Final = "MAX_SERVER_ID_CHARS: Final = 32"
 BROKEN: Final = "MAX_SERVER_ID_CHARS: Final = 3"
-TESTS: Final = "tests/protocol/test_refs.py"
+TESTS: Final = "tests/protocol/test_names.py"
 
 RUN_TESTS: Final = (
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPATH=protocol "
@@ -146,11 +146,11 @@ async def explore(agent: Agent) -> None:
     assert tools["bash"].annotations is not None
     assert tools["bash"].annotations.destructive_hint is True
     assert "supervisor" in await agent.do("ls")
-    assert REFS in await agent.do("find", query="refs.py")
+    assert NAMES in await agent.do("find", query="names.py")
     assert re.search(
-        rf"{REFS}:\d+: {SOUND}", await agent.do("grep", pattern=r"^MAX_SERVER_ID_CHARS\b", path="protocol")
+        rf"{NAMES}:\d+: {SOUND}", await agent.do("grep", pattern=r"^MAX_SERVER_ID_CHARS\b", path="protocol")
     )
-    assert SOUND in await agent.do("read", path=REFS)
+    assert SOUND in await agent.do("read", path=NAMES)
     assert "outside" in await agent.fail("read", path="/etc/passwd")
 
 
@@ -167,13 +167,13 @@ async def change(agent: Agent) -> None:
 async def break_and_put_right(agent: Agent, repository: Path) -> None:
     """A change that breaks the tests, and its undoing from the checkpoint."""
     assert "passed" in await agent.do("bash", command=RUN_TESTS, timeoutMs=100_000)
-    assert "-" + SOUND in await agent.do("edit", path=REFS, oldText=SOUND, newText=BROKEN)
+    assert "-" + SOUND in await agent.do("edit", path=NAMES, oldText=SOUND, newText=BROKEN)
     assert "failed" in await agent.fail("bash", command=RUN_TESTS, timeoutMs=100_000)
     where = ("--workspace", str(repository))
     listed = await anyio.to_thread.run_sync(lambda: quarterdeck_json("checkpoint", "list", *where))
     node = next(each["node"] for each in listed if each["node"].endswith("edit"))
     await anyio.to_thread.run_sync(lambda: quarterdeck_json("checkpoint", "restore", node, *where))
-    assert SOUND in await agent.do("read", path=REFS)
+    assert SOUND in await agent.do("read", path=NAMES)
     assert "passed" in await agent.do("bash", command=RUN_TESTS, timeoutMs=100_000)
 
 
@@ -196,7 +196,7 @@ async def keep_track(agent: Agent) -> None:
     """Lists, notes and plans of the session's own."""
     await agent.do("todo_set", items=[{"id": "1", "text": "rest", "status": "active"}])
     assert "[~] (1) rest" in await agent.do("todo_read")
-    await agent.do("memory", action="append", content="refs.py holds the bounds")
+    await agent.do("memory", action="append", content="names.py holds the bounds")
     assert "holds the bounds" in await agent.do("memory", action="read")
     assert "enterPlanMode" in await agent.do("enter_plan_mode")
     assert "delegate" in (await agent.fail("task", objective="rest")).lower()

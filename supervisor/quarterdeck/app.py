@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck.common.processes import carried_through
+from quarterdeck.common.shielding import carried_through
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.native_names import NATIVE_NAMES
 from quarterdeck.config.native_tools import NO_SETTINGS

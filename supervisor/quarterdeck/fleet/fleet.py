@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from quarterdeck.common.processes import carried_through
+from quarterdeck.common.shielding import carried_through
 from quarterdeck.fleet.core.core import SETTLED_PHASES, FleetCore
 from quarterdeck.fleet.core.events import (
     Close,

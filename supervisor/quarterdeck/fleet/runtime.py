@@ -16,7 +16,7 @@ from math import inf
 from typing import Final
 
 from quarterdeck.common.identity import CLIENT_VERSION
-from quarterdeck.common.processes import made_in_thread
+from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory, sweep_stale
 from quarterdeck_protocol.configs import MAX_RESULT_BYTES

@@ -5,10 +5,9 @@ minutes: whoever asks in this process could not give up.  So another asks, and i
 """
 
 import json
-import subprocess
 from typing import Final
 
-from quarterdeck.common.processes import child_command
+from quarterdeck.common.child_process import Helper
 
 GET_DEADLINE_S: Final = 20.0
 """For an answer while servers wait to start; enough to type a password."""
@@ -71,25 +70,16 @@ class OsKeyring:
         if self._silence:
             raise KeyringError(self._silence)
         try:
-            ended = subprocess.run(
-                child_command(_BOOT, _NEEDED),
-                input=json.dumps(question).encode(),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=deadline_s,
-                cwd="/",
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            # Not chained: the exception holds what was asked.
+            status, told = Helper(_BOOT, _NEEDED).ask(json.dumps(question).encode(), deadline_s)
+        except TimeoutError:
             self._silence = f"it did not answer within {deadline_s:g} s: unlock it"
             raise KeyringError(self._silence) from None
         except OSError as error:
             raise KeyringError(f"it cannot be asked: {error.strerror or error}") from None
         try:
-            answer = json.loads(ended.stdout)
+            answer = json.loads(told)
         except ValueError:
-            raise KeyringError(f"the process that asks it ended with status {ended.returncode}") from None
+            raise KeyringError(f"the process that asks it ended with status {status}") from None
         match answer:
             case {"outcome": "done"}:
                 return dict(answer)

@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from quarterdeck.common.processes import carried_through
+from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.session.calls import ANSWER_S, GRACE_S, shut_down
 from quarterdeck.host.session.provider import ProviderHostImpl, RunningProviderHost
 from quarterdeck.host.session.results import bad_result, fault_parts, splice

@@ -30,7 +30,7 @@ import anyio.to_thread
 from ulid import ULID
 
 from quarterdeck.common.locks import is_abandoned, is_held, make_locked_directory
-from quarterdeck.common.processes import carried_through, made_in_thread
+from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.paths import (
     SessionPaths,

@@ -5,15 +5,13 @@ needs no sandbox: parsing in Python has no memory to corrupt, and the page canno
 """
 
 import os
-import subprocess
 from dataclasses import dataclass
 from typing import Final
 
 import anyio
 import anyio.to_thread
-from anyio.abc import Process
 
-from quarterdeck.common.processes import child_command
+from quarterdeck.common.child_process import Helper
 from quarterdeck.tools.native_extra import is_installed
 
 from .tags import strip_tags
@@ -60,44 +58,14 @@ class PageReader:
         if is_installed("justhtml"):
             with anyio.move_on_after(self._wall_s):
                 async with self._turns:
-                    output = await _run(url.encode() + b"\n" + page.encode("utf-8", "replace"))
+                    question = url.encode() + b"\n" + page.encode("utf-8", "replace")
+                    output = await _helper().ask_async(question, MAX_OUTPUT_BYTES)
         if output is None:
             return PageText("", await anyio.to_thread.run_sync(strip_tags, page), is_crude=True)
         title, _, text = output.decode("utf-8", "replace").partition("\n")
         return PageText(title, text)
 
 
-async def _run(question: bytes) -> bytes | None:
-    """What the process answers; None when it failed."""
-    try:
-        with anyio.CancelScope(shield=True):  # it does not wait; cancelled halfway, nobody would own the process
-            process = await anyio.open_process(
-                child_command(_BOOT, _NEEDED),
-                stderr=subprocess.DEVNULL,
-                env={name: os.environ[name] for name in _INHERITED if name in os.environ},
-                cwd="/",
-                start_new_session=True,
-            )
-    except OSError:
-        return None
-    answer = bytearray()
-    async with process:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_ask, process, question)
-            assert process.stdout is not None
-            async for piece in process.stdout:
-                answer += piece
-                if len(answer) > MAX_OUTPUT_BYTES:
-                    process.kill()
-                    return None
-        returncode = await process.wait()
-    return bytes(answer) if returncode == 0 else None
-
-
-async def _ask(process: Process, question: bytes) -> None:
-    assert process.stdin is not None
-    try:
-        await process.stdin.send(question)
-        await process.stdin.aclose()
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-        pass  # it died, which its return code will tell
+def _helper() -> Helper:
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return Helper(_BOOT, _NEEDED, environment, is_apart=True)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from support.leftovers import PATIENCE_S
 
-from quarterdeck.common.processes import carried_through, made_in_thread
+from quarterdeck.common.shielding import carried_through, made_in_thread
 
 pytestmark = pytest.mark.anyio
 

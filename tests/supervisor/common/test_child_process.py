@@ -10,12 +10,12 @@ import pytest
 from support.leftovers import assert_gone, eventually
 from support.machine_facts import LINUX_ONLY
 
-from quarterdeck.common.processes import child_command
+from quarterdeck.common.child_process import Helper
 
 OWNER = """
 import subprocess, sys
-from quarterdeck.common.processes import child_command
-print(subprocess.Popen(child_command(sys.argv[1], ["quarterdeck"])).pid, flush=True)
+from quarterdeck.common.child_process import Helper
+print(subprocess.Popen(Helper(sys.argv[1], ["quarterdeck"]).command).pid, flush=True)
 sys.stdin.read()
 """
 
@@ -25,7 +25,7 @@ def test_code_finds_its_packages_and_nothing_of_the_users(tmp_path: Path, monkey
     (tmp_path / "json.py").write_text("raise SystemExit('a foreign module was imported')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code = "import json, quarterdeck; print(quarterdeck.__name__)"
-    done = subprocess.run(child_command(code, ["quarterdeck", "no_such_package"]), capture_output=True, cwd=tmp_path)  # noqa: PLW1510
+    done = subprocess.run(Helper(code, ["quarterdeck", "no_such_package"]).command, capture_output=True, cwd=tmp_path)  # noqa: PLW1510
     assert done.stdout == b"quarterdeck\n", done.stderr
 
 
@@ -46,7 +46,7 @@ def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
 @LINUX_ONLY
 def test_one_whose_owner_is_gone_already_does_nothing() -> None:
     """Between its start and its first instruction an owner can die, and nobody would tell it."""
-    command = child_command("print('works')", ["quarterdeck"])
+    command = Helper("print('works')", ["quarterdeck"]).command
     command[4] = "1" if os.getpid() != 1 else "0"
     assert subprocess.run(command, capture_output=True, check=True).stdout == b""
 
@@ -55,5 +55,5 @@ def test_one_whose_owner_is_gone_already_does_nothing() -> None:
 def test_one_is_killed_before_us_when_memory_runs_out() -> None:
     """A page that takes all the memory of the machine would end the whole deck."""
     score = Path("/proc/self/oom_score_adj")
-    done = subprocess.run(child_command(f"print(open({str(score)!r}).read())", []), capture_output=True, check=True)
+    done = subprocess.run(Helper(f"print(open({str(score)!r}).read())").command, capture_output=True, check=True)
     assert int(done.stdout) == min(1000, int(score.read_text()) + 600)

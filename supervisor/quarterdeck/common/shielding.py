@@ -1,0 +1,45 @@
+"""Carry work to its end although whoever awaits it is cancelled.
+
+An anyio shield keeps anyio's own cancellation away, and no other: `Task.cancel()`, `asyncio.timeout` and a signal that
+ends the process pass it.  A thread cannot be called off at all.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+
+
+async def carried_through(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await `work()` to its end; whoever is cancelled meanwhile is so when it has ended, by anyio at its next wait."""
+    task = asyncio.ensure_future(work())
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
+        raise cancelled
+    return task.result()
+
+
+async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> T:
+    """`make()`, in a thread; what it makes for somebody who has given up meanwhile is undone, on the loop."""
+    making = asyncio.get_running_loop().run_in_executor(None, make)
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+
+        def take_back(made: "asyncio.Future[T]") -> None:
+            if not made.cancelled() and made.exception() is None:
+                undo(made.result())
+
+        making.add_done_callback(take_back)
+        raise

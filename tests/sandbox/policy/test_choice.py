@@ -211,7 +211,9 @@ def test_a_stronger_tier_gives_no_property_less(wanted: SandboxPolicy, machine: 
     stronger = attempt(wanted, machine, allow_unsandboxed=True)
     if weaker is None:
         return
-    assert stronger is not None
+    if stronger is None:  # one wish is only refused where it would open a wall: limits alone have none
+        assert "would open every Unix socket" in refusal(wanted, machine, allow_unsandboxed=True)
+        return
     for name, finding in weaker.findings.items():
         assert RANK.index(stronger.findings[name].strength) >= RANK.index(finding.strength), name
 

@@ -9,13 +9,8 @@ from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
     from .doctor.probe import known_machine as known_machine
-    from .doctor.report import Diagnosis as Diagnosis
-    from .doctor.report import Line as Line
-    from .doctor.report import SelfTest as SelfTest
-    from .doctor.report import diagnose as diagnose
     from .doctor.self_test import self_test as self_test
     from .doctor.trials import try_cgroups as try_cgroups
-    from .enforce.cgroup import sweep as sweep
     from .hostile_files import MAX_LINKS as MAX_LINKS
     from .hostile_files import HostileTree as HostileTree
     from .hostile_files import NotRegularError as NotRegularError
@@ -27,8 +22,20 @@ if TYPE_CHECKING:
     from .network.namespace import own_addresses as own_addresses
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches
+    from .policy.diagnosis import Diagnosis as Diagnosis
+    from .policy.diagnosis import Line as Line
+    from .policy.diagnosis import SelfTest as SelfTest
+    from .policy.diagnosis import diagnose as diagnose
+    from .policy.limits import Excess as Excess
+    from .policy.limits import Usage as Usage
     from .policy.machine import Machine as Machine
-    from .policy.receipt import Receipt as Receipt
+    from .policy.mounts import MountKind as MountKind
+    from .policy.mounts import Places as Places
+    from .policy.mounts import View as View
+    from .policy.mounts import ancestors as ancestors
+    from .policy.mounts import is_within as is_within
+    from .policy.mounts import is_within_any as is_within_any
+    from .policy.promises import Receipt as Receipt
     from .program.launch import LaunchError as LaunchError
     from .program.launch import LaunchPlan as LaunchPlan
     from .program.launch import plan_launch as plan_launch
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
     from .program.prefixes import is_fit as is_fit
     from .program.prefixes import prefix_of as prefix_of
     from .program.resolve import resolve_program as resolve_program
+    from .run.cgroup import sweep as sweep
     from .run.confine import Asker as Asker
     from .run.confine import confine as confine
     from .run.confinement import Confinement as Confinement
@@ -56,25 +64,23 @@ if TYPE_CHECKING:
     from .run.identity import closed_to as closed_to
     from .run.identity import out_of_reach as out_of_reach
     from .run.process import ConfinedProcess as ConfinedProcess
-    from .run.process import adopt_orphans as adopt_orphans
-    from .run.process import ask_to_end as ask_to_end
-    from .run.process import kill_descendants as kill_descendants
-    from .run.process import set_trait as set_trait
-    from .run.process import signal_tree as signal_tree
     from .run.process_settings import WORKER_OOM_SCORE as WORKER_OOM_SCORE
     from .run.process_settings import ZYGOTE_OOM_SCORE as ZYGOTE_OOM_SCORE
+    from .run.process_settings import adopt_orphans as adopt_orphans
     from .run.process_settings import give_back_large_blocks as give_back_large_blocks
     from .run.process_settings import open_files_of_children as open_files_of_children
     from .run.process_settings import raise_oom_score as raise_oom_score
     from .run.process_settings import raise_open_files_limit as raise_open_files_limit
+    from .run.process_settings import set_trait as set_trait
+    from .run.process_tree import ask_to_end as ask_to_end
+    from .run.process_tree import kill_descendants as kill_descendants
+    from .run.process_tree import signal_tree as signal_tree
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper
     from .run.stderr import split_time as split_time
     from .usage.disk_use import DiskUse as DiskUse
     from .usage.disk_use import disk_use as disk_use
     from .usage.disk_use import measure as measure
-    from .usage.limits import Excess as Excess
-    from .usage.limits import Usage as Usage
     from .usage.monitor import TICK_S as TICK_S
     from .usage.monitor import Tree as Tree
     from .usage.monitor import TreeMonitor as TreeMonitor
@@ -85,13 +91,7 @@ if TYPE_CHECKING:
     from .view.closed_paths import missing_hooks as missing_hooks
     from .view.layout import is_visible as is_visible
     from .view.layout import lay_out as lay_out
-    from .view.mounts import MountKind as MountKind
-    from .view.mounts import Places as Places
-    from .view.mounts import View as View
     from .view.own_code import own_code as own_code
-    from .view.paths import ancestors as ancestors
-    from .view.paths import is_within as is_within
-    from .view.paths import is_within_any as is_within_any
     from .view.secret_paths import Border as Border
     from .view.secret_paths import grant_for as grant_for
 

@@ -33,9 +33,9 @@ from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.inside import landlock
+from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.policy.promises import SOCKETS_ABI
 from quarterdeck_sandbox.run.confine import Asker
-from quarterdeck_sandbox.view.mounts import Places
 
 pytestmark = [
     pytest.mark.anyio,

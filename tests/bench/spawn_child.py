@@ -15,10 +15,10 @@ import anyio
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.program.launch import plan_launch
 from quarterdeck_sandbox.run.confine import Asker, confine
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.view.mounts import Places
 
 PROGRAM = "/bin/true"
 

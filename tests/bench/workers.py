@@ -14,7 +14,7 @@ from support.real import opened, pretend
 from quarterdeck.fleet.runtime import SPAWN_VARIABLE, Runtime
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.link.frames import Log, ServerStart
-from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox.policy.promises import Receipt
 
 from .finding import Finding, Target
 from .peers import endpoint_call, preloaded

@@ -22,12 +22,12 @@ from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, Filter, compile_f
 from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
-from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
+from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.identity import choose_identity, hand_over
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.view.mounts import Mount, MountKind, View
 
 from .machine_facts import NO_LANDLOCK, bubblewrap_missing
 

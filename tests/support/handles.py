@@ -9,7 +9,7 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link.frames import Call, Failed, Log, Reply, ServerStart
 from quarterdeck_protocol.link.session import LinkTerms, Refusal
 from quarterdeck_protocol.tools import ProgressNote
-from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox.policy.promises import Receipt
 from support.workers import PATIENCE_S, PlayedWorker
 
 REFUSED = FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED)

@@ -19,8 +19,8 @@ from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.doctor.probe import known_machine
+from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.run.confine import Asker
-from quarterdeck_sandbox.view.mounts import Places
 
 from .file_tools import context_in
 

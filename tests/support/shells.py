@@ -11,8 +11,8 @@ from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.run.confine import Asker
-from quarterdeck_sandbox.view.mounts import Places
 
 PATIENCE_S: Final = 30.0
 

@@ -1,1 +1,1 @@
-"""Find out what this machine can enforce, attack it, and say what to do about each gap."""
+"""Find out what this machine can enforce, and attack it."""

@@ -32,11 +32,9 @@ from quarterdeck_sandbox.inside import landlock, prctl
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.identity import FIRST_UID, LAST_UID
-from quarterdeck_sandbox.run.spawn import readonly_argv
-from quarterdeck_sandbox.run.unnamed_file import unnamed_file
+from quarterdeck_sandbox.run.spawn import readonly_argv, unnamed_file
 
-from .trial_program import run
-from .trials import try_bubblewrap, try_cgroups
+from .trials import run, try_bubblewrap, try_cgroups
 
 _SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
 

@@ -20,18 +20,18 @@ import anyio
 
 from quarterdeck_protocol.policy import Property
 from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.policy.diagnosis import STANDARD, Attack, Outcome, SelfTest
 from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox.policy.mounts import Places
+from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH, LaunchError, plan_launch
 from quarterdeck_sandbox.run.confine import Asker, confine
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.spawn import INTERPRETER
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.view.mounts import Places
 
 from . import attacks
-from .report import STANDARD, Attack, Outcome, SelfTest
 
 DEADLINE_S: Final = 20.0
 """For all of it; on a busy machine too."""

@@ -1,1 +1,1 @@
-"""One file for each mechanism that confines."""
+"""What bubblewrap, Landlock and seccomp are told to enforce. Pure."""

@@ -2,7 +2,7 @@
 
 The gate is our own code inside a sandbox that is already closed.  Its owner talks to it over one stream socket:
 
-    owner → gate   the order: 8 bytes of length, then a marshalled dictionary (see `gatekeeper.order`)
+    owner → gate   the order: 8 bytes of length, then a marshalled dictionary (see `run/start`)
     gate → owner   one message of listening sockets, when the order asks for any
     gate → owner   a report: lines `key value`, then an empty line; the kernel adds our credentials
     owner → gate   one byte: go.  End of file means that the owner is gone, or refuses

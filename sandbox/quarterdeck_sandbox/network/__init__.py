@@ -1,1 +1,1 @@
-"""The network of a sandbox: its namespace, the hosts that it may reach, the way to the internet."""
+"""The network of a sandbox: its namespace, the relay to listed hosts, the way to the internet."""

@@ -24,8 +24,7 @@ import psutil
 from quarterdeck_protocol.addresses import Address, parse_address
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run.death_signal import tethered
-from quarterdeck_sandbox.run.unnamed_file import unnamed_file
+from quarterdeck_sandbox.run.spawn import unnamed_file, with_death_signal
 
 
 def own_addresses() -> frozenset[Address]:
@@ -91,7 +90,7 @@ class NetworkNamespace:
             enter.append(f"--user={self.owner_path}")
         with os.fdopen(unnamed_file(text.encode())) as given:
             child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
-                tethered(machine, [*enter, *argv]),
+                with_death_signal(machine, [*enter, *argv]),
                 stdin=given,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

@@ -31,8 +31,8 @@ from quarterdeck_protocol.addresses import (
     plain,
 )
 from quarterdeck_sandbox.hostile_files import read_text
+from quarterdeck_sandbox.policy.host_names import Route, is_localhost
 
-from .host_names import Route, is_localhost
 from .namespace import own_addresses
 
 DIAL_S: Final = 10.0

@@ -30,7 +30,7 @@ import anyio
 from quarterdeck_protocol.addresses import closed_networks
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
-from quarterdeck_sandbox.run.death_signal import tethered
+from quarterdeck_sandbox.run.spawn import with_death_signal
 from quarterdeck_sandbox.usage.process_scan import is_stopped
 
 from .namespace import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of, own_addresses
@@ -247,11 +247,11 @@ def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:
     inherited: tuple[int, ...]
     try:
         if machine.slirp4netns:
-            argv = tethered(machine, _slirp4netns(machine.slirp4netns, network, ready, leash))
+            argv = with_death_signal(machine, _slirp4netns(machine.slirp4netns, network, ready, leash))
             stdin, stdout, inherited = subprocess.DEVNULL, subprocess.DEVNULL, (ready, leash)
         else:
-            keeper = ["/bin/sh", "-c", _KEEPER, "sh", *tethered(machine, _pasta(machine.pasta, network))]
-            argv = tethered(machine, keeper, signal.SIGCONT)
+            keeper = ["/bin/sh", "-c", _KEEPER, "sh", *with_death_signal(machine, _pasta(machine.pasta, network))]
+            argv = with_death_signal(machine, keeper, signal.SIGCONT)
             stdin, stdout, inherited = leash, ready, ()
         child = subprocess.Popen(
             argv, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=(*network.fds, *inherited), env={}, cwd="/"

@@ -1,1 +1,1 @@
-"""From a policy to what is enforced: the choice of a tier, what it promises, what was observed.  Pure."""
+"""From a policy to what is enforced, as values: the tier, its promises, the view, what was observed, limits. Pure."""

@@ -1,4 +1,4 @@
-"""Choose how a policy is enforced on a machine, or refuse with what to do about it.  Pure.
+"""Choose how a policy is enforced on a machine, or refuse with what to do about it.
 
 Above: `confine` compiles the choice.  What a policy says outright is given or refused; only where it leaves the choice
 (the network of `standard`, the tier above its `minimum`) may it start weaker, and then `gaps` says so.
@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from quarterdeck_protocol.policy import Network, NetworkMode, Preset, Property, SandboxPolicy, Tier
-from quarterdeck_sandbox.network.host_names import FIRST_FREE_PORT, routes_of
 from quarterdeck_sandbox.program.launch import LaunchError
 
+from .host_names import FIRST_FREE_PORT, routes_of
 from .machine import NOT_USED, Machine
-from .promises import CONTROLLERS, SOCKET_GRANTS, Situation, promise
-from .receipt import Finding, Strength
+from .promises import CONTROLLERS, SOCKET_GRANTS, Finding, Situation, Strength, promise
 
 WEAKEST_FIRST: Final = (Tier.LIMITS, Tier.LANDLOCK, Tier.BUBBLEWRAP)
 

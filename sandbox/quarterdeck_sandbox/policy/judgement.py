@@ -1,20 +1,31 @@
-"""From what was promised and what was observed to a receipt.  Pure.
+"""From what was promised and what was observed to a receipt.
 
 A property whose observation disagrees with its promise is worth nothing, whatever the mechanism is called.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck_protocol.policy import NetworkMode, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.gate_report import Report
 
-from .promises import REACHABLE, SCOPES_ABI
-from .receipt import Finding, Receipt, Strength
+from .promises import REACHABLE, SCOPES_ABI, Finding, Receipt, Strength
 
 _Problem = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the gate found: `facts` by key, repeated keys in order; `pid` as this process sees it."""
+
+    facts: dict[str, tuple[str, ...]]
+    pid: int
+
+    def one(self, key: str) -> str:
+        """The first value of `key`, empty when there is none."""
+        return self.facts.get(key, ("",))[0]
 
 
 def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unmet: Mapping[Property, str]) -> Receipt:

@@ -1,4 +1,4 @@
-"""What one machine can enforce, as found by trying it: plain facts.  Pure; `probing` finds them."""
+"""What one machine can enforce, as found by trying it: plain facts, which `doctor.probe` finds."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final, Self

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quarterdeck_sandbox.view.paths import ancestors, is_within
+from quarterdeck_sandbox.policy.mounts import ancestors, is_within
 
 MARKERS: Final = ("package.json", "pyproject.toml", ".git")
 """What lies in the root of a project."""

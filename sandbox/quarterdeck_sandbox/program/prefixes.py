@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck_sandbox.hostile_files import read_text
-from quarterdeck_sandbox.view.paths import ancestors, is_within, is_within_any
+from quarterdeck_sandbox.policy.mounts import ancestors, is_within, is_within_any
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

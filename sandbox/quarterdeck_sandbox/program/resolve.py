@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from quarterdeck_sandbox.hostile_files import follow
-from quarterdeck_sandbox.view.paths import is_within, is_within_any
+from quarterdeck_sandbox.policy.mounts import is_within, is_within_any
 
 from .launch import DEFAULT_PATH, LaunchError, LaunchPlan, plan_launch
 from .prefixes import SYSTEM, Prefix, environment_of, is_environment, prefix_of

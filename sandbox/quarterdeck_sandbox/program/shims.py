@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck_sandbox.hostile_files import read_text
-from quarterdeck_sandbox.view.paths import ancestors
+from quarterdeck_sandbox.policy.mounts import ancestors
 
 from .launch import LaunchError
 

@@ -17,18 +17,17 @@ import psutil
 from quarterdeck_protocol.policy import Limits, NetworkMode, SandboxPolicy, Tier
 from quarterdeck_sandbox.enforce.bubblewrap import HOSTNAME
 from quarterdeck_sandbox.enforce.seccomp import Filter, compile_filter
-from quarterdeck_sandbox.network.host_names import NO_RESOLVER, Route, hosts_text, routes_of
 from quarterdeck_sandbox.network.uplink import RESOLV_CONF
 from quarterdeck_sandbox.policy.choice import Choice, choose, get_closing
+from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text, routes_of
 from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.policy.promises import TRUNCATE_ABI
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.program.prefixes import SYSTEM
 from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import build_view
-from quarterdeck_sandbox.view.mounts import Mount, MountKind, Places, View
-from quarterdeck_sandbox.view.paths import is_within, is_within_any
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
 from quarterdeck_sandbox.view.system import identity_mounts, name_mounts
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quarterdeck_protocol.policy import Limits, Network, NetworkMode, Property, Tier
-from quarterdeck_sandbox.network.host_names import Route
+from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.policy.receipt import Finding
+from quarterdeck_sandbox.policy.mounts import View
+from quarterdeck_sandbox.policy.promises import Finding
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.view.mounts import View
 
 from .identity import Identity
 

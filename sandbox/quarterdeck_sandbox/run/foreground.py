@@ -8,7 +8,7 @@ import anyio
 
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_sandbox.usage.limits import Excess
+from quarterdeck_sandbox.policy.limits import Excess
 from quarterdeck_sandbox.usage.monitor import TreeMonitor
 
 from .confinement import Confinement

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck_protocol.policy import Grant, Network, NetworkMode
+from quarterdeck_sandbox.policy.mounts import MountKind, View, is_within, is_within_any
 from quarterdeck_sandbox.program.needed_paths import Named, is_code, named_in, need_of, project_of
-from quarterdeck_sandbox.view.mounts import MountKind, View
-from quarterdeck_sandbox.view.paths import is_within, is_within_any
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, grant_for
 
 from .confinement import Confinement

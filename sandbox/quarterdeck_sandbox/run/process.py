@@ -3,16 +3,8 @@
 The stop sequence, each wait at most the grace; nothing in it can hang:
 
     close stdin · wait · TERM to the program's group · wait · KILL to the whole tree · reap
-
-Ask a whole tree of processes to end: a signal for the program and for all that it started, wherever that went.
-
-`ConfinedProcess.end` is what follows when nobody listens: it reaches only the program's group, then kills.
-
-A confined tree dies with its program.  Where that is a shell which only waits for others, it would be the first to
-heed TERM, and they would be killed before they have heeded it; so it is stopped until they are gone.
 """
 
-import ctypes
 import os
 import re
 import resource
@@ -20,8 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -31,104 +22,96 @@ import psutil
 
 from quarterdeck_protocol.policy import Property, Tier
 from quarterdeck_sandbox.enforce import bubblewrap
-from quarterdeck_sandbox.policy.receipt import Receipt, Strength
-from quarterdeck_sandbox.usage.limits import Process, family
+from quarterdeck_sandbox.network.relay import Relay
+from quarterdeck_sandbox.network.uplink import Uplink
+from quarterdeck_sandbox.policy.promises import Receipt, Strength
 from quarterdeck_sandbox.usage.monitor import Tree
-from quarterdeck_sandbox.usage.process_scan import scan
 
+from .cgroup import Cgroup
 from .confinement import Confinement
-from .resources import Holdings
-
-_POLL_S: Final = 0.02
-"""Between looks at those that a waiting shell waits for; nobody tells us, they are not our children."""
-
-_SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
-"""What `/bin/sh` calls itself.  One that was replaced by its command, as shells do with a last one, does not."""
-
-_COMM_BYTES: Final = 64
-
-
-def signal_tree(tree: Tree, number: int) -> None:
-    """Send `number` to the program and to all that it started; what has ended meanwhile is left out.  Blocks for ms."""
-    _send(members(scan(), tree), number)
-
-
-async def ask_to_end(tree: Tree, grace_s: float) -> None:
-    """TERM for all of `tree`; returns at once, or after at most `grace_s` when its program is a shell that waits."""
-    found = await anyio.to_thread.run_sync(lambda: members(scan(), tree))
-    others = [pid for pid in found if pid != tree.pid]
-    if not others or _name_of(tree.pid) not in _SHELLS:
-        _send(found, signal.SIGTERM)
-        return
-    until = time.monotonic() + grace_s
-    _send([tree.pid], signal.SIGSTOP)
-    try:
-        _send(others, signal.SIGTERM)
-        while time.monotonic() < until and any(map(_is_alive, others)):  # noqa: ASYNC110 - nobody tells
-            await anyio.sleep(_POLL_S)
-    finally:
-        # Not before: one that is on its way to be stopped would die of it at once (`wants_signal` in Linux).
-        _send([tree.pid], signal.SIGTERM)
-        _send([tree.pid], signal.SIGCONT)
-
-
-def members(processes: "dict[int, Process]", tree: Tree) -> tuple[int, ...]:
-    """The program of `tree` and all that it started, orphans too; what of us stands above it is left out."""
-    if tree.top not in processes or tree.pid not in processes:
-        return ()
-    ours = _above(processes, tree)
-    if tree.pid != tree.top and tree.top not in ours:
-        return ()
-    children = family(processes)
-    found, seen = [tree.top], {tree.top}
-    for pid in found:
-        new = [child for child in children.get(pid, ()) if child not in seen]
-        found += new
-        seen.update(new)
-    return tuple(pid for pid in found if pid not in ours)
-
-
-def _above(processes: "dict[int, Process]", tree: Tree) -> Collection[int]:
-    """From the program's parent up to the topmost one."""
-    above: set[int] = set()
-    pid = tree.pid
-    while pid != tree.top and pid in processes and processes[pid].parent not in above:
-        pid = processes[pid].parent
-        above.add(pid)
-    return above
-
-
-def _send(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass  # gone already
-
-
-def _is_alive(pid: int) -> bool:
-    """Whether it runs; one that only waits to be reaped does not."""
-    try:
-        line = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return line[line.rindex(b")") + 2 : line.rindex(b")") + 3] not in (b"Z", b"X")
-
-
-def _name_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_bytes()[:_COMM_BYTES].decode(errors="replace").strip()
-    except OSError:
-        return ""
-
 
 _SAME_END_S: Final = 0.2
 """A program that ends so soon after its network's helper ended together with it."""
 
-_REAP_POLL_S: Final = 0.01
-"""Between looks at descendants that were killed and are not gone yet."""
+_SHELL: Final = 128
+_LAST_SIGNAL: Final = 31
+"""Statuses above would name real-time signals, and are a program's own more often."""
 
-PR_SET_CHILD_SUBREAPER: Final = 36
+_LIMITS: Final = {
+    -signal.SIGXCPU: (resource.RLIMIT_CPU, "cpu_s"),
+    -signal.SIGXFSZ: (resource.RLIMIT_FSIZE, "file_size_bytes"),
+}
+"""Signals that the kernel sends for one limit only, where that is set."""
+
+_MAXRSS_BYTES: Final = 1 if sys.platform == "darwin" else 1024
+"""The unit of `ru_maxrss`."""
+
+_HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class SandboxResources:
+    """What one sandbox holds beside its process: what ends its whole tree, its control group, its network.
+
+    Both descriptors are owned.  `kill` ends everything inside; `release` gives all back when nothing runs any more.
+
+    Attributes:
+        init_fd: a pidfd of the first process of its PID namespace: killed, the kernel kills all the others.
+        leash_fd: the reaper's leash: dropped, it kills all that it has adopted.
+        init_pid: the process that `init_fd` names, or the reaper.
+    """
+
+    init_fd: int = -1
+    leash_fd: int = -1
+    init_pid: int = 0
+    cgroup: Cgroup | None = None
+    relay: Relay | None = None
+    uplink: Uplink | None = None
+
+    def kill(self) -> None:
+        """End the whole tree; idempotent."""
+        if self.cgroup is not None:
+            self.cgroup.kill()
+        if self.init_fd >= 0:
+            try:
+                signal.pidfd_send_signal(self.init_fd, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has ended, and all of its namespace with it
+        if self.leash_fd >= 0:
+            os.close(self.leash_fd)
+            self.leash_fd = -1
+
+    async def network_lost(self) -> str:
+        """Wait until what carries its network does so no more; what happened.  Without such a thing, for ever."""
+        carrier = self.uplink or self.relay
+        if carrier is None:
+            await anyio.sleep_forever()
+        assert carrier is not None
+        return await carrier.lost()
+
+    async def gone(self) -> None:
+        """Wait until its PID namespace is empty, and reap what that leaves to us; after `kill`, which ends all of it.
+
+        bwrap itself ends with the program, before the first process of the namespace has ended the others.
+        """
+        if self.init_fd >= 0:
+            await anyio.wait_readable(self.init_fd)
+            try:
+                os.waitid(os.P_PIDFD, self.init_fd, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222 - does not block
+            except ChildProcessError:
+                pass  # somebody else adopts orphans here
+
+    async def release(self) -> None:
+        """Give it all back; the tree is gone."""
+        if self.init_fd >= 0:
+            os.close(self.init_fd)
+            self.init_fd = -1
+        if self.relay is not None:
+            await self.relay.stop()
+        if self.uplink is not None:
+            await self.uplink.close()
+        if self.cgroup is not None:
+            await self.cgroup.destroy()
 
 
 class ConfinedProcess:
@@ -137,13 +120,13 @@ class ConfinedProcess:
     def __init__(
         self,
         child: subprocess.Popen[bytes],
-        holdings: Holdings,
+        resources: SandboxResources,
         pid: int,
         confinement: Confinement,
         receipt: Receipt,
     ) -> None:
         self._child = child
-        self._holdings = holdings
+        self._resources = resources
         self._stdin: int | None = _detach(child.stdin) if child.stdin else None
         self.stdout_fd = _detach(child.stdout) if child.stdout else -1
         self.stderr_fd = _detach(child.stderr) if child.stderr else -1
@@ -163,7 +146,7 @@ class ConfinedProcess:
         return Tree(
             pid=self.pid,
             top=self._child.pid,
-            root_pid=self._holdings.init_pid if has_root else 0,
+            root_pid=self._resources.init_pid if has_root else 0,
             scratch=scratch,
             tmpfs=bubblewrap.temporary(self.confinement) if has_root else (),
             enforced=self._enforced(),
@@ -171,7 +154,7 @@ class ConfinedProcess:
 
     def _enforced(self) -> tuple[str, ...]:
         """The limits on the whole tree that the kernel keeps, by their names in the policy."""
-        names = set(self._holdings.cgroup.enforced) if self._holdings.cgroup else set()
+        names = set(self._resources.cgroup.enforced) if self._resources.cgroup else set()
         if self.receipt.findings[Property.PROCESS_COUNT].strength is Strength.FULL:
             names.add("processes")
         return tuple(sorted(names))
@@ -230,7 +213,7 @@ class ConfinedProcess:
         """Kill the whole tree at once."""
         if self._child.returncode is None:
             self.look()
-            self._holdings.kill()
+            self._resources.kill()
 
     def condemn(self, limit: str) -> None:
         """Kill the whole tree because it passed `limit`, which its dossier will name."""
@@ -247,7 +230,7 @@ class ConfinedProcess:
 
     async def network_lost(self) -> str:
         """Wait until its network is gone while it runs; what happened.  For ever, where nothing of ours carries one."""
-        why = await self._holdings.network_lost()
+        why = await self._resources.network_lost()
         with anyio.move_on_after(_SAME_END_S):
             await self.wait()
         if self._child.returncode is not None:
@@ -284,7 +267,7 @@ class ConfinedProcess:
                 with anyio.move_on_after(grace_s):
                     await self.wait()
                     break
-            self._holdings.kill()
+            self._resources.kill()
             with anyio.move_on_after(grace_s):
                 await self.wait()
             if self._child.returncode is None:
@@ -292,11 +275,11 @@ class ConfinedProcess:
                 with anyio.move_on_after(grace_s):
                     await self.wait()
             with anyio.move_on_after(grace_s):
-                await self._holdings.gone()
+                await self._resources.gone()
 
     async def release(self) -> None:
         """Give back its control group and its network, which takes some 20 ms; after `end`."""
-        await self._holdings.release()
+        await self._resources.release()
 
     def close_fds(self) -> None:
         """Release the pipes; their readers must be gone."""
@@ -319,8 +302,8 @@ class ConfinedProcess:
         self._child.returncode = os.waitstatus_to_exitcode(status)
         self._ended_at = time.monotonic()
         self._told_rss_bytes = self._told_peak(largest)
-        if self._limit is None and self.returncode != 0 and self._holdings.cgroup is not None:
-            self._limit = self._holdings.cgroup.hit()
+        if self._limit is None and self.returncode != 0 and self._resources.cgroup is not None:
+            self._limit = self._resources.cgroup.hit()
         return True
 
     def _told_peak(self, largest: int) -> int | None:
@@ -329,7 +312,7 @@ class ConfinedProcess:
         Args:
             largest: the size of the largest process that was waited for.
         """
-        if self._holdings.cgroup is not None and (whole := self._holdings.cgroup.peak_bytes) is not None:
+        if self._resources.cgroup is not None and (whole := self._resources.cgroup.peak_bytes) is not None:
             return max(whole, self._seen_rss_bytes or 0)
         # A child begins as a copy of its parent, and counts as large as that.
         copied = _largest_bytes(resource.getrusage(resource.RUSAGE_SELF))
@@ -348,57 +331,8 @@ class ConfinedProcess:
             )
 
 
-_SHELL: Final = 128
-_LAST_SIGNAL: Final = 31
-"""Statuses above would name real-time signals, and are a program's own more often."""
-
-_LIMITS: Final = {
-    -signal.SIGXCPU: (resource.RLIMIT_CPU, "cpu_s"),
-    -signal.SIGXFSZ: (resource.RLIMIT_FSIZE, "file_size_bytes"),
-}
-"""Signals that the kernel sends for one limit only, where that is set."""
-
-_MAXRSS_BYTES: Final = 1 if sys.platform == "darwin" else 1024
-"""The unit of `ru_maxrss`."""
-
-_HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
-
-
 def _largest_bytes(used: resource.struct_rusage) -> int:
     return used.ru_maxrss * _MAXRSS_BYTES
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of whatever its descendants leave behind (Linux; elsewhere nothing)."""
-    set_trait(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def set_trait(option: int, value: int | bytes) -> None:
-    """`prctl(option, value)` on Linux; elsewhere nothing."""
-    if sys.platform == "linux":
-        _libc().prctl(option, value, 0, 0, 0)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    # Loaded once, before the zygote's first fork: each load costs a worker's start a tenth of a millisecond or two.
-    return ctypes.CDLL(None)
-
-
-async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda _: False) -> None:
-    """KILL and reap every descendant of this process but the spared ones, for at most `grace_s` seconds."""
-    with anyio.move_on_after(grace_s):
-        while True:
-            alive = [child for child in psutil.Process().children(recursive=True) if not spare(child.pid)]
-            if not alive:
-                return
-            for child in alive:
-                try:
-                    child.kill()
-                    os.waitpid(child.pid, os.WNOHANG)  # noqa: ASYNC222 - does not block
-                except (psutil.NoSuchProcess, ChildProcessError):
-                    continue  # gone, or a grandchild: its own parent reaps it, or leaves it to us next round
-            await anyio.sleep(_REAP_POLL_S)
 
 
 def _detach(stream: object) -> int:

@@ -1,28 +1,40 @@
-"""Spawn what a sandbox begins with: bwrap, which makes the namespaces and blocks, or a reaper.  The gate follows.
+"""Spawn what a sandbox begins with, bwrap or a reaper, and talk to the gate inside it until the program runs.
 
-Nothing is awaited here: who is spawned is owned from its first moment.
+Nothing is awaited while something is spawned: it is owned from its first moment. What the gate reports is written by
+our own code inside the sandbox, before anything hostile runs there; it is bounded and checked all the same. See
+`inside/gate.py` for what travels. Helpers here hand a program more than its command line should show, and end a helper
+process with the thread that spawned it.
 """
 
+import array
 import marshal
 import os
+import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import Enum
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import anyio
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.enforce import bubblewrap
+from quarterdeck_sandbox.policy.judgement import Report
+from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.mounts import MountKind
+from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.view.closed_paths import outermost, steps
-from quarterdeck_sandbox.view.mounts import MountKind
 
 from .confinement import Confinement
 from .process_settings import oom_score_of_confined
-from .unnamed_file import unnamed_file
 
 GATE_FOLDER: Final = str(Path(__file__).parents[1] / "inside")
 
@@ -31,6 +43,23 @@ INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.execu
 
 BOOT: Final = "import sys; sys.path.insert(0, sys.argv[1]); import {0}; {0}.main(*map(int, sys.argv[2:]))"
 """The gate's folder is not on an isolated interpreter's path; imported as modules, they need not be compiled anew."""
+
+_TIE: Final = (
+    "import os, sys; sys.path.insert(0, sys.argv[1]); import prctl; "
+    "prctl.tell_end_of_parent(int(sys.argv[2])); os.execv(sys.argv[3], sys.argv[3:])"
+)
+"""What `setpriv` does in a hundredth of the time, where there is one that can."""
+
+REPORT_BYTES: Final = 64 * 1024
+"""Larger than any report; more is no report."""
+
+GATE_S: Final = 15.0
+"""From spawn to report; a machine under heavy load takes a second."""
+
+_CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_CREDENTIALS: Final = struct.Struct("3i")
+
+_Ancillary = list[tuple[int, int, bytes]]
 
 
 class Stdio(Enum):
@@ -150,3 +179,147 @@ def _popen(argv: list[str], fds: list[int], streams: int | None) -> subprocess.P
 def _pipe(cleanup: ExitStack) -> tuple[FileIO, FileIO]:
     read, write = os.pipe()
     return cleanup.enter_context(FileIO(read, "r")), cleanup.enter_context(FileIO(write, "w"))
+
+
+class GateChannel:
+    """One conversation; `close` in the end, whatever happened."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = socket.socketpair()
+        self._early = b""
+        self._ours.setblocking(False)  # noqa: FBT003 - takes no keyword
+        if hasattr(socket, "SO_PASSCRED"):
+            self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+    async def send_order(self, order: dict[str, Any]) -> None:
+        """Send it whole."""
+        data = marshal.dumps(order)
+        await self._send(len(data).to_bytes(8, "big") + data)
+
+    async def receive_listeners(self, count: int) -> list[socket.socket]:
+        """The listening sockets that the order asked for, in its order; fewer when the gate reports a failure instead.
+
+        Raises:
+            LaunchError: the gate ended instead.
+        """
+        listeners: list[socket.socket] = []
+        try:
+            while len(listeners) < count:
+                data, ancillary = await self._receive(1, socket.CMSG_SPACE(4 * count))
+                if not data:
+                    raise LaunchError("spawn_failed", "the sandbox ended before it could listen")
+                passed = _passed(ancillary)
+                if not passed:
+                    self._early = data
+                    break
+                listeners += [socket.socket(fileno=fd) for fd in passed]
+        except BaseException:
+            for listener in listeners:
+                listener.close()
+            raise
+        return listeners
+
+    async def receive_report(self) -> Report | None:
+        """What the gate found; None when it ended without a word."""
+        data, pid = self._early, 0
+        while b"\n\n" not in data:
+            piece, ancillary = await self._receive(REPORT_BYTES)
+            if not piece or len(data) + len(piece) > REPORT_BYTES:
+                return None
+            data += piece
+            pid = _sender(ancillary) or pid
+        facts: dict[str, tuple[str, ...]] = {}
+        for line in data.decode(errors="replace").split("\n"):
+            key, _, value = line.partition(" ")
+            if key:
+                facts[key] = (*facts.get(key, ()), value)
+        # Without credentials on the socket there are no PID namespaces either: its own word is right.
+        return Report(facts, pid or int(facts.get("pid", ("0",))[0]))
+
+    async def release(self) -> int:
+        """Let it exec; 0 when that worked, else the errno."""
+        await self._send(b"g")
+        answer, _ = await self._receive(16)
+        return int(answer) if answer.isdigit() else 0
+
+    def close(self) -> None:
+        """Whoever still waits behind the gate is refused."""
+        self._ours.close()
+        self.theirs.close()
+
+    async def _receive(self, size: int, ancillary_bytes: int = 0) -> tuple[bytes, _Ancillary]:
+        """What came; nothing when the other end is gone."""
+        await anyio.wait_readable(self._ours)
+        try:
+            data, ancillary, _, _ = self._ours.recvmsg(
+                size, ancillary_bytes + socket.CMSG_SPACE(_CREDENTIALS.size), _CLOSE_ON_EXEC
+            )
+        except ConnectionResetError:
+            return b"", []  # it ended without reading all that we said
+        return data, ancillary
+
+    async def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._ours.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._ours)
+            except OSError as error:
+                raise LaunchError(
+                    "spawn_failed", f"the sandbox ended early: {os.strerror(error.errno or 0)}"
+                ) from error
+
+
+def _passed(ancillary: _Ancillary) -> "array.array[int]":
+    fds = array.array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) // fds.itemsize * fds.itemsize])
+    return fds
+
+
+def _sender(ancillary: _Ancillary) -> int:
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == getattr(socket, "SCM_CREDENTIALS", -1):
+            pid: int = _CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0]
+            return pid
+    return 0
+
+
+def with_death_signal(machine: Machine, argv: Sequence[str], number: signal.Signals = signal.SIGKILL) -> list[str]:
+    """`argv` (its program by a path), as a command that gets `number` when the thread that spawned it ends (Linux).
+
+    A helper is told of our end by a pipe of its own; but one that is stopped reads none, and would stay for ever.
+    """
+    if sys.platform != "linux":
+        return list(argv)
+    if machine.setpriv:
+        return [machine.setpriv, "--pdeathsig", number.name.removeprefix("SIG"), "--", *argv]
+    return [INTERPRETER, "-I", "-S", "-c", _TIE, GATE_FOLDER, str(int(number)), *argv]
+
+
+def unnamed_file(data: bytes = b"") -> int:
+    """A new descriptor of a file that holds `data`, at its beginning; in memory, where that is allowed.
+
+    Raises:
+        OSError: there is neither memory nor a temporary folder for it.
+    """
+    fd = _create()
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _create() -> int:
+    try:
+        return os.memfd_create("quarterdeck")
+    except PermissionError:
+        # Our own sandboxes refuse it where nothing counts such memory (`UNCHARGED`), and we may run in one of them.
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())

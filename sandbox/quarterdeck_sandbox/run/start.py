@@ -21,22 +21,20 @@ import anyio
 
 from quarterdeck_protocol.policy import NetworkMode, Property, Tier
 from quarterdeck_sandbox.enforce import bubblewrap, landlock
-from quarterdeck_sandbox.enforce.cgroup import Cgroup
-from quarterdeck_sandbox.network.host_names import FIRST_FREE_PORT
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
+from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
 from quarterdeck_sandbox.policy.judgement import judge
 from quarterdeck_sandbox.policy.promises import APART_ABI
 from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 
+from .cgroup import Cgroup
 from .confinement import Confinement
-from .gate_report import GATE_S, Gatekeeper
 from .identity import open_to_all
-from .process import ConfinedProcess
+from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
-from .resources import Holdings
-from .spawn import GATE_FOLDER, Stdio, spawn_bubblewrap, spawn_reaper
+from .spawn import GATE_FOLDER, GATE_S, GateChannel, Stdio, spawn_bubblewrap, spawn_reaper
 
 LAST_WORDS_CHARS: Final = 500
 """Of what a sandbox that could not be built said on stderr."""
@@ -51,51 +49,51 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
     Raises:
         LaunchError: it could not be built, does not hold what the policy requires, or could not be executed.
     """
-    holdings = Holdings()
-    keeper = Gatekeeper()
+    resources = SandboxResources()
+    gate = GateChannel()
     child: subprocess.Popen[bytes] | None = None
     started = False
     try:
         with anyio.fail_after(GATE_S):
             if confinement.tier is Tier.BUBBLEWRAP:
                 with ExitStack() as pipes:
-                    child, info, block = spawn_bubblewrap(confinement, keeper.theirs.fileno(), stdio, pipes)
-                    await _prepare_bubblewrap(confinement, holdings, child, info)
+                    child, info, block = spawn_bubblewrap(confinement, gate.theirs.fileno(), stdio, pipes)
+                    await _prepare_bubblewrap(confinement, resources, child, info)
                     with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
                         block.write(b"g")
             else:
-                child, holdings.leash_fd = spawn_reaper(confinement, keeper.theirs.fileno(), stdio)
-                holdings.init_pid = child.pid
-            process = await _through_the_gate(confinement, holdings, keeper, child)
+                child, resources.leash_fd = spawn_reaper(confinement, gate.theirs.fileno(), stdio)
+                resources.init_pid = child.pid
+            process = await _through_the_gate(confinement, resources, gate, child)
         started = True
     except TimeoutError as error:
         raise LaunchError("spawn_failed", f"the sandbox was not ready within {GATE_S:g} s") from error
     except OSError as error:
         raise LaunchError("spawn_failed", f"the sandbox could not be built: {words_of(error)}") from error
     finally:
-        keeper.close()
+        gate.close()
         if not started:
             with anyio.CancelScope(shield=True):
-                await _undo(holdings, child)
+                await _undo(resources, child)
     return process
 
 
 async def _prepare_bubblewrap(
-    confinement: Confinement, holdings: Holdings, child: subprocess.Popen[bytes], info: FileIO
+    confinement: Confinement, resources: SandboxResources, child: subprocess.Popen[bytes], info: FileIO
 ) -> None:
     try:
         # Once it says whom it has made, that can be ended for certain; giving up waits for it.
         with anyio.fail_after(GATE_S, shield=True):
-            holdings.init_pid = await child_pid_of(info.fileno())
+            resources.init_pid = await child_pid_of(info.fileno())
         try:
-            holdings.init_fd = os.pidfd_open(holdings.init_pid)
+            resources.init_fd = os.pidfd_open(resources.init_pid)
         except ProcessLookupError:
             raise LaunchError("spawn_failed", "it ended") from None
-        _limit(confinement, holdings, holdings.init_pid)
+        _limit(confinement, resources, resources.init_pid)
         low_ports = confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes)
         addresses = [route.address for route in confinement.routes if route.needs_address]
         if low_ports or addresses:
-            await prepare_listening(confinement.machine, holdings.init_pid, addresses, low_ports=low_ports)
+            await prepare_listening(confinement.machine, resources.init_pid, addresses, low_ports=low_ports)
     except (LaunchError, ProcessLookupError) as error:
         if isinstance(error, LaunchError) and error.code == "network_failed":
             raise
@@ -106,40 +104,40 @@ async def _prepare_bubblewrap(
 
 
 async def _through_the_gate(
-    confinement: Confinement, holdings: Holdings, keeper: Gatekeeper, child: subprocess.Popen[bytes]
+    confinement: Confinement, resources: SandboxResources, gate: GateChannel, child: subprocess.Popen[bytes]
 ) -> ConfinedProcess:
-    keeper.theirs.close()
-    async with _uplink(confinement, holdings):
+    gate.theirs.close()
+    async with _uplink(confinement, resources):
         try:
-            await keeper.send_order(_order(confinement))
-            listeners = await keeper.receive_listeners(len(confinement.routes))
+            await gate.send_order(_order(confinement))
+            listeners = await gate.receive_listeners(len(confinement.routes))
             if listeners:
-                holdings.relay = Relay(confinement.routes, listeners)
-            report = await keeper.receive_report()
+                resources.relay = Relay(confinement.routes, listeners)
+            report = await gate.receive_report()
         except LaunchError as error:
             raise LaunchError(error.code, f"{error}: {_last_words(child)}") from error
         if report is None:
             raise LaunchError("spawn_failed", f"the sandbox ended before its program began: {_last_words(child)}")
     if confinement.tier is not Tier.BUBBLEWRAP:
-        _limit(confinement, holdings, report.pid)
-    unmet: dict[Property, str] = holdings.cgroup.unmet if holdings.cgroup else {}
+        _limit(confinement, resources, report.pid)
+    unmet: dict[Property, str] = resources.cgroup.unmet if resources.cgroup else {}
     receipt = judge(confinement, report, _our_namespaces(), unmet)
-    if holdings.relay is not None:
-        holdings.relay.start()
-    if number := await keeper.release():
+    if resources.relay is not None:
+        resources.relay.start()
+    if number := await gate.release():
         raise exec_error(number, confinement.plan)
-    return ConfinedProcess(child, holdings, report.pid, confinement, receipt)
+    return ConfinedProcess(child, resources, report.pid, confinement, receipt)
 
 
 @asynccontextmanager
-async def _uplink(confinement: Confinement, holdings: Holdings) -> AsyncIterator[None]:
+async def _uplink(confinement: Confinement, resources: SandboxResources) -> AsyncIterator[None]:
     """Connect its network while the gate's interpreter starts: each takes as long as the other."""
     if confinement.network is not NetworkMode.INTERNET:
         yield
         return
 
     async def take() -> None:
-        holdings.uplink = await connect(confinement.machine, holdings.init_pid)
+        resources.uplink = await connect(confinement.machine, resources.init_pid)
 
     taking = asyncio.ensure_future(take())
     try:
@@ -153,11 +151,11 @@ async def _uplink(confinement: Confinement, holdings: Holdings) -> AsyncIterator
             await asyncio.gather(taking, return_exceptions=True)
 
 
-def _limit(confinement: Confinement, holdings: Holdings, pid: int) -> None:
+def _limit(confinement: Confinement, resources: SandboxResources, pid: int) -> None:
     if confinement.machine.cgroups.controllers or confinement.machine.cgroups.unified:
         name = f"qd-{os.getpid()}-{secrets.token_hex(4)}"
-        holdings.cgroup = Cgroup.create(confinement.machine.cgroups, name, confinement.limits)
-        holdings.cgroup.join(pid)
+        resources.cgroup = Cgroup.create(confinement.machine.cgroups, name, confinement.limits)
+        resources.cgroup.join(pid)
 
 
 def _order(confinement: Confinement) -> dict[str, Any]:
@@ -209,8 +207,8 @@ def _our_namespaces() -> dict[str, str]:
     return found
 
 
-async def _undo(holdings: Holdings, child: subprocess.Popen[bytes] | None) -> None:
-    holdings.kill()
+async def _undo(resources: SandboxResources, child: subprocess.Popen[bytes] | None) -> None:
+    resources.kill()
     if child is not None:
         with anyio.move_on_after(1.0):
             while child.poll() is None:  # noqa: ASYNC110 - nobody tells
@@ -218,8 +216,8 @@ async def _undo(holdings: Holdings, child: subprocess.Popen[bytes] | None) -> No
         child.kill()
         child.wait()
         with anyio.move_on_after(1.0):
-            await holdings.gone()
+            await resources.gone()
         for stream in (child.stdin, child.stdout, child.stderr):
             if stream is not None:
                 stream.close()
-    await holdings.release()
+    await resources.release()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from .limits import Space
+from quarterdeck_sandbox.policy.limits import Space
 
 WALK_S: Final = 1.0
 """One walk through scratch files takes at most so long, and tells what it has seen by then: some 300,000 files."""

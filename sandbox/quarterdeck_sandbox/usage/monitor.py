@@ -1,6 +1,6 @@
 """Hold trees of processes to the limits that no kernel holds for us: one look at the machine a tick, for all of them.
 
-It judges nothing itself (`usage` does) and kills nothing: whoever watches is told once, and ends the tree.
+It judges nothing itself (`policy.limits` does) and kills nothing: whoever watches is told once, and ends the tree.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quarterdeck_protocol.policy import Limits
+from quarterdeck_sandbox.policy.limits import Excess, Meter, Pages, Process, Space, Suspicion, Usage, family
 
 from . import process_scan
-from .limits import Excess, Meter, Pages, Process, Space, Suspicion, Usage, family
 
 TICK_S: Final = 0.5
 """Between two looks.  Allocating runs at a GiB a second and more, so each doubling of the rate halves what is grabbed
@@ -54,22 +54,22 @@ class Tree:
 
 
 class Eyes(Protocol):
-    """How the machine is looked at; `scanning`, or what a test shows."""
+    """How the machine is looked at; `process_scan`, or what a test shows."""
 
     def scan(self) -> dict[int, Process]:
-        """See `scanning.scan`."""
+        """See `process_scan.scan`."""
         ...
 
     def exact_memory(self, pids: Iterable[int]) -> Pages:
-        """See `scanning.exact_memory`."""
+        """See `process_scan.exact_memory`."""
         ...
 
     def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> Space:
-        """See `scanning.tmpfs_use`."""
+        """See `process_scan.tmpfs_use`."""
         ...
 
     def disk_use(self, directories: Iterable[str]) -> Space:
-        """See `scanning.disk_use`."""
+        """See `process_scan.disk_use`."""
         ...
 
 

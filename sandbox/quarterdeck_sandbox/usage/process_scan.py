@@ -18,8 +18,9 @@ from typing import Final
 
 import psutil
 
+from quarterdeck_sandbox.policy.limits import Pages, Process, Space
+
 from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `Eyes`
-from .limits import Pages, Process, Space
 
 _SHMEM: Final = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
 _TABLES: Final = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)

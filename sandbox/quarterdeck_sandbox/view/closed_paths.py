@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, ancestors, is_within, is_within_any
 
-from .mounts import Mount, MountKind, View
 from .own_code import own_code
-from .paths import ancestors, is_within, is_within_any
 from .secret_paths import refusal
 
 GIT: Final = ".git"

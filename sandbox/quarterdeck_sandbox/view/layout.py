@@ -1,6 +1,6 @@
 """Lay out what a confined process sees of the filesystem: the system, its program, what its policy names, no more.
 
-Whatever must not be shown is refused here (`border`), before anything starts.  It looks and changes nothing.
+Whatever must not be shown is refused (`secret_paths`) before anything starts.  It looks and changes nothing.
 """
 
 import os
@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.hostile_files import Followed, follow
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.program.needed_paths import Named, named_in
 from quarterdeck_sandbox.program.prefixes import Prefix
 from quarterdeck_sandbox.program.resolve import Program
 
 from .grants import give
-from .mounts import Mount, MountKind, Places, View, in_order
-from .paths import is_within, is_within_any
 from .secret_paths import Border, hidden_message, locate, refusal
 from .system import certificates, system_mounts
 

@@ -16,10 +16,9 @@ from typing import Final
 
 from quarterdeck_protocol.policy import Grant, SandboxPolicy
 from quarterdeck_sandbox.hostile_files import Followed, follow
+from quarterdeck_sandbox.policy.mounts import is_within, is_within_any, overlap
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.program.needed_paths import Named, need_of
-
-from .paths import is_within, is_within_any, overlap
 
 IN_A_HOME: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -9,10 +9,8 @@ from typing import Final
 
 from quarterdeck_protocol.policy import NetworkMode
 from quarterdeck_sandbox.hostile_files import follow
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind, is_within_any
 from quarterdeck_sandbox.program.prefixes import SYSTEM, is_fit
-
-from .mounts import Mount, MountKind
-from .paths import is_within_any
 
 USER: Final = "sandbox"
 """What the user inside is called."""

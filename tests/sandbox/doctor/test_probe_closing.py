@@ -12,7 +12,7 @@ import pytest
 from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE
 
 from quarterdeck_sandbox.doctor import probe
-from quarterdeck_sandbox.doctor.trial_program import Outcome
+from quarterdeck_sandbox.doctor.trials import Outcome
 
 pytestmark = LINUX_ONLY
 

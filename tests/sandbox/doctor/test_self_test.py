@@ -12,8 +12,8 @@ from support.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor.attacks import EscapeError, trace_the_owner
 from quarterdeck_sandbox.doctor.probe import known_machine, probe_machine
-from quarterdeck_sandbox.doctor.report import Outcome
 from quarterdeck_sandbox.doctor.self_test import AGAINST, self_test
+from quarterdeck_sandbox.policy.diagnosis import Outcome
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.confinement import Confinement

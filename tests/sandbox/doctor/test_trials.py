@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.machine_facts import LINUX_ONLY, NO_ROOT, USER_ONLY, installed_only
 
-from quarterdeck_sandbox.doctor import trial_program
+from quarterdeck_sandbox.doctor import trials
 from quarterdeck_sandbox.doctor.trials import try_bubblewrap
 from quarterdeck_sandbox.policy.machine import Bubblewrap
 
@@ -106,7 +106,7 @@ def test_one_that_hides_its_child_is_of_no_use(tmp_path: Path) -> None:
 
 def test_one_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every start would hang with it."""
-    monkeypatch.setattr(trial_program, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(trials, "DEADLINE_S", 0.3)
     assert "did not end" in pretend(tmp_path, hangs=True).why
 
 

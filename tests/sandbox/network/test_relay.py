@@ -15,8 +15,8 @@ import pytest
 
 from quarterdeck_protocol.addresses import Place
 from quarterdeck_sandbox.network import relay as relay_module
-from quarterdeck_sandbox.network.host_names import Route
 from quarterdeck_sandbox.network.relay import Relay, local_addresses, refusal
+from quarterdeck_sandbox.policy.host_names import Route
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from support.policies import MACHINES, POLICIES
 from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.choice import INTENDED, WEAKEST_FIRST, Choice, choose
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
-from quarterdeck_sandbox.policy.receipt import Strength
+from quarterdeck_sandbox.policy.promises import Strength
 from quarterdeck_sandbox.program.launch import LaunchError
 
 BUBBLEWRAP = Bubblewrap(path="/usr/bin/bwrap", works=True, makes_network=True)

@@ -6,8 +6,7 @@ import pytest
 
 from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
-from quarterdeck_sandbox.policy.promises import REACHABLE, Situation, promise
-from quarterdeck_sandbox.policy.receipt import Strength
+from quarterdeck_sandbox.policy.promises import REACHABLE, Situation, Strength, promise
 
 USER = Machine(
     system="linux",

@@ -13,12 +13,12 @@ from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
 
 from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.machine import Machine
+from quarterdeck_sandbox.policy.mounts import MountKind, Places
 from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.run.confine import Asker, confine
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.identity import ROOT
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.view.mounts import MountKind, Places
 
 pytestmark = pytest.mark.anyio
 

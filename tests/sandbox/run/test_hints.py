@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.policy import NetworkMode
+from quarterdeck_sandbox.policy.mounts import is_within_any
 from quarterdeck_sandbox.program.needed_paths import Named
 from quarterdeck_sandbox.run.hints import MAX_HINTS, Outside, hints_in
-from quarterdeck_sandbox.view.paths import is_within_any
 
 THERE = {
     "/home/u/.aws/credentials",

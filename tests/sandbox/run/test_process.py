@@ -18,8 +18,7 @@ from support.leftovers import eventually_async, is_running
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.run.process import ConfinedProcess
-from quarterdeck_sandbox.run.resources import Holdings
+from quarterdeck_sandbox.run.process import ConfinedProcess, SandboxResources
 from quarterdeck_sandbox.run.start import start
 
 pytestmark = pytest.mark.anyio
@@ -58,10 +57,10 @@ async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
 ) -> None:
     """A server would be blamed for its network's end, or the other way round."""
 
-    async def lost(_: Holdings) -> str:
+    async def lost(_: SandboxResources) -> str:
         return "it is gone"
 
-    monkeypatch.setattr(Holdings, "network_lost", lost)
+    monkeypatch.setattr(SandboxResources, "network_lost", lost)
     async with running(berth, POLITE) as process:
         assert await process.network_lost() == "it is gone"
         process.close_stdin()
@@ -154,7 +153,7 @@ async def test_memory_is_told_by_its_control_group_where_it_has_one(berth: Berth
     async with running(berth, POLITE) as process:
         await line(process)
         process.look()
-        process._holdings.cgroup = Group()  # type: ignore[assignment]
+        process._resources.cgroup = Group()  # type: ignore[assignment]
         process.close_stdin()
         await process.wait()
         assert (process.peak_rss_bytes, process.peak_is_sampled) == (1 << 40, False)
@@ -284,7 +283,7 @@ def script(path: Path, text: str, mode: int = 0o755) -> str:
     return str(path)
 
 
-def holdings() -> tuple[int, set[int]]:
+def resources() -> tuple[int, set[int]]:
     """Our open descriptors, our children."""
     ourselves = psutil.Process()
     return ourselves.num_fds(), {child.pid for child in ourselves.children()}
@@ -307,12 +306,12 @@ async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
     path = berth.home / "program"
     program = make(path)
     path.exists() and berth.own(path)
-    before = holdings()
+    before = resources()
     with anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
         await start(berth.confine(LaunchPlan(program, (program,), {}, "/")))
     assert caught.value.code == code
     assert program in str(caught.value)
-    assert holdings() == before
+    assert resources() == before
 
 
 @pytest.mark.parametrize(
@@ -328,21 +327,21 @@ async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
 )
 async def test_what_no_system_can_start_is_an_error_in_words(berth: Berth, plan: LaunchPlan) -> None:
     """A configuration's oddity would be a traceback."""
-    before = holdings()
+    before = resources()
     with pytest.raises(LaunchError, match="/bin/sh") as caught:
         await start(berth.confine(plan))
     assert caught.value.code == "spawn_failed"
-    assert holdings() == before
+    assert resources() == before
 
 
 async def test_giving_up_a_start_leaves_nothing(berth: Berth) -> None:
     """A connection that is cancelled early would leave its server."""
-    before = holdings()
+    before = resources()
     with anyio.CancelScope() as scope:
         scope.cancel()
         await start(berth.shell(DEAF))
     assert scope.cancelled_caught
-    assert holdings() == before
+    assert resources() == before
 
 
 # What ended it

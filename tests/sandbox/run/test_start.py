@@ -21,11 +21,11 @@ from support.berths import (
 from support.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy import Limits, Property
-from quarterdeck_sandbox.network.host_names import Route
+from quarterdeck_sandbox.policy.host_names import Route
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.spawn import INTERPRETER, Stdio
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.view.mounts import Mount, MountKind
 
 pytestmark = pytest.mark.anyio
 

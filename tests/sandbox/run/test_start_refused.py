@@ -19,16 +19,17 @@ from support.berths import (
 )
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
-from quarterdeck_sandbox.network.host_names import Route
 from quarterdeck_sandbox.network.uplink import Uplink
+from quarterdeck_sandbox.policy.host_names import Route
+from quarterdeck_sandbox.policy.judgement import Report
 from quarterdeck_sandbox.policy.machine import Cgroups, Machine
-from quarterdeck_sandbox.policy.receipt import Finding, Strength
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
+from quarterdeck_sandbox.policy.promises import Finding, Strength
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run import spawn
 from quarterdeck_sandbox.run import start as start_module
-from quarterdeck_sandbox.run.gate_report import Gatekeeper, Report
+from quarterdeck_sandbox.run.spawn import GateChannel
 from quarterdeck_sandbox.run.start import start
-from quarterdeck_sandbox.view.mounts import Mount, MountKind, View
 
 pytestmark = pytest.mark.anyio
 
@@ -145,10 +146,10 @@ async def test_an_address_that_cannot_be_listened_on_is_named(berth: Berth) -> N
 async def test_a_report_that_is_none_of_ours_is_refused(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gate that was killed would count as one that found nothing wrong."""
 
-    async def nothing(keeper: Gatekeeper) -> None:
+    async def nothing(keeper: GateChannel) -> None:
         return None
 
-    monkeypatch.setattr(Gatekeeper, "receive_report", nothing)
+    monkeypatch.setattr(GateChannel, "receive_report", nothing)
     with leaves_nothing(), pytest.raises(LaunchError, match="before its program began"):
         await start(berth.shell("exit 0"))
 
@@ -222,7 +223,7 @@ async def test_a_start_that_is_given_up_leaves_nothing(
         scope.cancel()
         await anyio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(Gatekeeper, stage, give_up)
+    monkeypatch.setattr(GateChannel, stage, give_up)
     with leaves_nothing(), scope:
         await start(grouped(berth, f"echo ran >{berth.home}/ran"))
     assert scope.cancelled_caught
@@ -237,9 +238,9 @@ async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_clea
     """Who stops a command at once would leave its network's helper, with nobody to reap it."""
     scope = anyio.CancelScope()
     reported, cleared = anyio.Event(), anyio.Event()
-    receive_report = Gatekeeper.receive_report
+    receive_report = GateChannel.receive_report
 
-    async def report(keeper: Gatekeeper) -> Report | None:
+    async def report(keeper: GateChannel) -> Report | None:
         reported.set()
         return await receive_report(keeper)
 
@@ -255,7 +256,7 @@ async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_clea
                 await anyio.sleep(0.05)
             cleared.set()
 
-    monkeypatch.setattr(Gatekeeper, "receive_report", report)
+    monkeypatch.setattr(GateChannel, "receive_report", report)
     monkeypatch.setattr(start_module, "connect", connect)
     with leaves_nothing(), scope:
         await start(berth.shell("exit 0", network=NetworkMode.INTERNET))

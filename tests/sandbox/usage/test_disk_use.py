@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
+from quarterdeck_sandbox.policy.limits import Space
 from quarterdeck_sandbox.usage.disk_use import DiskUse, disk_use, measure
-from quarterdeck_sandbox.usage.limits import Space
 
 LEVELS = 1200
 """Deeper than Python recurses, than there are descriptors, and than a path is long."""

@@ -13,8 +13,8 @@ import pytest
 from support.line_child import LineChild
 
 from quarterdeck_protocol.policy import Limits
+from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space
 from quarterdeck_sandbox.usage import monitor as monitor_module
-from quarterdeck_sandbox.usage.limits import Excess, Pages, Process, Space
 from quarterdeck_sandbox.usage.monitor import TICK_S, TMPFS_S, WALK_S, WALK_SHARE, Tree, TreeMonitor
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import pytest
 from support.line_child import LineChild
 from support.machine_facts import LINUX_ONLY
 
+from quarterdeck_sandbox.policy.limits import Process, Space
 from quarterdeck_sandbox.usage import process_scan
-from quarterdeck_sandbox.usage.limits import Process, Space
 from quarterdeck_sandbox.usage.process_scan import exact_memory, scan, tmpfs_use, waited_s
 
 linux = LINUX_ONLY

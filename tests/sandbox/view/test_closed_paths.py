@@ -7,10 +7,10 @@ import pytest
 from sandbox.homes import Home, make_home
 
 from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.view import closed_paths
 from quarterdeck_sandbox.view.closed_paths import Closing, close_within, outermost, steps
-from quarterdeck_sandbox.view.mounts import Mount, MountKind, View
 
 
 @pytest.fixture

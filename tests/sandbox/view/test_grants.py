@@ -9,9 +9,9 @@ import pytest
 from sandbox.homes import Home, make_home
 
 from quarterdeck_protocol.policy import Grant
+from quarterdeck_sandbox.policy.mounts import MountKind
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.view.grants import give
-from quarterdeck_sandbox.view.mounts import MountKind
 
 
 @pytest.fixture

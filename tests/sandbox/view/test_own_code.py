@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import quarterdeck_sandbox
+from quarterdeck_sandbox.policy.mounts import is_within_any
 from quarterdeck_sandbox.view.own_code import own_code, own_path
-from quarterdeck_sandbox.view.paths import is_within_any
 
 
 def test_our_packages_our_environment_and_its_interpreter_are_among_them() -> None:

@@ -17,7 +17,7 @@ from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import ServerStart
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
-from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
 from quarterdeck_sandbox.usage.monitor import Tree, TreeMonitor
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from support.workers import PATIENCE_S, turns
 
 from quarterdeck_protocol.link.frames import MAX_START_BYTES, Condemn, ServerStart, Started
 from quarterdeck_protocol.policy import Property, Tier
-from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
 
 pytestmark = pytest.mark.anyio
 

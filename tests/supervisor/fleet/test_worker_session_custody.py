@@ -11,7 +11,7 @@ from support.workers import turns
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.link.frames import Lost, ServerStart, Started
 from quarterdeck_protocol.policy import Tier
-from quarterdeck_sandbox.policy.receipt import Receipt
+from quarterdeck_sandbox.policy.promises import Receipt
 
 pytestmark = pytest.mark.anyio
 

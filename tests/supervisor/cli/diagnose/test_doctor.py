@@ -10,7 +10,7 @@ import pytest
 from quarterdeck.cli.diagnose import doctor
 from quarterdeck.cli.program import run
 from quarterdeck_protocol.policy import Property
-from quarterdeck_sandbox.doctor.report import Attack, Outcome, SelfTest
+from quarterdeck_sandbox.policy.diagnosis import Attack, Outcome, SelfTest
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 
 BEST = Machine(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.leftovers import eventually_async, running_with
 
-from quarterdeck_sandbox.run.process import ask_to_end, members, signal_tree
-from quarterdeck_sandbox.usage.limits import Process
+from quarterdeck_sandbox.policy.limits import Process
+from quarterdeck_sandbox.run.process_tree import ask_to_end, members, signal_tree
 from quarterdeck_sandbox.usage.monitor import Tree
 
 pytestmark = pytest.mark.anyio

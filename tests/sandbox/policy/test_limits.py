@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.usage.limits import (
+from quarterdeck_sandbox.policy.limits import (
     INODE_BYTES,
     RECONFIRM_S,
     Excess,

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run import gate_report
-from quarterdeck_sandbox.run.gate_report import REPORT_BYTES, Gatekeeper
+from quarterdeck_sandbox.run import spawn
+from quarterdeck_sandbox.run.spawn import REPORT_BYTES, GateChannel
 
 pytestmark = pytest.mark.anyio
 
@@ -19,15 +19,15 @@ PATIENCE_S = 20.0
 
 
 @pytest.fixture
-def keeper() -> Iterator[Gatekeeper]:
+def keeper() -> Iterator[GateChannel]:
     """One conversation."""
-    made = Gatekeeper()
+    made = GateChannel()
     made.theirs.settimeout(PATIENCE_S)
     yield made
     made.close()
 
 
-async def test_an_order_arrives_whole_however_large(keeper: Gatekeeper) -> None:
+async def test_an_order_arrives_whole_however_large(keeper: GateChannel) -> None:
     """A server with a large environment would never start."""
     order = {"env": {"A": "x" * 3_000_000, "odd": "\udcff"}, "none": None, "seccomp": b"\0\1"}
 
@@ -47,7 +47,7 @@ async def test_an_order_arrives_whole_however_large(keeper: Gatekeeper) -> None:
     assert received == [order]
 
 
-async def test_a_report_is_read_by_key_with_the_senders_pid(keeper: Gatekeeper) -> None:
+async def test_a_report_is_read_by_key_with_the_senders_pid(keeper: GateChannel) -> None:
     """Properties would be judged by the wrong facts, and limits put on the wrong process."""
     keeper.theirs.sendall(b"opened /a\nopened /b c\nempty \npid 999999\n")
     keeper.theirs.sendall(b"last 1\n\n")
@@ -63,7 +63,7 @@ async def test_a_report_is_read_by_key_with_the_senders_pid(keeper: Gatekeeper) 
 @pytest.mark.parametrize(
     "sent", [b"", b"half a report\n", b"x" * (REPORT_BYTES + 1)], ids=["nothing", "half", "too much"]
 )
-async def test_what_is_no_report_is_none(keeper: Gatekeeper, sent: bytes) -> None:
+async def test_what_is_no_report_is_none(keeper: GateChannel, sent: bytes) -> None:
     """A gate that failed would be waited for, or fill our memory."""
 
     def speak() -> None:
@@ -80,7 +80,7 @@ async def test_what_is_no_report_is_none(keeper: Gatekeeper, sent: bytes) -> Non
             keeper._ours.close()
 
 
-async def test_a_gate_that_ends_without_reading_its_order_has_no_report(keeper: Gatekeeper) -> None:
+async def test_a_gate_that_ends_without_reading_its_order_has_no_report(keeper: GateChannel) -> None:
     """A user would read of a connection that was reset, not what bubblewrap had to say."""
     with anyio.fail_after(PATIENCE_S):
         await keeper.send_order({})
@@ -90,7 +90,7 @@ async def test_a_gate_that_ends_without_reading_its_order_has_no_report(keeper: 
             await keeper.send_order({})
 
 
-async def test_listeners_come_in_their_order_in_as_many_messages_as_it_takes(keeper: Gatekeeper) -> None:
+async def test_listeners_come_in_their_order_in_as_many_messages_as_it_takes(keeper: GateChannel) -> None:
     """A connection would be carried to another host than it was made for."""
     made = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     ports = [one.getsockname()[1] for one in made]
@@ -107,7 +107,7 @@ async def test_listeners_come_in_their_order_in_as_many_messages_as_it_takes(kee
         one.close()
 
 
-async def test_a_failure_instead_of_listeners_is_the_report(keeper: Gatekeeper) -> None:
+async def test_a_failure_instead_of_listeners_is_the_report(keeper: GateChannel) -> None:
     """A port that cannot be listened on would be a start that never ends."""
     keeper.theirs.sendall(b"failed 13 cannot listen\n\n")
     with anyio.fail_after(PATIENCE_S):
@@ -117,7 +117,7 @@ async def test_a_failure_instead_of_listeners_is_the_report(keeper: Gatekeeper) 
     assert report.one("failed") == "13 cannot listen"
 
 
-async def test_a_gate_that_ends_among_its_listeners_leaves_none_open(keeper: Gatekeeper) -> None:
+async def test_a_gate_that_ends_among_its_listeners_leaves_none_open(keeper: GateChannel) -> None:
     """Each such start would cost descriptors."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         socket.send_fds(keeper.theirs, [b"l"], [one.fileno()])
@@ -129,7 +129,7 @@ async def test_a_gate_that_ends_among_its_listeners_leaves_none_open(keeper: Gat
 
 
 @pytest.mark.parametrize(("said", "number"), [(b"", 0), (b"2", 2), (b"junk", 0)])
-async def test_letting_go_tells_whether_it_worked(keeper: Gatekeeper, said: bytes, number: int) -> None:
+async def test_letting_go_tells_whether_it_worked(keeper: GateChannel, said: bytes, number: int) -> None:
     """A program that cannot be executed would count as started."""
     keeper.theirs.sendall(said)
     keeper.theirs.shutdown(socket.SHUT_WR)
@@ -138,7 +138,7 @@ async def test_letting_go_tells_whether_it_worked(keeper: Gatekeeper, said: byte
     assert keeper.theirs.recv(10) == b"g"
 
 
-async def test_closing_refuses_whoever_waits(keeper: Gatekeeper) -> None:
+async def test_closing_refuses_whoever_waits(keeper: GateChannel) -> None:
     """A gate would wait for ever for a word of ours."""
     theirs = keeper.theirs.dup()
     theirs.settimeout(PATIENCE_S)
@@ -150,8 +150,8 @@ async def test_closing_refuses_whoever_waits(keeper: Gatekeeper) -> None:
 
 async def test_without_credentials_the_gates_own_word_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a Mac every process would have the pid 0."""
-    monkeypatch.setattr(gate_report, "_sender", lambda ancillary: 0)
-    keeper = Gatekeeper()
+    monkeypatch.setattr(spawn, "_sender", lambda ancillary: 0)
+    keeper = GateChannel()
     keeper.theirs.sendall(b"pid 4711\n\n")
     with anyio.fail_after(PATIENCE_S):
         report = await keeper.receive_report()

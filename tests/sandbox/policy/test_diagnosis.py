@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from quarterdeck_protocol.policy import Property, Tier
-from quarterdeck_sandbox.doctor import report
-from quarterdeck_sandbox.doctor.report import Attack, Diagnosis, Outcome, SelfTest, State, diagnose
+from quarterdeck_sandbox.policy import diagnosis as report
+from quarterdeck_sandbox.policy.diagnosis import Attack, Diagnosis, Outcome, SelfTest, State, diagnose
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
-from quarterdeck_sandbox.policy.receipt import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
 
 BEST = Machine(
     system="linux",

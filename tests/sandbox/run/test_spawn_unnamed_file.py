@@ -5,7 +5,7 @@ import os
 import pytest
 from support.machine_facts import LINUX_ONLY
 
-from quarterdeck_sandbox.run.unnamed_file import unnamed_file
+from quarterdeck_sandbox.run.spawn import unnamed_file
 
 pytestmark = LINUX_ONLY
 

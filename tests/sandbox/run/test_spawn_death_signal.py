@@ -12,7 +12,7 @@ from support.leftovers import assert_gone, eventually
 from support.machine_facts import LINUX_ONLY, installed_only
 
 from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.run.death_signal import tethered
+from quarterdeck_sandbox.run.spawn import with_death_signal
 
 pytestmark = LINUX_ONLY
 
@@ -44,7 +44,7 @@ def test_a_helper_that_is_stopped_is_killed_with_its_owner(machine: Machine, tmp
     """After a crash users would find processes that nobody owns."""
     ready = tmp_path / "ready"
     command = ["/bin/sh", "-c", f"touch {ready}; exec sleep 1000"]
-    assert_gone([lose_the_owner(tethered(machine, command), ready)])
+    assert_gone([lose_the_owner(with_death_signal(machine, command), ready)])
 
 
 @pytest.mark.parametrize("machine", WAYS)
@@ -52,11 +52,11 @@ def test_one_that_has_something_to_end_itself_is_woken(machine: Machine, tmp_pat
     """What it holds would stay with it."""
     ready, done = tmp_path / "ready", tmp_path / "done"
     command = ["/bin/sh", "-c", f"trap 'touch {done}; exit' CONT; touch {ready}; while :; do sleep 0.01; done"]
-    assert_gone([lose_the_owner(tethered(machine, command, signal.SIGCONT), ready)])
+    assert_gone([lose_the_owner(with_death_signal(machine, command, signal.SIGCONT), ready)])
     assert done.exists()
 
 
 def test_elsewhere_a_helper_is_started_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """There would be no helper at all."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert tethered(Machine("darwin"), ("/bin/true", "x")) == ["/bin/true", "x"]
+    assert with_death_signal(Machine("darwin"), ("/bin/true", "x")) == ["/bin/true", "x"]

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from support.machine_facts import LINUX_ONLY
 
-from quarterdeck_sandbox.run.resources import Holdings
+from quarterdeck_sandbox.run.process import SandboxResources
 
 pytestmark = pytest.mark.anyio
 
@@ -46,29 +46,29 @@ async def test_everything_is_ended_first_and_given_back_then() -> None:
     """A control group would be removed while it is in use, and stay."""
     said: list[str] = []
     part = Part(said)
-    holdings = Holdings(cgroup=part, relay=part, uplink=part)  # type: ignore[arg-type]
-    holdings.kill()
-    await holdings.release()
+    resources = SandboxResources(cgroup=part, relay=part, uplink=part)  # type: ignore[arg-type]
+    resources.kill()
+    await resources.release()
     assert said == ["kill", "stop", "close", "destroy"]
 
 
 @pytest.mark.parametrize("what", ["relay", "uplink"])
 async def test_the_loss_of_a_network_is_that_of_what_carries_it(what: str) -> None:
     """Nobody would notice that one is gone."""
-    assert await Holdings(**{what: Part([])}).network_lost() == "lost"  # type: ignore[arg-type]
+    assert await SandboxResources(**{what: Part([])}).network_lost() == "lost"  # type: ignore[arg-type]
     with anyio.move_on_after(0) as scope:
-        await Holdings().network_lost()
+        await SandboxResources().network_lost()
     assert scope.cancelled_caught
 
 
 async def test_the_leash_is_dropped_once() -> None:
     """A second end would close a descriptor that is somebody else's by then."""
     read, write = os.pipe()
-    holdings = Holdings(leash_fd=write)
-    holdings.kill()
+    resources = SandboxResources(leash_fd=write)
+    resources.kill()
     assert os.read(read, 1) == b""
     os.dup2(read, write)
-    holdings.kill()
+    resources.kill()
     os.fstat(write)
     os.close(read)
     os.close(write)
@@ -78,14 +78,14 @@ async def test_the_leash_is_dropped_once() -> None:
 async def test_the_first_process_of_a_namespace_is_killed_and_reaped() -> None:
     """Each start would leave a process that is dead and not buried."""
     child = subprocess.Popen(["/bin/sleep", "1000"])  # noqa: ASYNC220 - does not block
-    holdings = Holdings(init_fd=os.pidfd_open(child.pid), init_pid=child.pid)
-    holdings.kill()
+    resources = SandboxResources(init_fd=os.pidfd_open(child.pid), init_pid=child.pid)
+    resources.kill()
     with anyio.fail_after(PATIENCE_S):
-        await holdings.gone()
+        await resources.gone()
     assert not psutil.pid_exists(child.pid)
-    holdings.kill()
-    await holdings.gone()
-    await holdings.release()
-    assert holdings.init_fd == -1
-    await holdings.gone()
+    resources.kill()
+    await resources.gone()
+    await resources.release()
+    assert resources.init_fd == -1
+    await resources.gone()
     child.wait()

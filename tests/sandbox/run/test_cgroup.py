@@ -16,9 +16,9 @@ import pytest
 from support.line_child import LineChild
 
 from quarterdeck_protocol.policy import Limits, Property
-from quarterdeck_sandbox.enforce import cgroup as cgroup_module
-from quarterdeck_sandbox.enforce.cgroup import Cgroup, sweep
 from quarterdeck_sandbox.policy.machine import Cgroups
+from quarterdeck_sandbox.run import cgroup as cgroup_module
+from quarterdeck_sandbox.run.cgroup import Cgroup, sweep
 
 pytestmark = pytest.mark.anyio
 

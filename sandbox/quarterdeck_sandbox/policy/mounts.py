@@ -1,12 +1,10 @@
-"""What a confined process sees of the filesystem, as values: mounts in order, and what goes with them.  Pure."""
+"""What a confined process sees of the filesystem, as values: its mounts in order; and how paths lie to each other."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
-
-from .paths import is_within
 
 ALWAYS_SHOWN: Final = ("/proc", "/dev")
 """Of these every sandbox has its own."""
@@ -107,3 +105,27 @@ class View:
 def in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """Parents before children."""
     return tuple(sorted(mounts, key=lambda mount: mount.target.split("/")))
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def is_within_any(path: str, folders: Iterable[str]) -> bool:
+    """Whether `path` is one of `folders` or lies below one."""
+    return any(is_within(path, folder) for folder in folders)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether either contains the other."""
+    return is_within(one, other) or is_within(other, one)
+
+
+def ancestors(path: str) -> Iterable[str]:
+    """`path` itself, its folder, … up to the root."""
+    while True:
+        yield path
+        if path in {"/", ""}:
+            return
+        path = path[: path.rindex("/")] or "/"

@@ -25,12 +25,13 @@ def test_both_commands_of_the_readme_are_run_as_they_stand_before_anything_is_in
     ("path", "depends"),
     [
         ("tests/acceptance/test_demo.py", True),
-        ("tests/sandbox/backends/test_cgroup.py", True),
-        ("tests/supervisor/kernel/tools/test_bash.py", True),
-        ("tests/supervisor/ledger/test_store.py", False),
-        ("tests/protocol/test_link.py", False),
+        ("tests/sandbox/enforce/test_cgroup.py", True),
+        ("tests/supervisor/tools/commands/test_bash.py", True),
+        ("tests/supervisor/ledger/store/test_store.py", False),
+        ("tests/protocol/link/test_session.py", False),
     ],
 )
 def test_what_depends_on_the_sandbox_is_run_again_on_a_better_machine(path: str, depends: bool) -> None:
     """The strongest tier would be tried by no test that is not skipped without it."""
+    assert (ROOT / path).exists()
     assert is_by_tier(Path(path)) is depends

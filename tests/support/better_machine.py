@@ -14,7 +14,7 @@ OPTION: Final = "--on-a-better-machine"
 SKIPPED: Final = "quarterdeck/skipped"
 """Where pytest's cache keeps the ids of the tests that were skipped."""
 
-BY_TIER: Final = ("tests/acceptance", "tests/sandbox", "tests/supervisor/deck", "tests/supervisor/kernel")
+BY_TIER: Final = ("tests/acceptance", "tests/sandbox", "tests/supervisor/tools")
 """Tests of these start confined processes by the strongest means that there is."""
 
 

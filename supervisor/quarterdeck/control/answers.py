@@ -1,7 +1,4 @@
-"""Answer a request from a running product: for the control socket, and for commands that run one of their own.
-
-Everything that is known of one server's confinement, as it is shown.
-"""
+"""Answer a request with a running product: for the control socket, and for commands that start servers themselves."""
 
 from collections.abc import Sequence
 from typing import Final, assert_never
@@ -9,21 +6,17 @@ from typing import Final, assert_never
 import msgspec
 
 from quarterdeck.app import Product
-from quarterdeck.config.secrets.masking import mask_args
-from quarterdeck.fleet.worker_session import Custody
 from quarterdeck.host.session.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.offers import describe_held
 from quarterdeck.trust.judge.review import Decision, StaleDecisionError
-from quarterdeck_protocol.configs import CLOSE_GRACE_S, ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import CLOSE_GRACE_S
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.names import did_you_mean, server_of_qualified
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
-from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox import TICK_S, Usage
 
 from .call_tool import NO_TOOL, OWN_DECK, aliases, call_tool
 from .protocol import (
@@ -34,124 +27,24 @@ from .protocol import (
     DecisionView,
     Fault,
     Inspect,
-    Inspection,
-    LimitView,
     ListingList,
     Listings,
     ListingView,
     LogFile,
     LogPath,
-    PropertyView,
     Ps,
-    ReceiptView,
+    Refusal,
     Refused,
     Request,
     Restart,
     Restarted,
     Result,
     ServerList,
-    ServerView,
     ToolList,
     Tools,
     ToolView,
 )
-from .views import view_fault_of, view_servers
-
-NO_POLICY: Final = msgspec.Raw(b"null")
-
-BROKEN: Final = "its configuration cannot be used: it was not started"
-REMOTE: Final = "a remote server: there is no process here to confine"
-EMBEDDED: Final = "a session made in this process: there is no process here to confine"
-NOT_STARTED: Final = "its process has not been started yet"
-
-BY_KERNEL: Final = "the kernel"
-BY_KERNEL_EACH: Final = "the kernel, in each process"
-BY_MONITOR: Final = f"a look every {TICK_S:g} s"
-BY_WORKER: Final = "its worker"
-
-_KEEPERS: Final = {
-    "open_files": BY_KERNEL_EACH,
-    "file_size_bytes": BY_KERNEL_EACH,
-    "output_bytes": BY_WORKER,
-    "line_bytes": BY_WORKER,
-    "partial_line_s": BY_WORKER,
-}
-"""Who keeps each limit that is not of the whole tree; those are the monitor's unless the kernel holds them."""
-
-_ONLY_KERNEL: Final = "cpu_share"
-"""No look could keep a share."""
-
-
-def inspect(product: Product, status: EndpointStatus, view: ServerView) -> Inspection:
-    """What is known of the server with this status."""
-    config, endpoint = product.config(status.server), product.fleet.endpoint(status.server)
-    custody = endpoint.custody if endpoint is not None else None
-    last = product.fleet.last_fault(status.server)
-    policy = config.sandbox if isinstance(config, StdioServerConfig) and status.isolated else None
-    return Inspection(
-        server=view,
-        command=_command(product, config),
-        policy=msgspec.Raw(product.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
-        receipt=_view_receipt(product, custody) if custody is not None else None,
-        limits=_view_limits(policy.limits, custody, status) if policy is not None else (),
-        last_death=view_fault_of(product, status.server, last) if last is not None else view.fault,
-        note="" if custody is not None else _why_none(config, status),
-    )
-
-
-def _command(product: Product, config: ServerConfig | None) -> tuple[str, ...]:
-    """What is run, without the secrets that variables put in and those that options are given outright."""
-    if not isinstance(config, StdioServerConfig):
-        return ()
-    return tuple(product.redact(str(word)) for word in (config.command, *mask_args(config.args)))
-
-
-def _why_none(config: ServerConfig | None, status: EndpointStatus) -> str:
-    if config is None:
-        return BROKEN
-    if not status.isolated:
-        return EMBEDDED
-    return NOT_STARTED if isinstance(config, StdioServerConfig) else REMOTE
-
-
-def _view_receipt(product: Product, custody: Custody) -> ReceiptView:
-    start, receipt = custody.start, custody.receipt
-    return ReceiptView(
-        tier=receipt.tier,
-        network=receipt.network,
-        uid=receipt.uid,
-        program=product.redact(start.program),
-        cwd=product.redact(start.cwd),
-        properties=tuple(PropertyView(name, each.strength, each.mechanism) for name, each in receipt.findings.items()),
-        shown=tuple(map(product.redact, receipt.shown)),
-        gaps=tuple(map(product.redact, start.gaps)),
-    )
-
-
-def _view_limits(limits: Limits, custody: Custody | None, status: EndpointStatus) -> tuple[LimitView, ...]:
-    watch = custody.watch if custody is not None else None
-    present = _numbers(watch.present if watch is not None and status.pid is not None else None)
-    peak = _numbers(watch.peak if watch is not None else None)
-    if status.uptime_s is not None:
-        present["wall_s"] = status.uptime_s
-    enforced = custody.start.enforced if custody is not None else ()
-    return tuple(
-        LimitView(name, most, present.get(name), peak.get(name), _keeper(name, most, is_enforced=name in enforced))
-        for name, most in limits.model_dump().items()
-    )
-
-
-def _numbers(usage: Usage | None) -> dict[str, float]:
-    return msgspec.structs.asdict(usage) if usage is not None else {}
-
-
-def _keeper(name: str, most: float | None, *, is_enforced: bool) -> str:
-    if most is None:
-        return "not limited"
-    if is_enforced:
-        return BY_KERNEL
-    return "not kept here: no control group can be written" if name == _ONLY_KERNEL else _KEEPERS.get(name, BY_MONITOR)
-
+from .views import view_fault, view_inspection, view_servers
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 """Beyond its connect deadline, what a restart may take: the old server's end, and a turn among the others."""
@@ -182,7 +75,7 @@ async def answer(product: Product, request: Request) -> Answer:
             status = product.status().get(server)
             if status is None:
                 return _no_server(product, server)
-            return inspect(product, status, (await view_servers(product, [status]))[0])
+            return view_inspection(product, status, (await view_servers(product, [status]))[0])
         case _:
             assert_never(request)
 
@@ -233,13 +126,13 @@ async def _decide(product: Product, views: Sequence[DecisionView]) -> Answer:
             for view in views
         ]
     except ValueError as error:
-        return Refused("bad_request", str(error))
+        return Refused(Refusal.BAD_REQUEST, str(error))
     try:
         await product.decide(decisions)
     except StaleDecisionError as error:
-        return Refused("stale", str(error))
+        return Refused(Refusal.STALE, str(error))
     except LedgerWriteError as error:
-        return Refused("not_recorded", str(error))
+        return Refused(Refusal.NOT_RECORDED, str(error))
     return Decided()
 
 
@@ -259,8 +152,8 @@ async def _call(product: Product, name: str, arguments: bytes) -> Answer:
         result = await call_tool(product, name, arguments, wait_s=product.settings.settle_s)
     except ProtocolFault as fault:
         if fault.code == NO_TOOL:
-            return Refused("no_such_tool", fault.message)
-        return Fault(view_fault_of(product, server_of_qualified(name), fault))
+            return Refused(Refusal.NO_SUCH_TOOL, fault.message)
+        return Fault(view_fault(product, fault, server_of_qualified(name)))
     return Result(msgspec.Raw(result.body), result.is_error)
 
 
@@ -283,4 +176,4 @@ def _has_restarted(before: EndpointStatus, now: EndpointStatus) -> bool:
 
 def _no_server(product: Product, server: str) -> Refused:
     hint = did_you_mean(server, product.status(), "servers")
-    return Refused("no_such_server", f"there is no server {server!r}{hint}")
+    return Refused(Refusal.NO_SUCH_SERVER, f"there is no server {server!r}{hint}")

@@ -1,7 +1,7 @@
-"""Call one tool of the running product by name, for commands and embedding programs: a result, or its fault.
+"""Call a tool by name, for commands and embedding programs; MCP clients' calls go through `host`.
 
-Clients' calls take the host's way.  This one looks the name up, says which name was probably meant, waits for a server
-that still connects, and refuses what is held.
+A name that no tool has is answered with the nearest one; a server that still connects is waited for; held tools are
+refused.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from quarterdeck.host.session.decks import Decks
 
 OWN_DECK: Final = "commands"
-"""Whose deck of native tools these calls use, all the same one: what one has started or read, the next finds."""
+"""The client whose deck of native tools all these calls use: what one has started or read, the next finds."""
 
 NATIVE_ERA: Final = ""
-"""Of the result of a native tool: no protocol was spoken."""
+"""The protocol revision of a native tool's result: none."""
 
 NO_TOOL: Final = "unknown_tool"
 """The code of a fault that says that no tool has the name."""
 
 
 async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: float | None) -> RemoteCallResult:
-    """What the tool answers; `is_error` is its own word.
+    """The tool's result; `is_error` is the tool's own word.
 
     Args:
         product: the running product.
@@ -67,7 +67,7 @@ async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: 
 
 
 def aliases(product: "Product") -> dict[str, str]:
-    """What clients are shown in place of a server's tool's name, where that is another one."""
+    """The shorter names that clients see, by the tools' own; only where the two differ."""
     budget = product.settings.names
     if budget is None:
         return {}
@@ -100,7 +100,7 @@ async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCal
 
 
 def _not_ready(status: EndpointStatus) -> ProtocolFault:
-    """The server's own fault says more than that it is not ready."""
+    """The fault of a server that is not ready, with its own fault as the reason."""
     why = status.fault
     return ProtocolFault(
         FaultKind.NOT_CONNECTED,

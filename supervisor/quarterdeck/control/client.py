@@ -25,15 +25,15 @@ CONNECT_S: Final = 5.0
 """To be accepted by a local process that is alive."""
 
 ANSWER_S: Final = 30.0
-"""For what is no call and no restart; those end by deadlines of their own."""
+"""For all but calls and restarts, which end by deadlines of their own."""
 
 
 class TooLargeError(ValueError):
     """The request is longer than a serve reads; the text says so."""
 
 
-class NobodyThereError(ConnectionError):
-    """No process listens: it has just ended, or it is ending."""
+class NotServingError(ConnectionError):
+    """No process listens: it has just ended, or is ending."""
 
 
 class NoAnswerError(ConnectionError):
@@ -53,7 +53,7 @@ def ask(directory: Path, request: Request) -> Answer:
 
     Raises:
         TooLargeError: the request is longer than `MAX_REQUEST_BYTES`.
-        NobodyThereError: no request was sent.
+        NotServingError: no request was sent.
         NoAnswerError: the request may have been carried out.
     """
     line = encode(request)
@@ -64,7 +64,7 @@ def ask(directory: Path, request: Request) -> Answer:
         try:
             connection.connect(os.fsencode(directory / SOCKET_NAME))
         except OSError as error:
-            raise NobodyThereError(f"{directory}: {error.strerror or error}") from error
+            raise NotServingError(f"{directory}: {error.strerror or error}") from error
         connection.settimeout(None if isinstance(request, Call | Restart) else ANSWER_S)
         try:
             connection.sendall(_key(directory) + line)

@@ -1,15 +1,17 @@
-"""What is said on the control socket: the key and one request line in, one answer line out, both JSON.
+"""The messages of the control socket: the key and one request line in, one answer line out, both JSON.
 
 The key is the line of a file beside the socket that only its user can read: a confined program that reaches the socket,
-as one with a grant of sockets might, cannot read it.
+as with a grant of sockets, cannot read it.
 
 Requests and answers are closed unions of tagged structs; a line that is none of them is refused.  Pure.
 """
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.plain_words import plain_words
 
 SOCKET_NAME: Final = "control.sock"
@@ -20,19 +22,19 @@ MAX_KEY_BYTES: Final = 256
 """A key and its end of line, of whatever version."""
 
 MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
-"""One line to us: room for a file in a tool's arguments, as on the HTTP face."""
+"""One line to us: room for a file in a tool's arguments, as over HTTP."""
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="type"):
-    """Any line."""
+    """One line."""
 
 
 class Ps(Message, frozen=True, tag="ps"):
-    """How is every server?"""
+    """Show the state of every server."""
 
 
 class Tools(Message, frozen=True, tag="tools"):
-    """What can be called?  Waits for servers that still connect, as the first list of an MCP client does."""
+    """List the tools that can be called, once servers have connected, as for an MCP client's first list."""
 
 
 class Call(Message, frozen=True, tag="call"):
@@ -43,29 +45,29 @@ class Call(Message, frozen=True, tag="call"):
 
 
 class Restart(Message, frozen=True, tag="restart"):
-    """Start this server anew, and say how it is once it is ready or has failed."""
+    """Restart a server, and show its state once it is ready or has failed."""
 
     server: str
 
 
 class LogPath(Message, frozen=True, tag="log_path"):
-    """Where is this server's standard error kept?"""
+    """Name the file that keeps a server's standard error."""
 
     server: str
 
 
 class Inspect(Message, frozen=True, tag="inspect"):
-    """What confines this server, what may it use and what does it use?"""
+    """Show what confines a server, its limits and what it uses."""
 
     server: str
 
 
 class Listings(Message, frozen=True, tag="listings"):
-    """What do the servers list, held or not?  Waits for servers that still connect."""
+    """List what the servers offer, held or not, once they have connected."""
 
 
 class DecisionView(msgspec.Struct, frozen=True):
-    """What a person wants of one thing; see `Decision`."""
+    """A decision of the user on one thing; see `Decision`."""
 
     scope: str
     server: str
@@ -84,20 +86,6 @@ class Decide(Message, frozen=True, tag="decide"):
 Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide
 
 
-class DossierView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a process died; see `Dossier`."""
-
-    exit_status: int | None = None
-    signal: int | None = None
-    limit: str | None = None
-    stderr_tail: str = ""
-    peak_rss_bytes: int | None = None
-    cpu_s: float | None = None
-    uptime_s: float | None = None
-    hints: tuple[str, ...] = ()
-    peak_is_sampled: bool = False
-
-
 class FaultView(msgspec.Struct, frozen=True):
     """A fault with its remedy; see `ProtocolFault`."""
 
@@ -106,7 +94,7 @@ class FaultView(msgspec.Struct, frozen=True):
     message: str
     remedy: str | None
     delivery: str
-    dossier: DossierView | None = None
+    dossier: Dossier | None = None
 
 
 class SandboxView(msgspec.Struct, frozen=True):
@@ -289,18 +277,26 @@ class Inspection(Message, frozen=True, tag="inspection"):
     note: str
 
 
+class Refusal(StrEnum):
+    """Why a request is refused."""
+
+    BAD_REQUEST = "bad_request"
+    BUSY = "busy"
+    INTERNAL = "internal"
+    NO_SUCH_SERVER = "no_such_server"
+    NO_SUCH_TOOL = "no_such_tool"
+    NOT_RECORDED = "not_recorded"
+    STALE = "stale"
+
+
 class Refused(Message, frozen=True, tag="refused"):
-    """The request cannot be served; `code` is one of `REFUSALS`."""
+    """The request cannot be served; `code` is a `Refusal`, of another version perhaps one that we do not know."""
 
     code: str
     message: str
 
 
 Answer = ServerList | ToolList | ListingList | Result | Fault | Restarted | LogFile | Inspection | Decided | Refused
-
-REFUSALS: Final = frozenset(
-    {"bad_request", "busy", "internal", "no_such_server", "no_such_tool", "not_recorded", "stale"}
-)
 
 
 class BadLineError(ValueError):

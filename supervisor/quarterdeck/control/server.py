@@ -1,7 +1,7 @@
 """Answer on the control socket while a `serve` runs.
 
-One connection carries one request and its answer.  The socket's directory is ours alone (0700), the socket too (0600),
-where the system tells whose process calls, another user's is turned away, and so is who does not know the key (0600).
+One connection carries one request and its answer.  The directory (0700) and the socket (0600) are their user's alone;
+another user's process is refused where the system tells the user, and so is one without the key (a file, 0600).
 """
 
 import asyncio
@@ -33,13 +33,14 @@ from .protocol import (
     SOCKET_NAME,
     Answer,
     BadLineError,
+    Refusal,
     Refused,
     decode_request,
     encode,
 )
 
 MAX_CLIENTS: Final = 32
-"""Commands at one time; more are refused."""
+"""Commands that are answered at one time; more are refused."""
 
 REQUEST_S: Final = 5.0
 """From connecting to a whole request: commands send it at once."""
@@ -62,7 +63,7 @@ async def open_control(product: Product) -> AsyncIterator[None]:
         made = await anyio.create_unix_listener(product.directory.socket_path(SOCKET_NAME), mode=0o600)
     async with made as listener:
         # No task group around the body: it would wrap the body's own errors.
-        serving = asyncio.create_task(listener.serve(_Desk(product, key).attend))
+        serving = asyncio.create_task(listener.serve(_RequestHandler(product, key).attend))
         try:
             native = product.settings.native
             product.directory.announce(
@@ -74,8 +75,8 @@ async def open_control(product: Product) -> AsyncIterator[None]:
             await asyncio.gather(serving, return_exceptions=True)
 
 
-class _Desk:
-    """Where clients come to."""
+class _RequestHandler:
+    """Answers one request a connection."""
 
     def __init__(self, product: Product, key: bytes) -> None:
         self._product = product
@@ -107,25 +108,25 @@ class _Desk:
             with anyio.fail_after(REQUEST_S):
                 lines = BufferedByteReceiveStream(stream)
                 if not await self._is_key(lines):
-                    return Refused("bad_request", _WITHOUT_KEY)
+                    return Refused(Refusal.BAD_REQUEST, _WITHOUT_KEY)
                 line = await lines.receive_until(b"\n", MAX_REQUEST_BYTES)
             request = decode_request(line)
         except (anyio.IncompleteRead, anyio.EndOfStream):
             return None
         except TimeoutError:
-            return Refused("bad_request", f"no request came within {REQUEST_S:g} s")
+            return Refused(Refusal.BAD_REQUEST, f"no request came within {REQUEST_S:g} s")
         except anyio.DelimiterNotFound:
-            return Refused("bad_request", f"the request is longer than {MAX_REQUEST_BYTES:,} bytes")
+            return Refused(Refusal.BAD_REQUEST, f"the request is longer than {MAX_REQUEST_BYTES:,} bytes")
         except BadLineError as error:
-            return Refused("bad_request", f"{error} (this serve is quarterdeck {CLIENT_VERSION})")
+            return Refused(Refusal.BAD_REQUEST, f"{error} (this serve is quarterdeck {CLIENT_VERSION})")
         reply: Answer | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_watch_out, stream, tasks.cancel_scope)
+            tasks.start_soon(_cancel_when_left, stream, tasks.cancel_scope)
             try:
                 reply = await answer(self._product, request)
             except Exception:
                 _log.exception("a command could not be answered")
-                reply = Refused("internal", "the request failed in an unforeseen way: see the log of serve")
+                reply = Refused(Refusal.INTERNAL, "the request failed in an unforeseen way: see the log of serve")
             tasks.cancel_scope.cancel()
         return reply
 
@@ -137,11 +138,11 @@ class _Desk:
         return hmac.compare_digest(said, self._key)
 
     def _refusal(self, stream: SocketStream) -> Refused | None:
-        """Why this client is not even listened to."""
+        """Why nothing is read from this client."""
         if not _is_ours(stream.extra(SocketAttribute.raw_socket)):  # noqa: S610 - no Django
-            return Refused("bad_request", "this socket belongs to another user")
+            return Refused(Refusal.BAD_REQUEST, "this socket belongs to another user")
         if self._clients > MAX_CLIENTS:
-            return Refused("busy", f"more than {MAX_CLIENTS} commands are being answered: try again")
+            return Refused(Refusal.BUSY, f"more than {MAX_CLIENTS} commands are being answered: try again")
         return None
 
 
@@ -155,15 +156,15 @@ def _make_key(path: Path) -> bytes:
 
 
 async def _let_finish(stream: SocketStream) -> None:
-    """Let a client say the rest unheard: a socket that is closed on unread bytes takes our answer with it."""
+    """Read and drop the rest: closing a socket that has unread bytes discards our answer."""
     await stream.send_eof()
     with anyio.move_on_after(REQUEST_S), suppress(anyio.EndOfStream):
         while True:
             await stream.receive()
 
 
-async def _watch_out(stream: SocketStream, scope: anyio.CancelScope) -> None:
-    """Give up what is under way when the client leaves, or says more than one request."""
+async def _cancel_when_left(stream: SocketStream, scope: anyio.CancelScope) -> None:
+    """Cancel the request when its client leaves, or sends a second one."""
     try:
         await stream.receive(1)
     except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -172,7 +173,7 @@ async def _watch_out(stream: SocketStream, scope: anyio.CancelScope) -> None:
 
 
 def _is_ours(peer: socket.socket) -> bool:
-    """Whether the caller is of our user; where the system does not tell, the directory's mode has to do."""
+    """Whether the caller is our user's; where the system does not tell, the directory's mode protects the socket."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     credentials = struct.Struct("3i")

@@ -25,7 +25,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck.control.client import ask
-from quarterdeck.control.protocol import DossierView, Ps, ServerList, ServerView
+from quarterdeck.control.protocol import Ps, ServerList, ServerView
+from quarterdeck_protocol.faults import Dossier
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="event"):
@@ -54,7 +55,7 @@ class Death(Event, frozen=True, tag="death"):
     """What is known of how a server died."""
 
     server: str
-    dossier: DossierView
+    dossier: Dossier
 
 
 class Table(Event, frozen=True, tag="table"):

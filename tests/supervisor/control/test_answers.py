@@ -16,7 +16,6 @@ from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
 from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import (
-    REFUSALS,
     Call,
     Decide,
     Decided,
@@ -27,6 +26,7 @@ from quarterdeck.control.protocol import (
     LogFile,
     LogPath,
     Ps,
+    Refusal,
     Refused,
     Restart,
     Restarted,
@@ -354,7 +354,7 @@ async def test_decisions_that_are_not_recorded_are_refused(
         refused = await ask(product, Decide((DecisionView("", "up", subject, "echo", "ab"),)))
     assert isinstance(refused, Refused)
     assert refused.code == code
-    assert code in REFUSALS
+    assert code in set(Refusal)
     assert refused.message
     assert judged.decisions == []
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from quarterdeck.control import client
-from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError, ask
+from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError, ask
 from quarterdeck.control.protocol import SOCKET_NAME, Call, Ps, Refused, encode
 
 
@@ -54,11 +54,11 @@ def test_an_answer_is_given_back(directory: Path) -> None:
 
 def test_a_serve_that_is_gone_is_told_from_one_that_does_not_answer(directory: Path) -> None:
     """A command would not fall back to servers of its own, or would call a tool twice."""
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NotServingError):
         ask(directory, Ps())
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(directory / SOCKET_NAME))
-    with pytest.raises(NobodyThereError):
+    with pytest.raises(NotServingError):
         ask(directory, Ps())
 
 

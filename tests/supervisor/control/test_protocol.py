@@ -10,7 +10,6 @@ from quarterdeck.control.protocol import (
     Decide,
     Decided,
     DecisionView,
-    DossierView,
     Fault,
     FaultView,
     Inspect,
@@ -39,8 +38,9 @@ from quarterdeck.control.protocol import (
     decode_request,
     encode,
 )
+from quarterdeck_protocol.faults import Dossier
 
-FAULT = FaultView("tool_error", "exited", "it ended", "see its logs", "unknown", DossierView(signal=9, hints=("oom",)))
+FAULT = FaultView("tool_error", "exited", "it ended", "see its logs", "unknown", Dossier(signal=9, hints=("oom",)))
 SERVER = ServerView(
     "fs", "faulted", "stdio", 2, 10, 11, 4096, 1.5, 3, "2025-11-25", FAULT, SandboxView("landlock", "full", ("gap",))
 )
@@ -92,6 +92,40 @@ def test_an_answer_arrives_as_it_was_made(answer: Answer) -> None:
     line = encode(answer)
     assert line.count(b"\n") == 1
     assert decode_answer(line) == answer
+
+
+MEMBERS = {
+    "server": "id phase transport tools pid worker_pid memory_bytes uptime_s restarts era fault sandbox held blocked",
+    "fault": "kind code message remedy delivery dossier",
+    "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
+    "sandbox": "tier network gaps",
+    "tools": "name server description definition alias",
+    "listings": "server is_ready instructions definitions",
+    "receipt": "tier network uid program cwd properties shown gaps",
+    "properties": "name strength mechanism",
+    "limits": "name most present peak kept_by",
+    "decisions": "scope server subject name hash body",
+}
+"""What programs read in `--json`, and other versions on the socket."""
+
+
+def test_every_value_keeps_its_members() -> None:
+    """A script that reads `ps --json` would find a member gone."""
+    found: dict[str, set[str]] = {}
+
+    def collect(value: object, name: str) -> None:
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict):
+                found[name] = found.get(name, set()) | each.keys()
+                for key, member in each.items():
+                    collect(member, {"last_death": "fault"}.get(key, key))
+
+    for message in (*REQUESTS, *ANSWERS):
+        collect(msgspec.json.decode(encode(message)), "message")
+    assert {name: found[name] for name in MEMBERS if name != "fault"} == {
+        name: set(members.split()) for name, members in MEMBERS.items() if name != "fault"
+    }
+    assert found["fault"] - {"type", "fault"} == set(MEMBERS["fault"].split())
 
 
 @pytest.mark.parametrize(

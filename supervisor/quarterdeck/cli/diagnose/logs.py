@@ -72,7 +72,7 @@ def _local(at: str) -> str:
 
 def _log_path(whom: Source, server: str) -> Path:
     """Where the log is, once it is sure that there is such a server."""
-    from quarterdeck.control.client import NoAnswerError, NobodyThereError, ask
+    from quarterdeck.control.client import NoAnswerError, NotServingError, ask
     from quarterdeck.control.protocol import LogFile, LogPath, Refused
 
     digest = whom.digest
@@ -82,7 +82,7 @@ def _log_path(whom: Source, server: str) -> Path:
     if directory is not None:
         try:
             answer = ask(directory, LogPath(server))
-        except (NobodyThereError, NoAnswerError):
+        except (NotServingError, NoAnswerError):
             answer = None
         # It may have another state directory than we have.
         if isinstance(answer, LogFile):

@@ -24,7 +24,6 @@ from quarterdeck.cli.shared.output import (
 from quarterdeck.cli.shared.parameters import Argument
 from quarterdeck.cli.shared.source import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
 from quarterdeck.control.protocol import (
-    DossierView,
     FaultView,
     Ps,
     Restart,
@@ -33,6 +32,7 @@ from quarterdeck.control.protocol import (
     ServerList,
     ServerView,
 )
+from quarterdeck_protocol.faults import Dossier
 
 REACHES: Final = "can reach your local network"
 """What receipts say of a network that nothing confines; see the sandbox's `policy.promises`, not imported for this."""
@@ -190,7 +190,7 @@ def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False
             print_line(f"  {line}", "dim", stderr=stderr)
 
 
-def describe_dossier(dossier: DossierView) -> list[str]:
+def describe_dossier(dossier: Dossier) -> list[str]:
     """A death in a few lines: how it ended, what it had used, its last words."""
     facts = []
     if dossier.exit_status is not None:

@@ -20,7 +20,7 @@ from quarterdeck.cli.shared.output import print_line, printable
 from quarterdeck.config.load.candidates import candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving
-from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
+from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.control.client import ask as ask_serving
 from quarterdeck.control.protocol import Answer, Call, Refused, Request
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean
@@ -170,7 +170,7 @@ def _ask_serving(whom: Source, request: Request) -> Answer | None:
 def _answer_of(directory: Path, request: Request) -> Answer | None:
     try:
         return ask_serving(directory, request)
-    except NobodyThereError:
+    except NotServingError:
         return None
     except TooLargeError as error:
         raise CommandError(

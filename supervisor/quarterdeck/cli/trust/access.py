@@ -162,7 +162,7 @@ def send(decisions: "Sequence[Decision]") -> None:
     Raises:
         CommandError: they are not.
     """
-    from quarterdeck.control.client import NoAnswerError, NobodyThereError
+    from quarterdeck.control.client import NoAnswerError, NotServingError
     from quarterdeck.ledger.open import SERVE
     from quarterdeck.ledger.store.lease import read_holder
 
@@ -171,7 +171,7 @@ def send(decisions: "Sequence[Decision]") -> None:
         try:
             _send_to(Path(holder.runtime_directory), decisions)
             return
-        except NobodyThereError:
+        except NotServingError:
             pass  # it has just ended
         except NoAnswerError as error:
             raise CommandError(

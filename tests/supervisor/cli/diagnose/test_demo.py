@@ -6,16 +6,16 @@ from collections.abc import Callable
 import pytest
 
 from quarterdeck.cli.program import run
-from quarterdeck.control.protocol import DossierView
 from quarterdeck.demo import story
 from quarterdeck.demo.stage import Death, End, Fact, Promise, Quote, Scene, StageError, Table, Told
+from quarterdeck_protocol.faults import Dossier
 
 EVENTS: tuple[Told, ...] = (
     Scene("A beginning"),
     Fact("something happened\x1b[2J"),
     Quote("the server said so\n" + "word " * 40),
     Table(("NAME", "WHAT"), (("a", "b"),)),
-    Death("fragile", DossierView(exit_status=70, stderr_tail="the end")),
+    Death("fragile", Dossier(exit_status=70, stderr_tail="the end")),
     Promise("it holds", is_kept=True),
     Promise("it does not", is_kept=False),
     End(1, 1, 2.5),

@@ -9,7 +9,6 @@ from quarterdeck.cli.diagnose import inspect as inspect_module
 from quarterdeck.cli.diagnose.inspect import describe_policy
 from quarterdeck.cli.program import run
 from quarterdeck.control.protocol import (
-    DossierView,
     FaultView,
     Inspect,
     Inspection,
@@ -19,10 +18,11 @@ from quarterdeck.control.protocol import (
     SandboxView,
     ServerView,
 )
+from quarterdeck_protocol.faults import Dossier
 
 SANDBOX = SandboxView("landlock", "full", ("network: full",))
 SERVER = ServerView("fs", "ready", "stdio", 2, 4711, 4710, 4096, 60.0, 0, "2025-11-25", None, SANDBOX)
-DEATH = FaultView("transport", "limit_hit", "it hit a limit", "raise it", "unknown", DossierView(signal=9))
+DEATH = FaultView("transport", "limit_hit", "it hit a limit", "raise it", "unknown", Dossier(signal=9))
 CONFINED = Inspection(
     SERVER,
     ("npx", "-y", "a b"),

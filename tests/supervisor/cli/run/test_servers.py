@@ -12,13 +12,14 @@ from quarterdeck.cli.run import servers
 from quarterdeck.cli.run.servers import describe_dossier, last_words, print_fault, signal_name
 from quarterdeck.cli.shared import source as source_module
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
-from quarterdeck.control.protocol import Answer, DossierView, FaultView, Restarted, SandboxView, ServerList, ServerView
+from quarterdeck.control.protocol import Answer, FaultView, Restarted, SandboxView, ServerList, ServerView
+from quarterdeck_protocol.faults import Dossier
 from quarterdeck_sandbox.policy.promises import REACHABLE
 
 READY = ServerView(
     "fs", "ready", "stdio", 12, 4711, 4710, 13_000_000, 192.0, 1, "2025-11-25", None, SandboxView("bubblewrap", "none")
 )
-DEATH = DossierView(exit_status=3, uptime_s=42, peak_rss_bytes=13_000_000, cpu_s=0.5, stderr_tail="\n".join("abcdefg"))
+DEATH = Dossier(exit_status=3, uptime_s=42, peak_rss_bytes=13_000_000, cpu_s=0.5, stderr_tail="\n".join("abcdefg"))
 FAULT = FaultView("transport", "exited", "it exited\x07", "see its logs", "unknown", DEATH)
 DEAD = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 5, None, FAULT)
 
@@ -51,7 +52,7 @@ def test_ps_shows_each_server_and_what_is_wrong(
 
 def test_memory_that_was_only_sampled_is_told_as_a_lower_bound() -> None:
     """A server that died of its memory within a second would be said to have used 2 MiB."""
-    sampled = DossierView(peak_rss_bytes=2 << 20, peak_is_sampled=True)
+    sampled = Dossier(peak_rss_bytes=2 << 20, peak_is_sampled=True)
     assert servers.describe_dossier(sampled) == ["peak memory at least 2.0 MiB"]
 
 
@@ -104,7 +105,7 @@ def test_a_restart_succeeds_only_when_the_server_is_ready(
 
 def test_a_death_is_told_with_all_that_is_known() -> None:
     """The reason of a death would be in the dossier, and nobody would see it."""
-    dossier = DossierView(signal=9, limit="memory", hints=("it asked for more than it may have",))
+    dossier = Dossier(signal=9, limit="memory", hints=("it asked for more than it may have",))
     assert describe_dossier(dossier) == ["killed by SIGKILL, limit hit: memory", "it asked for more than it may have"]
 
 

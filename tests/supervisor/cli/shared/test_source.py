@@ -19,7 +19,7 @@ from quarterdeck.config.load.candidates import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.client import NoAnswerError, NobodyThereError, TooLargeError
+from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
 
 NOTHING = ServerList(())
@@ -81,7 +81,7 @@ def test_servers_of_its_own_are_started_when_asked_for_or_when_nobody_serves(
     config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     """`--own` would be ignored, or a serve that just ended would be an error."""
-    asked = say(monkeypatch, NobodyThereError("gone"))
+    asked = say(monkeypatch, NotServingError("gone"))
     assert ask(Source((config,), own=own), Ps()) == NOTHING
     assert asked == ([] if own else [serving.path])
 

@@ -13,7 +13,7 @@ from quarterdeck.cli.shared.source import Source
 from quarterdeck.cli.trust import access
 from quarterdeck.cli.trust.access import open_desk, send
 from quarterdeck.control import client
-from quarterdeck.control.client import NoAnswerError, NobodyThereError
+from quarterdeck.control.client import NoAnswerError, NotServingError
 from quarterdeck.control.protocol import Answer, Decide, Decided, Refused, Request
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
@@ -122,7 +122,7 @@ def test_a_serve_that_has_just_ended_is_followed_by_the_command(
 ) -> None:
     """A user would be told of a process that is not there."""
     lease = take_lease(directory, Holder(pid=os.getpid(), digest="d", command="serve", runtime_directory="/gone"))
-    asked = answers(NobodyThereError("gone"))
+    asked = answers(NotServingError("gone"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(access, "_write", lambda decisions: (lease.release(), REAL_WRITE(decisions)))
         send([decision(config)])

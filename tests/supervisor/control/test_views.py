@@ -1,16 +1,21 @@
-"""What `inspect` is answered: of a confined server, of one not started yet, of those that are no process of ours."""
+"""What `inspect` shows of confined, unstarted and remote servers; memory of process trees."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from support.line_child import LineChild
 from support.products import ProductEndpoint, product_of
 
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.answers import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, answer
+from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, SandboxView
+from quarterdeck.control.views import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, tree_memory
 from quarterdeck.fleet.worker_session import Custody
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
@@ -158,3 +163,29 @@ async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:
     with product_of(tmp_path, confined()) as product:
         listed: Any = await answer(product, Ps())
     assert listed.servers[0].sandbox == SandboxView("bubblewrap", "internet", ("scratch: looks",))
+
+
+def test_a_tree_weighs_more_than_its_root() -> None:
+    """A server that hides its weight in children would look small."""
+    program = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    with LineChild([sys.executable, "-c", program]) as child:
+        assert child.read_line() == b"1"
+        root = child.process.pid
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(root)], capture_output=True, text=True, check=True)
+        (below,) = map(int, children.stdout.split())
+        weights = tree_memory([root, below])
+        assert weights[root] > weights[below] > 1_000_000
+
+
+def test_a_process_that_is_gone_weighs_nothing() -> None:
+    """`ps` would fail because a server died at that moment."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    weights = tree_memory([gone.pid, os.getpid()])
+    assert gone.pid not in weights
+    assert weights[os.getpid()] > 0
+
+
+def test_nothing_is_looked_at_for_nobody() -> None:
+    """A configuration of remote servers would cost a walk over all processes."""
+    assert tree_memory([]) == {}

@@ -23,7 +23,7 @@ Address = IPv4Address | IPv6Address
 Net = IPv4Network | IPv6Network
 
 
-class Place(StrEnum):
+class AddressKind(StrEnum):
     """A kind of address; the value ends the sentence "it is …"."""
 
     INTERNET = "an address of the internet"
@@ -59,46 +59,46 @@ _METADATA: Final = frozenset(
     )
 )
 
-_V4: Final[Sequence[tuple[str, Place]]] = (
-    ("0.0.0.0/8", Place.UNSPECIFIED),
-    ("10.0.0.0/8", Place.PRIVATE),
-    ("100.64.0.0/10", Place.SHARED),
-    ("127.0.0.0/8", Place.LOOPBACK),
-    ("169.254.0.0/16", Place.LINK_LOCAL),
-    ("172.16.0.0/12", Place.PRIVATE),
-    ("192.0.0.0/24", Place.RESERVED),
-    ("192.0.2.0/24", Place.DOCUMENTATION),
-    ("192.88.99.0/24", Place.TUNNEL),  # relays of 6to4
-    ("192.168.0.0/16", Place.PRIVATE),
-    ("198.18.0.0/15", Place.BENCHMARKING),
-    ("198.51.100.0/24", Place.DOCUMENTATION),
-    ("203.0.113.0/24", Place.DOCUMENTATION),
-    ("224.0.0.0/4", Place.MULTICAST),
-    ("255.255.255.255/32", Place.MULTICAST),
-    ("240.0.0.0/4", Place.RESERVED),
-    ("0.0.0.0/0", Place.INTERNET),
+_V4: Final[Sequence[tuple[str, AddressKind]]] = (
+    ("0.0.0.0/8", AddressKind.UNSPECIFIED),
+    ("10.0.0.0/8", AddressKind.PRIVATE),
+    ("100.64.0.0/10", AddressKind.SHARED),
+    ("127.0.0.0/8", AddressKind.LOOPBACK),
+    ("169.254.0.0/16", AddressKind.LINK_LOCAL),
+    ("172.16.0.0/12", AddressKind.PRIVATE),
+    ("192.0.0.0/24", AddressKind.RESERVED),
+    ("192.0.2.0/24", AddressKind.DOCUMENTATION),
+    ("192.88.99.0/24", AddressKind.TUNNEL),  # relays of 6to4
+    ("192.168.0.0/16", AddressKind.PRIVATE),
+    ("198.18.0.0/15", AddressKind.BENCHMARKING),
+    ("198.51.100.0/24", AddressKind.DOCUMENTATION),
+    ("203.0.113.0/24", AddressKind.DOCUMENTATION),
+    ("224.0.0.0/4", AddressKind.MULTICAST),
+    ("255.255.255.255/32", AddressKind.MULTICAST),
+    ("240.0.0.0/4", AddressKind.RESERVED),
+    ("0.0.0.0/0", AddressKind.INTERNET),
 )
 
-_V6: Final[Sequence[tuple[str, Place]]] = (
-    ("::/128", Place.UNSPECIFIED),
-    ("::1/128", Place.LOOPBACK),
-    ("::/96", Place.TUNNEL),
-    ("fc00::/7", Place.PRIVATE),
-    ("fe80::/10", Place.LINK_LOCAL),
-    ("fec0::/10", Place.PRIVATE),  # site-local, as it once was
-    ("ff00::/8", Place.MULTICAST),
-    ("2001::/32", Place.TUNNEL),
-    ("2001:2::/48", Place.BENCHMARKING),
-    ("2001::/23", Place.RESERVED),
-    ("2001:db8::/32", Place.DOCUMENTATION),
-    ("2002::/16", Place.TUNNEL),
-    ("3fff::/20", Place.DOCUMENTATION),
-    ("2000::/3", Place.INTERNET),  # all that has ever been given out
-    ("::/0", Place.RESERVED),
+_V6: Final[Sequence[tuple[str, AddressKind]]] = (
+    ("::/128", AddressKind.UNSPECIFIED),
+    ("::1/128", AddressKind.LOOPBACK),
+    ("::/96", AddressKind.TUNNEL),
+    ("fc00::/7", AddressKind.PRIVATE),
+    ("fe80::/10", AddressKind.LINK_LOCAL),
+    ("fec0::/10", AddressKind.PRIVATE),  # site-local, as it once was
+    ("ff00::/8", AddressKind.MULTICAST),
+    ("2001::/32", AddressKind.TUNNEL),
+    ("2001:2::/48", AddressKind.BENCHMARKING),
+    ("2001::/23", AddressKind.RESERVED),
+    ("2001:db8::/32", AddressKind.DOCUMENTATION),
+    ("2002::/16", AddressKind.TUNNEL),
+    ("3fff::/20", AddressKind.DOCUMENTATION),
+    ("2000::/3", AddressKind.INTERNET),  # all that has ever been given out
+    ("::/0", AddressKind.RESERVED),
 )
 
 _V4_NETWORKS: Final = tuple((IPv4Network(net), place) for net, place in _V4)
-_TABLES: Final[Mapping[int, Sequence[tuple[Net, Place]]]] = {
+_TABLES: Final[Mapping[int, Sequence[tuple[Net, AddressKind]]]] = {
     4: _V4_NETWORKS,
     6: tuple((IPv6Network(net), place) for net, place in _V6),
 }
@@ -107,11 +107,13 @@ _TABLES: Final[Mapping[int, Sequence[tuple[Net, Place]]]] = {
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 """How IPv6-only networks write an IPv4 address (RFC 6052)."""
 
-OPEN: Final = frozenset({Place.INTERNET, Place.DOCUMENTATION})
+OPEN: Final = frozenset({AddressKind.INTERNET, AddressKind.DOCUMENTATION})
 """What a confined program may reach without being told so.  Documentation's networks lead nowhere on the internet: it
 protects nobody to close them, and laboratories and build machines whose outside world has such addresses need them."""
 
-NEVER_BY_NAME: Final = frozenset({Place.METADATA, Place.LINK_LOCAL, Place.MULTICAST, Place.UNSPECIFIED})
+NEVER_BY_NAME: Final = frozenset(
+    {AddressKind.METADATA, AddressKind.LINK_LOCAL, AddressKind.MULTICAST, AddressKind.UNSPECIFIED}
+)
 """Who owns a name decides where it leads, and nobody means these by one: not even a name that a user opened."""
 
 
@@ -137,7 +139,7 @@ def reached_by(address: Address) -> Address:
     return address
 
 
-def place_of(address: Address, own: Collection[Address] = frozenset()) -> Place:
+def kind_of_address(address: Address, own: Collection[Address] = frozenset()) -> AddressKind:
     """What kind of address it is, or the one that it stands for.
 
     Args:
@@ -146,9 +148,9 @@ def place_of(address: Address, own: Collection[Address] = frozenset()) -> Place:
     """
     reached = reached_by(address)
     if reached in _METADATA:
-        return Place.METADATA
+        return AddressKind.METADATA
     place = next(place for net, place in _TABLES[reached.version] if reached in net)
-    return Place.OWN if place in OPEN and reached in own else place
+    return AddressKind.OWN if place in OPEN and reached in own else place
 
 
 def closed_networks(own: Iterable[Address] = ()) -> tuple[IPv4Network, ...]:
@@ -236,8 +238,8 @@ def _address(text: str) -> str:
         return ""
     if "%" in inner or is_bracketed is not (":" in inner):
         return ""
-    place = place_of(address)
-    is_linked = place is Place.LINK_LOCAL and not isinstance(address, IPv4Address)
-    if place in {Place.UNSPECIFIED, Place.MULTICAST} or is_linked:
+    place = kind_of_address(address)
+    is_linked = place is AddressKind.LINK_LOCAL and not isinstance(address, IPv4Address)
+    if place in {AddressKind.UNSPECIFIED, AddressKind.MULTICAST} or is_linked:
         raise ValueError(f"names an address that cannot be listed: it is {place}")
     return str(address)

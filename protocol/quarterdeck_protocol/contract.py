@@ -14,7 +14,7 @@ from .configs import ServerConfig
 from .faults import Delivery, FaultKind, ProtocolFault
 from .names import RemoteToolRef
 from .phases import EndpointPhase
-from .tools import ProgressNote, Settled, ShortCall, ToolBox, ToolDescriptor, WireResult
+from .tools import CallEnd, ProgressNote, ShortCall, ToolBox, ToolDescriptor, WireResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class LiveEndpoint(ServerEndpoint, Protocol):
         self,
         tool: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,

@@ -17,7 +17,7 @@ class EndpointPhase(StrEnum):
     FAULTED = "faulted"
 
 
-class Step(StrEnum):
+class PhaseStep(StrEnum):
     """What moves an endpoint."""
 
     OPEN = "open"
@@ -28,17 +28,17 @@ class Step(StrEnum):
     RELEASED = "released"
 
 
-TRANSITIONS: Final[Mapping[tuple[EndpointPhase, Step], EndpointPhase]] = MappingProxyType(
+TRANSITIONS: Final[Mapping[tuple[EndpointPhase, PhaseStep], EndpointPhase]] = MappingProxyType(
     {
-        (EndpointPhase.IDLE, Step.OPEN): EndpointPhase.CONNECTING,
-        (EndpointPhase.IDLE, Step.CLOSE): EndpointPhase.CLOSED,
-        (EndpointPhase.CONNECTING, Step.CONNECTED): EndpointPhase.READY,
-        (EndpointPhase.CONNECTING, Step.FAILED): EndpointPhase.FAULTED,
-        (EndpointPhase.CONNECTING, Step.CLOSE): EndpointPhase.CLOSED,
-        (EndpointPhase.READY, Step.LOST): EndpointPhase.FAULTED,
-        (EndpointPhase.READY, Step.CLOSE): EndpointPhase.CLOSING,
-        (EndpointPhase.CLOSING, Step.LOST): EndpointPhase.CLOSING,
-        (EndpointPhase.CLOSING, Step.RELEASED): EndpointPhase.CLOSED,
+        (EndpointPhase.IDLE, PhaseStep.OPEN): EndpointPhase.CONNECTING,
+        (EndpointPhase.IDLE, PhaseStep.CLOSE): EndpointPhase.CLOSED,
+        (EndpointPhase.CONNECTING, PhaseStep.CONNECTED): EndpointPhase.READY,
+        (EndpointPhase.CONNECTING, PhaseStep.FAILED): EndpointPhase.FAULTED,
+        (EndpointPhase.CONNECTING, PhaseStep.CLOSE): EndpointPhase.CLOSED,
+        (EndpointPhase.READY, PhaseStep.LOST): EndpointPhase.FAULTED,
+        (EndpointPhase.READY, PhaseStep.CLOSE): EndpointPhase.CLOSING,
+        (EndpointPhase.CLOSING, PhaseStep.LOST): EndpointPhase.CLOSING,
+        (EndpointPhase.CLOSING, PhaseStep.RELEASED): EndpointPhase.CLOSED,
     }
 )
 """Every legal step.  Closing releases what a faulted endpoint still holds, but moves it nowhere."""
@@ -47,13 +47,13 @@ TRANSITIONS: Final[Mapping[tuple[EndpointPhase, Step], EndpointPhase]] = Mapping
 class IllegalStepError(Exception):
     """A step that the table does not know: our bug, never a server's."""
 
-    def __init__(self, phase: EndpointPhase, step: Step) -> None:
+    def __init__(self, phase: EndpointPhase, step: PhaseStep) -> None:
         super().__init__(f"an endpoint that is {phase} cannot take the step {step}")
         self.phase = phase
         self.step = step
 
 
-def advance(phase: EndpointPhase, step: Step) -> EndpointPhase:
+def advance(phase: EndpointPhase, step: PhaseStep) -> EndpointPhase:
     """The phase after `step`.
 
     Raises:

@@ -174,7 +174,7 @@ class WatchableToolBox(ToolBox, Protocol):
         ...
 
 
-Settled = WireResult | ProtocolFault
+CallEnd = WireResult | ProtocolFault
 """How a call on the short way ends."""
 
 
@@ -197,7 +197,7 @@ class ShortWay(Protocol):
         self,
         name: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,

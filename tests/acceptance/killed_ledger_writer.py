@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NoReturn
 
-from quarterdeck.ledger.events.events import Approved, Enrolled, Subject, Voice
+from quarterdeck.ledger.events.events import Approved, Authority, Enrolled, Subject
 from quarterdeck.ledger.store.compaction import compact
 from quarterdeck.ledger.store.store import LedgerStore
 
@@ -44,7 +44,7 @@ def write(directory: Path, seed: int) -> NoReturn:
             stored = store.append(
                 [
                     Enrolled(**WHERE, key=f"bk_{number}", tool=name, definition=digest),
-                    Approved(**WHERE, subject=Subject.TOOL, hash=digest, by=Voice.PERSON, name=name),
+                    Approved(**WHERE, subject=Subject.TOOL, hash=digest, by=Authority.PERSON, name=name),
                 ]
             )
             say(str(stored[-1].seq))

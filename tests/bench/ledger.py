@@ -13,9 +13,10 @@ from typing import Final
 
 from bench.finding import Finding, Target
 from bench.rounds import Effort
-from quarterdeck.ledger.events.chain import Head, Row, link
+from quarterdeck.ledger.events.chain import ChainRow, Head, link
 from quarterdeck.ledger.events.events import (
     Approved,
+    Authority,
     Began,
     Ended,
     Enrolled,
@@ -25,7 +26,6 @@ from quarterdeck.ledger.events.events import (
     Scanned,
     Seen,
     Subject,
-    Voice,
     encode_event,
 )
 from quarterdeck.ledger.store.store import LedgerStore
@@ -79,7 +79,7 @@ def _plant(directory: Path) -> None:
         store.load(_chain())
 
 
-def _chain() -> Iterator[tuple[Row, LedgerEvent]]:
+def _chain() -> Iterator[tuple[ChainRow, LedgerEvent]]:
     head, at = Head(), audit_time()
     events = islice(_events(random.Random(3)), EVENTS)
     while batch := list(islice(events, 1_000)):
@@ -99,7 +99,7 @@ def _events(chance: random.Random) -> Iterator[LedgerEvent]:
         where, name, key = chance.choice(tools)
         form = chance.choice(forms)
         yield Seen(**where, subject=Subject.TOOL, hash=form, name=name)
-        yield Approved(**where, subject=Subject.TOOL, hash=form, name=name, by=Voice.BASELINE)
+        yield Approved(**where, subject=Subject.TOOL, hash=form, name=name, by=Authority.BASELINE)
         yield Scanned(**where, hash=form, version=1, findings=(("hidden-unicode", "/description"),))
         yield Retired(**where, key=key)
         yield Gone(**where, subject=Subject.TOOL, name=name)
@@ -128,7 +128,7 @@ def _timed_verification(store: LedgerStore) -> float:
 
 def _timed_decision(store: LedgerStore, number: int) -> float:
     form = sha256(str(number).encode()).hexdigest()
-    decision = Approved(scope="/s", server="fs", subject=Subject.TOOL, hash=form, by=Voice.PERSON, name="t")
+    decision = Approved(scope="/s", server="fs", subject=Subject.TOOL, hash=form, by=Authority.PERSON, name="t")
     started = time.perf_counter()
     store.append([decision], {form: bytes(2_000)})
     return time.perf_counter() - started

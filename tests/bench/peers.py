@@ -14,7 +14,7 @@ from support.real import pretend
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerEndpointImpl
 from quarterdeck.tools.bridge import LiveBox, mount_protocol_bridge
-from quarterdeck_protocol.tools import CancelToken, Settled, ToolCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, CancelToken, ToolCall, WireResult
 
 from .rounds import Call
 
@@ -81,7 +81,7 @@ def short_call(box: LiveBox) -> Call:
     loop = asyncio.get_running_loop()
 
     async def call() -> None:
-        settled: asyncio.Future[Settled] = loop.create_future()
+        settled: asyncio.Future[CallEnd] = loop.create_future()
         assert box.begin(ECHO_NAME, arguments, settled.set_result) is not None
         assert isinstance(await settled, WireResult)
 

@@ -11,12 +11,12 @@ from quarterdeck_protocol.addresses import (
     NEVER_BY_NAME,
     OPEN,
     Address,
+    AddressKind,
     Destination,
-    Place,
     closed_networks,
+    kind_of_address,
     parse_address,
     parse_destination,
-    place_of,
     plain,
     reached_by,
 )
@@ -36,66 +36,66 @@ ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_fro
 @pytest.mark.parametrize(
     ("address", "place"),
     [
-        ("93.184.216.34", Place.INTERNET),
-        ("2606:2800:220:1:248:1893:25c8:1946", Place.INTERNET),
-        ("0.0.0.0", Place.UNSPECIFIED),
-        ("0.1.2.3", Place.UNSPECIFIED),
-        ("127.0.0.1", Place.LOOPBACK),
-        ("127.255.255.254", Place.LOOPBACK),
-        ("10.0.0.1", Place.PRIVATE),
-        ("172.16.0.1", Place.PRIVATE),
-        ("172.32.0.1", Place.INTERNET),
-        ("192.168.255.255", Place.PRIVATE),
-        ("169.254.1.1", Place.LINK_LOCAL),
-        ("169.254.169.254", Place.METADATA),
-        ("169.254.170.2", Place.METADATA),
-        ("169.254.170.23", Place.METADATA),
-        ("192.0.0.192", Place.METADATA),
-        ("192.0.0.1", Place.RESERVED),
-        ("fd00:ec2::23", Place.METADATA),
-        ("fd20:ce::254", Place.METADATA),
-        ("64:ff9b::a9fe:a9fe", Place.METADATA),
-        ("2001:20::1", Place.RESERVED),
-        ("168.63.129.16", Place.METADATA),
-        ("168.63.129.17", Place.INTERNET),
-        ("100.64.0.1", Place.SHARED),
-        ("100.100.100.200", Place.METADATA),
-        ("224.0.0.1", Place.MULTICAST),
-        ("255.255.255.255", Place.MULTICAST),
-        ("240.0.0.1", Place.RESERVED),
-        ("192.0.2.1", Place.DOCUMENTATION),
-        ("198.51.100.1", Place.DOCUMENTATION),
-        ("203.0.113.1", Place.DOCUMENTATION),
-        ("198.19.255.255", Place.BENCHMARKING),
-        ("192.88.99.1", Place.TUNNEL),
-        ("::", Place.UNSPECIFIED),
-        ("::1", Place.LOOPBACK),
-        ("::ffff:127.0.0.1", Place.LOOPBACK),
-        ("::ffff:a9fe:a9fe", Place.METADATA),
-        ("::ffff:93.184.216.34", Place.INTERNET),
-        ("::127.0.0.1", Place.TUNNEL),
-        ("64:ff9b::127.0.0.1", Place.LOOPBACK),
-        ("64:ff9b::93.184.216.34", Place.INTERNET),
-        ("64:ff9b:1::7f00:1", Place.RESERVED),
-        ("2001:0:53aa:64c::1", Place.TUNNEL),
-        ("2002:7f00:1::", Place.TUNNEL),
-        ("2001:2::1", Place.BENCHMARKING),
-        ("2001:db8::1", Place.DOCUMENTATION),
-        ("3fff::1", Place.DOCUMENTATION),
-        ("fc00::1", Place.PRIVATE),
-        ("fec0::1", Place.PRIVATE),
-        ("fd00:ec2::254", Place.METADATA),
-        ("fe80::1", Place.LINK_LOCAL),
-        ("fe80::a9fe:a9fe", Place.METADATA),
-        ("ff02::1", Place.MULTICAST),
-        ("100::1", Place.RESERVED),
-        ("5f00::1", Place.RESERVED),
-        ("4000::1", Place.RESERVED),
+        ("93.184.216.34", AddressKind.INTERNET),
+        ("2606:2800:220:1:248:1893:25c8:1946", AddressKind.INTERNET),
+        ("0.0.0.0", AddressKind.UNSPECIFIED),
+        ("0.1.2.3", AddressKind.UNSPECIFIED),
+        ("127.0.0.1", AddressKind.LOOPBACK),
+        ("127.255.255.254", AddressKind.LOOPBACK),
+        ("10.0.0.1", AddressKind.PRIVATE),
+        ("172.16.0.1", AddressKind.PRIVATE),
+        ("172.32.0.1", AddressKind.INTERNET),
+        ("192.168.255.255", AddressKind.PRIVATE),
+        ("169.254.1.1", AddressKind.LINK_LOCAL),
+        ("169.254.169.254", AddressKind.METADATA),
+        ("169.254.170.2", AddressKind.METADATA),
+        ("169.254.170.23", AddressKind.METADATA),
+        ("192.0.0.192", AddressKind.METADATA),
+        ("192.0.0.1", AddressKind.RESERVED),
+        ("fd00:ec2::23", AddressKind.METADATA),
+        ("fd20:ce::254", AddressKind.METADATA),
+        ("64:ff9b::a9fe:a9fe", AddressKind.METADATA),
+        ("2001:20::1", AddressKind.RESERVED),
+        ("168.63.129.16", AddressKind.METADATA),
+        ("168.63.129.17", AddressKind.INTERNET),
+        ("100.64.0.1", AddressKind.SHARED),
+        ("100.100.100.200", AddressKind.METADATA),
+        ("224.0.0.1", AddressKind.MULTICAST),
+        ("255.255.255.255", AddressKind.MULTICAST),
+        ("240.0.0.1", AddressKind.RESERVED),
+        ("192.0.2.1", AddressKind.DOCUMENTATION),
+        ("198.51.100.1", AddressKind.DOCUMENTATION),
+        ("203.0.113.1", AddressKind.DOCUMENTATION),
+        ("198.19.255.255", AddressKind.BENCHMARKING),
+        ("192.88.99.1", AddressKind.TUNNEL),
+        ("::", AddressKind.UNSPECIFIED),
+        ("::1", AddressKind.LOOPBACK),
+        ("::ffff:127.0.0.1", AddressKind.LOOPBACK),
+        ("::ffff:a9fe:a9fe", AddressKind.METADATA),
+        ("::ffff:93.184.216.34", AddressKind.INTERNET),
+        ("::127.0.0.1", AddressKind.TUNNEL),
+        ("64:ff9b::127.0.0.1", AddressKind.LOOPBACK),
+        ("64:ff9b::93.184.216.34", AddressKind.INTERNET),
+        ("64:ff9b:1::7f00:1", AddressKind.RESERVED),
+        ("2001:0:53aa:64c::1", AddressKind.TUNNEL),
+        ("2002:7f00:1::", AddressKind.TUNNEL),
+        ("2001:2::1", AddressKind.BENCHMARKING),
+        ("2001:db8::1", AddressKind.DOCUMENTATION),
+        ("3fff::1", AddressKind.DOCUMENTATION),
+        ("fc00::1", AddressKind.PRIVATE),
+        ("fec0::1", AddressKind.PRIVATE),
+        ("fd00:ec2::254", AddressKind.METADATA),
+        ("fe80::1", AddressKind.LINK_LOCAL),
+        ("fe80::a9fe:a9fe", AddressKind.METADATA),
+        ("ff02::1", AddressKind.MULTICAST),
+        ("100::1", AddressKind.RESERVED),
+        ("5f00::1", AddressKind.RESERVED),
+        ("4000::1", AddressKind.RESERVED),
     ],
 )
-def test_every_kind_of_place_is_told(address: str, place: Place) -> None:
+def test_every_kind_of_place_is_told(address: str, place: AddressKind) -> None:
     """A page could lead a fetch to a machine that trusts whoever is near."""
-    assert place_of(ip_address(address)) is place
+    assert kind_of_address(ip_address(address)) is place
 
 
 def naive_is_global(address: Address) -> bool:
@@ -106,7 +106,7 @@ def naive_is_global(address: Address) -> bool:
 @example(ip_address("192.0.0.9"))
 def test_what_is_open_is_global_by_the_standard_library_too(address: Address) -> None:
     """A range could be missing from the table."""
-    if place_of(address) is Place.INTERNET:
+    if kind_of_address(address) is AddressKind.INTERNET:
         assert naive_is_global(reached_by(address))
 
 
@@ -123,7 +123,7 @@ CLOSED_ALL_THE_SAME = [
 def test_what_is_closed_is_not_global_or_is_known_to_be_an_exception(address: Address) -> None:
     """A typo in the table could close a part of the internet."""
     reached = reached_by(address)
-    if place_of(address) is not Place.INTERNET and naive_is_global(reached):
+    if kind_of_address(address) is not AddressKind.INTERNET and naive_is_global(reached):
         unassigned = isinstance(reached, IPv6Address) and reached not in ip_network("2000::/3")
         assert unassigned or any(reached in net for net in CLOSED_ALL_THE_SAME), reached
 
@@ -132,10 +132,10 @@ def test_what_is_closed_is_not_global_or_is_known_to_be_an_exception(address: Ad
 def test_an_address_of_this_machine_is_its_own_in_every_spelling(address: str) -> None:
     """The user's services, which listen on all addresses, would be reached by the public one."""
     own = {ip_address("93.184.216.34"), ip_address("203.0.113.2")}
-    assert place_of(ip_address(address)) in OPEN
-    assert place_of(ip_address(address), own) is Place.OWN
-    assert place_of(ip_address("93.184.216.35"), own) is Place.INTERNET
-    assert place_of(ip_address("10.0.0.1"), {ip_address("10.0.0.1")}) is Place.PRIVATE
+    assert kind_of_address(ip_address(address)) in OPEN
+    assert kind_of_address(ip_address(address), own) is AddressKind.OWN
+    assert kind_of_address(ip_address("93.184.216.35"), own) is AddressKind.INTERNET
+    assert kind_of_address(ip_address("10.0.0.1"), {ip_address("10.0.0.1")}) is AddressKind.PRIVATE
 
 
 @given(st.ip_addresses(v=4), st.frozensets(st.ip_addresses(), max_size=3))
@@ -144,7 +144,7 @@ def test_an_address_of_this_machine_is_its_own_in_every_spelling(address: str) -
 def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: frozenset[Address]) -> None:
     """Routes would let through what a judgement of one address refuses, or close a part of the internet."""
     networks = closed_networks(own)
-    assert (place_of(address, own) not in OPEN) == any(address in net for net in networks)
+    assert (kind_of_address(address, own) not in OPEN) == any(address in net for net in networks)
     assert not any(one != other and one.subnet_of(other) for one in networks for other in networks)
     assert len(set(networks)) == len(networks)
 
@@ -157,14 +157,19 @@ def test_a_zone_is_no_part_of_an_address() -> None:
 def test_what_no_name_may_lead_to_is_closed() -> None:
     """A name that a user opened could lead to a cloud's credentials."""
     assert OPEN.isdisjoint(NEVER_BY_NAME)
-    assert {Place.METADATA, Place.LINK_LOCAL, Place.MULTICAST, Place.UNSPECIFIED} == NEVER_BY_NAME
+    assert {
+        AddressKind.METADATA,
+        AddressKind.LINK_LOCAL,
+        AddressKind.MULTICAST,
+        AddressKind.UNSPECIFIED,
+    } == NEVER_BY_NAME
 
 
 @given(st.ip_addresses(v=4))
 def test_a_mapped_address_is_what_it_stands_for(address: IPv4Address) -> None:
     """The guard would be passed by writing an address in IPv6."""
     for prefix in (0xFFFF << 32, 0x64FF9B << 96):
-        assert place_of(IPv6Address(prefix | int(address))) is place_of(address)
+        assert kind_of_address(IPv6Address(prefix | int(address))) is kind_of_address(address)
     assert plain(IPv6Address((0xFFFF << 32) | int(address))) == address
 
 

@@ -8,7 +8,7 @@ from quarterdeck_protocol.phases import (
     TRANSITIONS,
     EndpointPhase,
     IllegalStepError,
-    Step,
+    PhaseStep,
     advance,
     is_terminal_phase,
     is_usable_phase,
@@ -16,13 +16,13 @@ from quarterdeck_protocol.phases import (
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 
-TABLE: dict[Step, dict[EndpointPhase, EndpointPhase]] = {
-    Step.OPEN: {IDLE: CONNECTING},
-    Step.CONNECTED: {CONNECTING: READY},
-    Step.FAILED: {CONNECTING: FAULTED},
-    Step.CLOSE: {IDLE: CLOSED, CONNECTING: CLOSED, READY: CLOSING},
-    Step.LOST: {READY: FAULTED, CLOSING: CLOSING},
-    Step.RELEASED: {CLOSING: CLOSED},
+TABLE: dict[PhaseStep, dict[EndpointPhase, EndpointPhase]] = {
+    PhaseStep.OPEN: {IDLE: CONNECTING},
+    PhaseStep.CONNECTED: {CONNECTING: READY},
+    PhaseStep.FAILED: {CONNECTING: FAULTED},
+    PhaseStep.CLOSE: {IDLE: CLOSED, CONNECTING: CLOSED, READY: CLOSING},
+    PhaseStep.LOST: {READY: FAULTED, CLOSING: CLOSING},
+    PhaseStep.RELEASED: {CLOSING: CLOSED},
 }
 """What each call of the contract's table moves; where it joins, waits, returns or raises, nothing moves."""
 
@@ -33,8 +33,8 @@ def test_the_phases_are_the_seeds_own_strings() -> None:
 
 
 @pytest.mark.parametrize("phase", EndpointPhase)
-@pytest.mark.parametrize("step", Step)
-def test_every_step_from_every_phase_goes_where_the_contract_says(phase: EndpointPhase, step: Step) -> None:
+@pytest.mark.parametrize("step", PhaseStep)
+def test_every_step_from_every_phase_goes_where_the_contract_says(phase: EndpointPhase, step: PhaseStep) -> None:
     """A missing or extra row would let an endpoint hang in a phase, or leave one that is final."""
     expected = TABLE[step].get(phase)
     if expected is None:
@@ -69,8 +69,8 @@ def test_every_living_phase_can_come_to_an_end(phase: EndpointPhase) -> None:
     assert any(is_terminal_phase(end) for end in reached)
 
 
-@given(steps=st.lists(st.sampled_from(Step)))
-def test_no_life_is_ready_twice(steps: list[Step]) -> None:
+@given(steps=st.lists(st.sampled_from(PhaseStep)))
+def test_no_life_is_ready_twice(steps: list[PhaseStep]) -> None:
     """An endpoint whose server was lost must never look usable again."""
     phase, been_ready = IDLE, 0
     for step in steps:
@@ -85,10 +85,10 @@ def test_no_life_is_ready_twice(steps: list[Step]) -> None:
 
 def test_an_illegal_step_says_what_was_tried() -> None:
     """It is our bug; the message must be enough to find it."""
-    assert str(IllegalStepError(CLOSED, Step.OPEN)) == "an endpoint that is closed cannot take the step open"
+    assert str(IllegalStepError(CLOSED, PhaseStep.OPEN)) == "an endpoint that is closed cannot take the step open"
 
 
 def test_the_table_cannot_be_changed() -> None:
     """One module must not bend the rules for all."""
     with pytest.raises(TypeError):
-        TRANSITIONS[CLOSED, Step.OPEN] = READY  # type: ignore[index]
+        TRANSITIONS[CLOSED, PhaseStep.OPEN] = READY  # type: ignore[index]

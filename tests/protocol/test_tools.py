@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from quarterdeck_protocol.tools import (
+    CallEnd,
     CancelToken,
     ProgressNote,
-    Settled,
     ShortCall,
     ShortWay,
     ToolBox,
@@ -44,7 +44,7 @@ class _LiveBox(_StaticBox):
         self,
         name: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,

@@ -7,9 +7,9 @@ from typing import Any
 
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.tools import (
+    CallEnd,
     CancelToken,
     ProgressNote,
-    Settled,
     ToolCall,
     ToolDescriptor,
     ToolOutcome,
@@ -30,7 +30,7 @@ class Begun:
         self,
         name: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         meta: bytes,
         on_progress: Callable[[ProgressNote], None] | None,
     ) -> None:
@@ -143,7 +143,7 @@ class LiveBox(NativeBox):
         self,
         name: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,

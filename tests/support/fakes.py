@@ -14,7 +14,7 @@ from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, Remo
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import Settled, ShortCall, ToolDescriptor, WireResult
+from quarterdeck_protocol.tools import CallEnd, ShortCall, ToolDescriptor, WireResult
 
 Answer = Callable[[str, object], Awaitable[RemoteCallResult]]
 
@@ -92,7 +92,7 @@ class FakeEndpoint:
         return await self.answer(tool, msgspec.json.decode(arguments))
 
     def begin(
-        self, tool: str, arguments: bytes, deliver: Callable[[Settled], None], **options: object
+        self, tool: str, arguments: bytes, deliver: Callable[[CallEnd], None], **options: object
     ) -> ShortCall | None:
         if self.phase != EndpointPhase.READY:
             return None
@@ -106,7 +106,7 @@ class FakeEndpoint:
 class FakeShortCall:
     """A call that its endpoint answers."""
 
-    def __init__(self, answer: Callable[[], Awaitable[RemoteCallResult]], deliver: Callable[[Settled], None]) -> None:
+    def __init__(self, answer: Callable[[], Awaitable[RemoteCallResult]], deliver: Callable[[CallEnd], None]) -> None:
         self._deliver = deliver
         self._task = asyncio.get_running_loop().create_task(self._run(answer))
 
@@ -117,7 +117,7 @@ class FakeShortCall:
 
     async def _run(self, answer: Callable[[], Awaitable[RemoteCallResult]]) -> None:
         try:
-            settled: Settled = (await answer()).wire
+            settled: CallEnd = (await answer()).wire
         except ProtocolFault as fault:
             settled = fault
         self._deliver(settled)

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.link.events import MAX_REASON_CHARS
 from quarterdeck_protocol.link.frames import (
     Answer,
     Beat,
@@ -22,7 +23,6 @@ from quarterdeck_protocol.link.frames import (
     Started,
     Welcome,
 )
-from quarterdeck_protocol.link.session import MAX_REASON_CHARS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTS = st.integers(-(2**63), 2**64 - 1) | st.integers(-1, 9)

@@ -6,8 +6,8 @@ import anyio
 
 from quarterdeck.fleet.handle import WorkerHandle
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.link.events import LinkTerms, Refusal
 from quarterdeck_protocol.link.frames import Call, Failed, Log, Reply, ServerStart
-from quarterdeck_protocol.link.session import LinkTerms, Refusal
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_sandbox.policy.promises import Receipt
 from support.workers import PATIENCE_S, PlayedWorker

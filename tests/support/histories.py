@@ -9,6 +9,7 @@ from typing import Final
 
 from quarterdeck.ledger.events.events import (
     Approved,
+    Authority,
     Began,
     Blocked,
     Ended,
@@ -18,7 +19,6 @@ from quarterdeck.ledger.events.events import (
     Retired,
     Seen,
     Subject,
-    Voice,
 )
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.calls import CallRow
@@ -52,7 +52,9 @@ def gone(document: Document, server: str = "time", scope: str = SCOPE) -> Ledger
     return Gone(scope=scope, server=server, subject=document.key.subject, name=document.key.name)
 
 
-def approved(document: Document, by: Voice = Voice.BASELINE, server: str = "time", scope: str = SCOPE) -> LedgerEvent:
+def approved(
+    document: Document, by: Authority = Authority.BASELINE, server: str = "time", scope: str = SCOPE
+) -> LedgerEvent:
     """Somebody approves it."""
     key = document.key
     return Approved(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash, by=by)
@@ -92,13 +94,13 @@ def story(scope: str = SCOPE) -> list[tuple[str, list[LedgerEvent]]]:
         enrolled(NOW, scope=scope),
         enrolled(ZONE, scope=scope),
         seen(instructions_document(""), "files", scope),
-        approved(instructions_document(""), Voice.BASELINE, "files", scope),
+        approved(instructions_document(""), Authority.BASELINE, "files", scope),
         seen(READ, "files", scope),
-        approved(READ, Voice.BASELINE, "files", scope),
+        approved(READ, Authority.BASELINE, "files", scope),
         enrolled(READ, "files", scope),
     ]
     pull = [seen(EVIL, scope=scope), retired(NOW, scope=scope), ended(scope=scope)]
-    decision = [approved(EVIL, Voice.PERSON, scope=scope), enrolled(EVIL, scope=scope), blocked(ZONE, scope=scope)]
+    decision = [approved(EVIL, Authority.PERSON, scope=scope), enrolled(EVIL, scope=scope), blocked(ZONE, scope=scope)]
     return [
         ("2026-01-01T10:00:00.000Z", first),
         ("2026-01-02T10:00:00.000Z", pull),

@@ -6,9 +6,10 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from quarterdeck.ledger.events.chain import Head, Row, link
+from quarterdeck.ledger.events.chain import ChainRow, Head, link
 from quarterdeck.ledger.events.events import (
     Approved,
+    Authority,
     Began,
     Blocked,
     Ended,
@@ -19,7 +20,6 @@ from quarterdeck.ledger.events.events import (
     Scanned,
     Seen,
     Subject,
-    Voice,
     encode_event,
 )
 from quarterdeck.ledger.store.store import LedgerStore
@@ -44,7 +44,7 @@ EVENTS: Final[st.SearchStrategy[LedgerEvent]] = st.one_of(
     st.builds(Retired, **WHERE, key=KEYS),
     st.builds(Seen, **WHERE, subject=SUBJECTS, hash=HASHES, name=NAMES),
     st.builds(Gone, **WHERE, subject=SUBJECTS, name=NAMES),
-    st.builds(Approved, **WHERE, subject=SUBJECTS, hash=HASHES, name=NAMES, by=st.sampled_from(list(Voice))),
+    st.builds(Approved, **WHERE, subject=SUBJECTS, hash=HASHES, name=NAMES, by=st.sampled_from(list(Authority))),
     st.builds(Blocked, **WHERE, subject=SUBJECTS, name=NAMES),
     st.builds(
         Scanned,
@@ -93,7 +93,7 @@ def approved(number: int, server: str = "fs") -> Approved:
         server=server,
         subject=Subject.TOOL,
         hash=digest_of(f"document {number}"),
-        by=Voice.PERSON,
+        by=Authority.PERSON,
         name=f"tool_{number}",
     )
 
@@ -115,12 +115,12 @@ def fill(store: LedgerStore, count: int) -> None:
         store.append([enrolled(number) for number in numbers], documents_of(*numbers))
 
 
-def rows_of(events: list[LedgerEvent], start: Head = Head()) -> list[Row]:  # noqa: B008  # a value
+def rows_of(events: list[LedgerEvent], start: Head = Head()) -> list[ChainRow]:  # noqa: B008  # a value
     """The chain of these events."""
     return list(link(start, AT, map(encode_event, events)))
 
 
-def head_of(rows: list[Row]) -> Head:
+def head_of(rows: list[ChainRow]) -> Head:
     """Where it ends."""
     return Head(rows[-1].seq, rows[-1].hash.hex()) if rows else Head()
 

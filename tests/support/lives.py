@@ -13,9 +13,9 @@ from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_worker.session import Life, OpenServer, ServerFault, run_server
+from quarterdeck_worker.session import OpenServer, ServerFault, ServerRun, run_server
 from quarterdeck_worker.stdio.calls import Ended
-from quarterdeck_worker.stdio.notifications import Newsroom
+from quarterdeck_worker.stdio.notifications import Notifier
 from support.processes import PlayedProcess
 from support.scripted import INITIALIZED, LEGACY, Answer
 from support.workers import PATIENCE_S
@@ -36,9 +36,9 @@ class Stage:
         self.opened: list[OpenServer] = []
         self.lost: list[FaultRecord] = []
         self.news: list[Progress | Log | ListChanged] = []
-        self.life = Life(Newsroom(self._post, lambda: 0.0), self._on_open, self.lost.append)
+        self.run = ServerRun(Notifier(self._post, lambda: 0.0), self._on_open, self.lost.append)
         self.is_open = anyio.Event()
-        self.task = asyncio.ensure_future(run_server(order, self.life, self._launch))
+        self.task = asyncio.ensure_future(run_server(order, self.run, self._launch))
 
     def _post(self, frame: Progress | Log | ListChanged) -> bool:
         self.news.append(frame)
@@ -80,7 +80,7 @@ async def stage(
     played = Stage(ANSWERS if answers is None else answers, ordered(config, env={"A": "1"}, home="/", era=era))
     with anyio.fail_after(PATIENCE_S):
         yield played
-        played.life.stop.set()
+        played.run.stop.set()
         await asyncio.gather(played.task, return_exceptions=True)
     if played.plans:
         assert len(played.process.stopped) == 1

@@ -1,4 +1,4 @@
-"""A worker over a server that a test plays: its life, its calls and its lists."""
+"""A worker over a server that a test plays: its run, its calls and its lists."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -7,6 +7,7 @@ import anyio
 import msgspec
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.link.events import Arrived
 from quarterdeck_protocol.link.frames import (
     Call,
     Cancel,
@@ -20,9 +21,8 @@ from quarterdeck_protocol.link.frames import (
     Reply,
     Request,
 )
-from quarterdeck_protocol.link.session import Arrived
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.session import Life
+from quarterdeck_worker.session import ServerRun
 from quarterdeck_worker.stdio.calls import Ended
 from quarterdeck_worker.worker import Worker
 from support.workers import CARD, PATIENCE_S, turns
@@ -33,7 +33,7 @@ ORDER = OpenOrder("{}", {"A": "1"}, "/home")
 
 
 class PlayedServer:
-    """A server whose life, calls and lists a test plays by hand."""
+    """A server whose run, calls and lists a test plays by hand."""
 
     def __init__(self) -> None:
         self.card = CARD
@@ -47,19 +47,19 @@ class PlayedServer:
         self.is_dying = anyio.Event()
         self.fault: Exception | None = None
         self.ended: list[str] = []
-        self._life: Life | None = None
+        self._run: ServerRun | None = None
 
     @property
-    def life(self) -> Life:
-        """Its life, once it is asked for."""
-        assert self._life is not None
-        return self._life
+    def run(self) -> ServerRun:
+        """Its run, once it is asked for."""
+        assert self._run is not None
+        return self._run
 
-    async def live(self, order: OpenOrder, life: Life) -> None:
+    async def live(self, order: OpenOrder, run: ServerRun) -> None:
         """See `LiveServer`."""
         self.orders.append(order)
-        self._life = life
-        life.diagnose = lambda: Dossier(uptime_s=1.0)
+        self._run = run
+        run.diagnose = lambda: Dossier(uptime_s=1.0)
         try:
             if self.opens_by_itself:
                 self.open()
@@ -69,7 +69,7 @@ class PlayedServer:
                     await event.wait()
                     tasks.cancel_scope.cancel()
 
-                tasks.start_soon(until, life.stop)
+                tasks.start_soon(until, run.stop)
                 tasks.start_soon(until, self.is_dying)
             if self.fault is not None:
                 raise self.fault
@@ -80,7 +80,7 @@ class PlayedServer:
 
     def open(self) -> None:
         """It has been greeted."""
-        self.life.on_open(self)  # type: ignore[arg-type]
+        self.run.on_open(self)  # type: ignore[arg-type]
 
     def refusal(self) -> FaultRecord | None:
         """See `OpenServer`."""

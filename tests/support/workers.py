@@ -9,15 +9,15 @@ import msgspec
 
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck.fleet.handle import Listener, WorkerHandle
-from quarterdeck_protocol.faults import FaultRecord, ProtocolFault
+from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.events import Arrived, Greeted, LinkEvent, LinkTerms, Side
 from quarterdeck_protocol.link.frames import (
     Answer,
     Call,
     Cancel,
     Close,
     Condemn,
-    Dossier,
     Failed,
     List,
     News,
@@ -27,7 +27,7 @@ from quarterdeck_protocol.link.frames import (
     ServerCard,
     ServerStart,
 )
-from quarterdeck_protocol.link.session import Arrived, Greeted, Link, LinkEvent, LinkTerms, Side
+from quarterdeck_protocol.link.session import Link
 
 PATIENCE_S: Final = 30.0
 """Patience with a wait that ends at once unless something is broken."""

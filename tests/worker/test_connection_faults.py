@@ -7,16 +7,16 @@ import pytest
 
 from quarterdeck_protocol.faults import REMEDIES, FaultRecord, RemoteCause
 from quarterdeck_worker.connection_faults import broken, refused_or_closed, unreachable
-from quarterdeck_worker.remote.dial import Telltale
+from quarterdeck_worker.remote_connection import StatusRecorder
 
 URL = "https://me:s3cret@h.example:8443/s3cret/mcp?key=s3cret"
 
 CAUSE = RuntimeError(f"Client error '500' for url '{URL}'")
 
 
-def telltale(status: int | None, *, rejected: bool = False) -> Telltale:
+def recorder(status: int | None, *, rejected: bool = False) -> StatusRecorder:
     """What HTTP has said."""
-    found = Telltale()
+    found = StatusRecorder()
     found.status = status
     if rejected:
         found.rejected.set()
@@ -26,9 +26,9 @@ def telltale(status: int | None, *, rejected: bool = False) -> Telltale:
 @pytest.mark.parametrize(
     "fault",
     [
-        unreachable(URL, CAUSE, telltale(None)),
-        unreachable(URL, CAUSE, telltale(401)),
-        unreachable(URL, CAUSE, telltale(500)),
+        unreachable(URL, CAUSE, recorder(None)),
+        unreachable(URL, CAUSE, recorder(401)),
+        unreachable(URL, CAUSE, recorder(500)),
         broken(CAUSE),
     ],
 )
@@ -42,7 +42,7 @@ def test_a_fault_names_the_origin_and_no_more(fault: FaultRecord) -> None:
 @pytest.mark.anyio
 async def test_an_end_names_the_origin_and_no_more() -> None:
     """A session that ends would publish its key."""
-    for found in (telltale(None), telltale(401, rejected=True), telltale(404, rejected=True)):
+    for found in (recorder(None), recorder(401, rejected=True), recorder(404, rejected=True)):
         fault = refused_or_closed(URL, found)
         assert fault.message.startswith("https://h.example:8443 ")
         assert "s3cret" not in repr(fault)
@@ -51,10 +51,10 @@ async def test_an_end_names_the_origin_and_no_more() -> None:
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today(status: int) -> None:
     """A user would look for other credentials than those that nobody gave, or for a command that is not there."""
-    fault = unreachable(URL, CAUSE, telltale(status))
+    fault = unreachable(URL, CAUSE, recorder(status))
     assert fault.code == "auth_needed"
     assert fault.message == f"https://h.example:8443 requires login: it answered {status}"
-    ended = refused_or_closed(URL, telltale(status, rejected=True))
+    ended = refused_or_closed(URL, recorder(status, rejected=True))
     assert (ended.code, ended.message) == (
         "auth_needed",
         f"https://h.example:8443 requires login again: it answered {status}",
@@ -65,7 +65,7 @@ def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today(sta
 
 def test_an_exception_without_words_is_told_by_its_type() -> None:
     """A fault would end in a colon."""
-    said = unreachable(URL, LookupError(), telltale(None)).message
+    said = unreachable(URL, LookupError(), recorder(None)).message
     assert said == "https://h.example:8443 cannot be reached: LookupError"
 
 
@@ -83,6 +83,6 @@ def test_a_url_that_cannot_be_reached_is_told_without_the_systems_numbers(error:
     outer = OSError("All connection attempts failed")
     outer.__cause__ = ExceptionGroup("attempts", [error])
     for cause in (error, outer):
-        message = unreachable(URL, cause, telltale(None)).message
+        message = unreachable(URL, cause, recorder(None)).message
         assert message.startswith(f"https://h.example:8443 cannot be reached: {said}")
         assert "Errno" not in message

@@ -2,24 +2,30 @@
 
 import asyncio
 import os
+import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
+import zmq
 from support.workers import CARD, PATIENCE_S
+from support.zeromq import ZmqEnd, libzmq, until
 
 from quarterdeck.fleet.router import SOCKET_NAME, Router
+from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.io.driver import LinkDriver
-from quarterdeck_protocol.link.frames import Answer, Close, Dossier, Open, OpenOrder, Reply, SpawnOrder
-from quarterdeck_protocol.link.session import Greeted, Link, LinkEvent, Settled, Side
+from quarterdeck_protocol.link.envelope import INLINE_BYTES
+from quarterdeck_protocol.link.events import Greeted, LinkEvent, Replied, Side
+from quarterdeck_protocol.link.frames import Answer, Close, Open, OpenOrder, Reply, SpawnOrder
+from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker import main as main_module
-from quarterdeck_worker.main import EXIT_LINK_LOST, VERSION
-from quarterdeck_worker.session import Life, OpenServer
+from quarterdeck_worker.main import EXIT_LINK_LOST, VERSION, Dealer
+from quarterdeck_worker.session import OpenServer, ServerRun
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +50,7 @@ class PlayedSupervisor:
     async def reply(self) -> tuple[Reply, bytes]:
         """The next reply."""
         event = await self.next()
-        assert isinstance(event, Settled), event
+        assert isinstance(event, Replied), event
         return event.reply, event.body
 
 
@@ -76,10 +82,10 @@ async def test_a_worker_lives_one_servers_life_and_leaves_in_good_order(monkeypa
     """No server would ever start, or its worker stay when it is gone."""
     lived: list[OpenOrder] = []
 
-    async def live(order: OpenOrder, life: Life) -> None:
+    async def live(order: OpenOrder, run: ServerRun) -> None:
         lived.append(order)
-        life.on_open(OpenServer(CARD, None, None))  # type: ignore[arg-type]
-        await life.stop.wait()
+        run.on_open(OpenServer(CARD, None, None))  # type: ignore[arg-type]
+        await run.stop.wait()
 
     monkeypatch.setattr(main_module, "run_server", live)
     async with working(monkeypatch) as (supervisor, task):
@@ -140,7 +146,7 @@ def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back
     """Where fork does not serve it would be killed after us, and stay as large as it was at its busiest moment."""
     done: list[object] = []
     monkeypatch.setattr(main_module, "be_quiet", lambda: None)
-    monkeypatch.setattr(main_module.oom_score, "raise_to", done.append)
+    monkeypatch.setattr(main_module, "raise_oom_score", done.append)
     monkeypatch.setattr(main_module, "give_back_large_blocks", lambda: done.append("memory"))
     monkeypatch.setattr(main_module, "work", lambda *_: 0)
     (tmp_path / "order").write_bytes(msgspec.json.encode(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)))
@@ -148,4 +154,110 @@ def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(SystemExit):
             main_module.main()
-    assert done == [main_module.oom_score.WORKER, "memory"]
+    assert done == [main_module.WORKER_OOM_SCORE, "memory"]
+
+
+class WorkersEnd:
+    """A dealer, and what it heard."""
+
+    def __init__(self, address: str) -> None:
+        self.heard: list[list[bytes]] = []
+        self.ends: list[Exception] = []
+        self.dealer = Dealer(address, self.heard.append, self.ends.append)
+
+    async def hear(self, count: int) -> list[list[bytes]]:
+        """Wait until so many messages came."""
+        await until(lambda: len(self.heard) >= count)
+        return self.heard
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Where nobody listens yet; short, as socket paths must be."""
+    with tempfile.TemporaryDirectory(prefix="qd-", dir="/tmp") as folder:
+        yield f"ipc://{folder}/link.sock"
+
+
+@contextmanager
+def routing(address: str) -> Iterator[ZmqEnd]:
+    """The other end, of libzmq; what it hears begins with the peer's routing id."""
+    with libzmq() as make:
+        router = make(zmq.ROUTER)
+        router.socket.bind(address)
+        yield router
+
+
+async def test_messages_cross_both_ways_in_order(address: str) -> None:
+    """Frames would be lost or overtake one another."""
+    end = WorkersEnd(address)
+    with routing(address) as router:
+        for number in range(300):
+            end.dealer.send([b"%d" % number, b"body"])
+        heard = await router.hear(300)
+        assert [parts[1:] for parts in heard] == [[b"%d" % number, b"body"] for number in range(300)]
+        for number in range(300):
+            router.send(heard[0][0], b"%d" % number)
+        assert await end.hear(300) == [[b"%d" % number] for number in range(300)]
+        end.dealer.close()
+
+
+@pytest.mark.parametrize("size", [0, 255, 256, INLINE_BYTES, 5_000_000])
+async def test_parts_of_any_size_cross_whole(address: str, size: int) -> None:
+    """Results beyond the socket's buffer would be cut, or hold up the loop until they are read."""
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    end = WorkersEnd(address)
+    with routing(address) as router:
+        end.dealer.send([b"head", body])
+        end.dealer.send([b"next"])
+        heard = await router.hear(2)
+        assert [parts[1:] for parts in heard] == [[b"head", body], [b"next"]]
+        router.send(heard[0][0], b"head", body)
+        router.send(heard[0][0], b"next")
+        assert await end.hear(2) == [[b"head", body], [b"next"]]
+        end.dealer.close()
+
+
+async def test_it_waits_for_a_listener(address: str) -> None:
+    """A worker that is faster than its supervisor would give up."""
+    end = WorkersEnd(address)
+    end.dealer.send([b"early"])
+    end.dealer.drain()
+    await anyio.lowlevel.checkpoint()
+    assert end.ends == []
+    with routing(address) as router:
+        await router.hear(1)
+        end.dealer.close()
+
+
+async def test_one_that_was_closed_before_it_connected_stays_away(address: str) -> None:
+    """A worker that was given up would still say its token to whoever listens."""
+    end = WorkersEnd(address)
+    end.dealer.close()
+    end.dealer._connect()
+    assert end.ends == []
+
+
+async def test_the_end_of_the_supervisor_is_told_once(address: str) -> None:
+    """A worker without a zygote would outlive its owner by its patience."""
+    end = WorkersEnd(address)
+    end.dealer.send([b"hello"])
+    with routing(address) as router:
+        await router.hear(1)
+    await until(lambda: end.ends)
+    end.dealer.send([b"late"])
+    end.dealer.drain()
+    end.dealer.close()
+    assert len(end.ends) == 1
+
+
+async def test_a_stranger_in_the_supervisors_place_is_left(address: str) -> None:
+    """A worker would wait for ever for what is no ROUTER."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address.removeprefix("ipc://"))
+        listener.listen()
+        end = WorkersEnd(address)
+        peer, _ = listener.accept()
+        with peer:
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4)
+            await until(lambda: end.ends)
+    assert "ZMTP" in str(end.ends[0])

@@ -26,7 +26,7 @@ async def test_a_server_is_started_greeted_listed_and_called() -> None:
         outcome = await ended(server)
         assert isinstance(outcome, SplitResult)
         assert msgspec.json.decode(outcome.body)["asked"] == {"name": "echo", "arguments": {"a": 1}}
-        assert played.life.diagnose() is not None
+        assert played.run.diagnose() is not None
         assert played.lost == []
 
 
@@ -44,7 +44,7 @@ async def test_a_server_that_is_told_to_stop_ends_in_good_order() -> None:
     """A closed server would be told as a crash."""
     async with stage() as played:
         await opened(played)
-        played.life.stop.set()
+        played.run.stop.set()
         await played.task
         assert played.lost == []
         assert played.process.returncode == 0

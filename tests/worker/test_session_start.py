@@ -17,8 +17,8 @@ from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServer
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_worker import session
-from quarterdeck_worker.session import Life, ServerFault, run_server
-from quarterdeck_worker.stdio.notifications import Newsroom
+from quarterdeck_worker.session import ServerFault, ServerRun, run_server
+from quarterdeck_worker.stdio.notifications import Notifier
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
@@ -33,9 +33,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, cwd: str, code: str) -> None:
     """A typing error would be told as a lost server."""
     config = StdioServerConfig(id="a", command=command, cwd=cwd)
-    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     with pytest.raises(ServerFault) as caught:
-        await run_server(ordered(config, env={"PATH": "/usr/bin:/bin"}, home="/"), life)
+        await run_server(ordered(config, env={"PATH": "/usr/bin:/bin"}, home="/"), run)
     record = caught.value.record
     assert (record.kind, record.code, record.delivery) == (FaultKind.SPAWN_FAILED, code, Delivery.NOT_SENT)
 
@@ -46,9 +46,9 @@ async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
     async def refuses(plan: LaunchPlan) -> Any:
         raise LaunchError("sandbox_refused", "no namespaces here")
 
-    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     with pytest.raises(ServerFault, match="no namespaces") as caught:
-        await run_server(ordered(StdioServerConfig(id="a", command="sh"), env={}, home="/"), life, refuses)
+        await run_server(ordered(StdioServerConfig(id="a", command="sh"), env={}, home="/"), run, refuses)
     assert caught.value.record.code == "sandbox_refused"
 
 
@@ -61,10 +61,10 @@ async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
 
     monkeypatch.setattr(session, "_empty_if_over", no_room)
-    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     order = ordered(StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", tmp="/tmp/x")
     with pytest.raises(ServerFault, match=r"No space left on device: /tmp/x.*make room there") as caught:
-        await run_server(order, life)
+        await run_server(order, run)
     assert caught.value.record.code == "directory_unusable"
 
 
@@ -161,7 +161,7 @@ async def test_a_server_that_never_answers_can_be_given_up() -> None:
             await turns(1)
         played.process.complains(b"downloading\n")
         await turns()
-        dossier = played.life.diagnose()
+        dossier = played.run.diagnose()
         assert dossier is not None
         assert dossier.stderr_tail == "downloading\n"
         played.task.cancel()
@@ -177,13 +177,13 @@ async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp
     async def launch(plan: LaunchPlan) -> Any:
         return process
 
-    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     order = ordered(
         StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", log_path=str(tmp_path / "missing" / "err.log")
     )
     try:
         with pytest.raises(ServerFault, match="make room there") as caught:
-            await run_server(order, life, launch)
+            await run_server(order, run, launch)
         assert caught.value.record.code == "directory_unusable"
         assert "Errno" not in str(caught.value)
         assert process.stopped
@@ -198,8 +198,8 @@ async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp
 async def test_a_remote_server_that_cannot_be_reached_is_a_transport_fault_with_its_url() -> None:
     """A user would not know which address is wrong."""
     config = StreamableHttpServerConfig(id="a", url="http://127.0.0.1:9/mcp")
-    life = Life(Newsroom(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     with anyio.fail_after(PATIENCE_S), pytest.raises(ServerFault, match=r"127\.0\.0\.1:9") as caught:
-        await run_server(ordered(config, era=LEGACY), life)
+        await run_server(ordered(config, era=LEGACY), run)
     record = caught.value.record
     assert (record.kind, record.code, record.delivery) == (FaultKind.TRANSPORT, "connect_failed", Delivery.NOT_SENT)

@@ -8,10 +8,10 @@ from support.served import NO_COMMAND, ORDER, opened, stage
 from support.workers import CARD, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.link.events import Arrived, Expired
 from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Failed, List, ListChanged, Open, Reply, Request
-from quarterdeck_protocol.link.session import Arrived, Expired
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.listing import ListingError
+from quarterdeck_worker.sdk_requests import ListingError
 
 pytestmark = pytest.mark.anyio
 
@@ -120,7 +120,7 @@ async def test_a_fault_repeats_nothing_that_the_server_was_given_in_confidence()
         played.server.answers(2, told)
         assert "s3cret-word" not in repr(played.fault(2))
         assert played.fault(2).message == "[redacted] is wrong"
-        played.server.life.on_lost(told)
+        played.server.run.on_lost(told)
         [lost] = played.posted
         assert "s3cret-word" not in repr(lost)
 
@@ -181,9 +181,9 @@ async def test_a_list_makes_later_changes_news_again() -> None:
     """The second change of a server's tools would never be told."""
     async with opened() as played:
         for _ in range(3):
-            played.server.life.newsroom.tools_changed()
+            played.server.run.notifier.tools_changed()
         await played.hears(List(2, 30.0))
-        played.server.life.newsroom.tools_changed()
+        played.server.run.notifier.tools_changed()
         assert played.posted == [ListChanged(), ListChanged()]
 
 

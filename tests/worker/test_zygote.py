@@ -216,7 +216,7 @@ def test_a_zygote_gives_the_memory_of_large_results_back_and_its_workers_with_it
         raise DoneError
 
     monkeypatch.setattr(zygote_module, "be_quiet", lambda: None)
-    monkeypatch.setattr(zygote_module.oom_score, "raise_to", lambda _: None)
+    monkeypatch.setattr(zygote_module, "raise_oom_score", lambda _: None)
     monkeypatch.setattr(zygote_module, "give_back_large_blocks", give_back)
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(DoneError):

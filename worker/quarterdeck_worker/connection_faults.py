@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.secrets import only_origins, origin_of
-from quarterdeck_worker.remote.dial import Telltale
+from quarterdeck_worker.remote_connection import StatusRecorder
 from quarterdeck_worker.stdio.server_process import ServerProcess
 
 
@@ -42,13 +42,13 @@ def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
     return FaultRecord(FaultKind.SPAWN_FAILED, message, code, Delivery.NOT_SENT, _cause(cause), server.dossier())
 
 
-def unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultRecord:
+def unreachable(url: str, cause: BaseException, recorder: StatusRecorder) -> FaultRecord:
     """A URL behind which there is no server for us."""
     origin = origin_of(url)
-    if telltale.wants_credentials:
-        code, message = "auth_needed", f"{origin} requires login: it answered {telltale.status}"
-    elif telltale.status is not None:
-        code, message = "connect_failed", f"{origin} answered {telltale.status}: no MCP server there"
+    if recorder.wants_credentials:
+        code, message = "auth_needed", f"{origin} requires login: it answered {recorder.status}"
+    elif recorder.status is not None:
+        code, message = "connect_failed", f"{origin} answered {recorder.status}: no MCP server there"
     elif isinstance(cause, MCPError):
         code, message = "handshake_failed", f"{origin}: the handshake failed: {_told(cause)}"
     else:
@@ -56,14 +56,14 @@ def unreachable(url: str, cause: BaseException, telltale: Telltale) -> FaultReco
     return FaultRecord(FaultKind.TRANSPORT, message, code, Delivery.NOT_SENT, _cause(cause))
 
 
-def refused_or_closed(url: str, telltale: Telltale) -> FaultRecord:
+def refused_or_closed(url: str, recorder: StatusRecorder) -> FaultRecord:
     """A remote server that wants to hear no more."""
     origin = origin_of(url)
-    if not telltale.rejected.is_set():
+    if not recorder.rejected.is_set():
         return _lost(f"{origin} closed the connection")
-    if telltale.wants_credentials:
-        return _lost(f"{origin} requires login again: it answered {telltale.status}", "auth_needed")
-    return _lost(f"{origin} answered {telltale.status}: the session is over, as after a restart of the server")
+    if recorder.wants_credentials:
+        return _lost(f"{origin} requires login again: it answered {recorder.status}", "auth_needed")
+    return _lost(f"{origin} answered {recorder.status}: the session is over, as after a restart of the server")
 
 
 def session_gone() -> FaultRecord:

@@ -22,8 +22,9 @@ import msgspec
 from quarterdeck_protocol.io.channel import Channel, OnEnd, OnMessage
 from quarterdeck_protocol.io.driver import LinkDriver
 from quarterdeck_protocol.link.envelope import WireLimits
+from quarterdeck_protocol.link.events import LinkTerms, Side
 from quarterdeck_protocol.link.frames import SpawnOrder
-from quarterdeck_protocol.link.session import Link, LinkTerms, Side
+from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_sandbox import (
     WORKER_OOM_SCORE,
@@ -114,12 +115,12 @@ async def _serve(order: SpawnOrder, owner_fd: int | None) -> int:
         dealer = Dealer(
             order.address,
             lambda parts: driver.receive(parts),  # noqa: PLW0108 - the driver is made next
-            lambda error: worker.abandon_ship(str(error)),
+            lambda error: worker.stop(str(error)),
         )
         driver = LinkDriver(link, dealer, worker.on_event)
         worker.attach(driver)
         if owner_fd is not None:
-            tasks.start_soon(_outlive_nobody, owner_fd, worker)
+            tasks.start_soon(_exit_with_supervisor, owner_fd, worker)
         await worker.finished.wait()
         tasks.cancel_scope.cancel()
     driver.close()
@@ -128,10 +129,10 @@ async def _serve(order: SpawnOrder, owner_fd: int | None) -> int:
     return EXIT_LINK_LOST if worker.link_lost else 0
 
 
-async def _outlive_nobody(owner_fd: int, worker: Worker) -> None:
+async def _exit_with_supervisor(owner_fd: int, worker: Worker) -> None:
     # Nothing more is ever written there, so that the first thing to read is the end.
     await anyio.wait_readable(owner_fd)
-    worker.abandon_ship("the supervisor is gone")
+    worker.stop("the supervisor is gone")
 
 
 def main() -> None:

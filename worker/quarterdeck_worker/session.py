@@ -1,6 +1,6 @@
 """Drive one server from its start to its end: connect, greet, list, call, notice its loss, stop it.
 
-`run_server` is the whole life in one scope; whatever ends it early is a `ServerFault`, judged by where it was.
+`run_server` is the whole run in one scope; whatever ends it early is a `ServerFault`, judged by where it was.
 
 Put a server's process into its sandbox, and tell our owner what came of it.
 """
@@ -39,17 +39,15 @@ from quarterdeck_sandbox import (
     start,
     words_of,
 )
-from quarterdeck_worker.remote.dial import RemoteConfig, Telltale, dial
-from quarterdeck_worker.remote.end_notice import EndNotice
-from quarterdeck_worker.remote.sdk_calls import SdkCalls
+from quarterdeck_worker.remote_connection import EndNotice, RemoteConfig, StatusRecorder, dial
+from quarterdeck_worker.sdk_requests import SdkCalls
 from quarterdeck_worker.stdio.calls import CallPath, ShortCalls
-from quarterdeck_worker.stdio.notifications import Newsroom, log_text
-from quarterdeck_worker.stdio.server_process import ServerProcess
+from quarterdeck_worker.stdio.notifications import Notifier, log_text
+from quarterdeck_worker.stdio.server_process import ServerProcess, first_of
 
 from .connection_faults import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
 from .greeting import greet, is_modern, request_envelope
-from .listing import PageDispatcher, list_tools
-from .wait_first import first_of
+from .sdk_requests import PageDispatcher, list_tools
 
 Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
 """Start a plan, confined or not; raises `LaunchError`."""
@@ -75,7 +73,7 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
 
 
 def _empty_if_over(tmp: Path, limits: Limits) -> None:
-    """Temporary files that ended its last life must not end the next one before it begins."""
+    """Temporary files that ended its last run must not end the next one before it begins."""
     used = disk_use((str(tmp),))
     most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
     if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):
@@ -132,20 +130,20 @@ class OpenServer:
 
 
 @dataclass(slots=True)
-class Life:
-    """One server's life as its owner sees it.
+class ServerRun:
+    """One server's run as its owner sees it.
 
     Attributes:
-        newsroom: where its news go.
+        notifier: where its news go.
         on_open: called once, when it has been greeted.
         on_lost: called once, when it is gone after that, before what is left of it is cleared away.
         on_started: called once, when its process was let go and is not greeted yet.
-        stop: set it to end the life in good order.
+        stop: set it to end the run in good order.
         diagnose: what is known so far, for a deadline that passes outside.
         condemn: kill its process because of a limit, named as in the policy, and a sentence with the numbers.
     """
 
-    newsroom: Newsroom
+    notifier: Notifier
     on_open: Callable[[OpenServer], None]
     on_lost: Callable[[FaultRecord], None]
     on_started: Callable[[ServerStart], None] = lambda _: None
@@ -154,8 +152,8 @@ class Life:
     condemn: Callable[[str, str], None] = lambda _limit, _detail: None
 
 
-async def run_server(order: OpenOrder, life: Life, launcher: Launcher | None = None) -> None:
-    """Live one server's life; returns after `life.stop` was set and all of it is gone.
+async def run_server(order: OpenOrder, run: ServerRun, launcher: Launcher | None = None) -> None:
+    """Live one server's run; returns after `run.stop` was set and all of it is gone.
 
     Cancellation ends it too, leaving nothing.  Without a `launcher` its process is confined by its own policy.
 
@@ -164,38 +162,38 @@ async def run_server(order: OpenOrder, life: Life, launcher: Launcher | None = N
     """
     config = SERVER_CONFIG.validate_json(order.config)
     if isinstance(config, StdioServerConfig):
-        await _run_stdio(config, order, life, launcher or sandboxed(config, order))
+        await _run_stdio(config, order, run, launcher or sandboxed(config, order))
     else:
-        await _run_remote(config, order, life)
+        await _run_remote(config, order, run)
 
 
-async def adopt_session(session: ClientSession, life: Life, max_bytes: int) -> None:
-    """Live on a session that somebody else connected, and will close; returns after `life.stop`."""
+async def adopt_session(session: ClientSession, run: ServerRun, max_bytes: int) -> None:
+    """Live on a session that somebody else connected, and will close; returns after `run.stop`."""
     info = session.server_info
     card = ServerCard(era=session.protocol_version or "", name=info.name if info else "")
-    await _serve_sdk(session, card, life, max_bytes, session_gone)
+    await _serve_sdk(session, card, run, max_bytes, session_gone)
 
 
-async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, launcher: Launcher) -> None:
+async def _run_stdio(config: StdioServerConfig, order: OpenOrder, run: ServerRun, launcher: Launcher) -> None:
     try:
         plan = plan_launch(config.command, config.args, order.env, config.cwd or order.home)
         process = await launcher(plan)
     except LaunchError as error:
         raise ServerFault(FaultRecord(FaultKind.SPAWN_FAILED, str(error), error.code, Delivery.NOT_SENT)) from error
     try:
-        server = ServerProcess(process, config, order, life.newsroom)
+        server = ServerProcess(process, config, order, run.notifier)
     except OSError as error:
         await process.stop(CLOSE_GRACE_S)
         process.close_fds()
         message = f"what it writes on stderr cannot be kept ({words_of(error)}): make room there"
         fault = FaultRecord(FaultKind.SPAWN_FAILED, message, "directory_unusable", Delivery.NOT_SENT)
         raise ServerFault(fault) from error
-    life.diagnose = server.dossier
-    life.condemn = server.condemn
-    life.on_started(describe_start(process, order))
+    run.diagnose = server.dossier
+    run.condemn = server.condemn
+    run.on_started(describe_start(process, order))
     greeted = False
     try:
-        async with server.lines.streams() as (read, write), _sdk_session(read, write, life.newsroom) as session:
+        async with server.lines.streams() as (read, write), _sdk_session(read, write, run.notifier) as session:
             card = msgspec.structs.replace(await greet(session, order.era, config.protocol), pid=server.pid)
             greeted = True
             calls = server.lines.short = ShortCalls(
@@ -203,7 +201,7 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
                 envelope=request_envelope(card.era, CLIENT),
                 max_bytes=config.max_result_bytes,
             )
-            await _serve(OpenServer(card, calls, session, server.refusal), life, until_lost=server.lost)
+            await _serve(OpenServer(card, calls, session, server.refusal), run, until_lost=server.lost)
     except (MCPError, RuntimeError, ExceptionGroup) as error:
         cause = root_cause(error)
         if isinstance(cause, ServerFault):
@@ -217,24 +215,24 @@ async def _run_stdio(config: StdioServerConfig, order: OpenOrder, life: Life, la
             await server.close()
 
 
-async def _run_remote(config: RemoteConfig, order: OpenOrder, life: Life) -> None:
-    telltale = Telltale()
+async def _run_remote(config: RemoteConfig, order: OpenOrder, run: ServerRun) -> None:
+    recorder = StatusRecorder()
     ways = [False, True] if isinstance(config, SseServerConfig) else [False]
     if isinstance(config, SseServerConfig) and config.legacy_only:
         ways = [True]
     for legacy in ways:
         greeted = False
-        telltale.status = None
+        recorder.status = None
         try:
-            async with dial(config, telltale, legacy=legacy) as (read, write):
+            async with dial(config, recorder, legacy=legacy) as (read, write):
                 watched = EndNotice(read)
-                async with _sdk_session(watched, write, life.newsroom) as session:
+                async with _sdk_session(watched, write, run.notifier) as session:
                     card = await greet(session, order.era, config.protocol)
                     greeted = True
-                    telltale.expect(card.era, legacy=legacy)
-                    gone = partial(refused_or_closed, config.url, telltale)
+                    recorder.expect(card.era, legacy=legacy)
+                    gone = partial(refused_or_closed, config.url, recorder)
                     await _serve_sdk(
-                        session, card, life, config.max_result_bytes, gone, telltale.rejected, watched.ended
+                        session, card, run, config.max_result_bytes, gone, recorder.rejected, watched.ended
                     )
                     return
         except Exception as error:
@@ -243,34 +241,34 @@ async def _run_remote(config: RemoteConfig, order: OpenOrder, life: Life) -> Non
                 raise cause from None
             if greeted:
                 raise ServerFault(broken(cause)) from error
-            if legacy is ways[-1] or not telltale.is_another_transport:
-                raise ServerFault(unreachable(config.url, cause, telltale)) from error
+            if legacy is ways[-1] or not recorder.is_another_transport:
+                raise ServerFault(unreachable(config.url, cause, recorder)) from error
 
 
 async def _serve_sdk(
     session: ClientSession,
     card: ServerCard,
-    life: Life,
+    run: ServerRun,
     max_bytes: int,
     describe: Callable[[], FaultRecord],
     *signs_of_loss: anyio.Event,
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        calls = SdkCalls(session, tasks, life.newsroom, signs_of_loss, max_bytes=max_bytes)
+        calls = SdkCalls(session, tasks, run.notifier, signs_of_loss, max_bytes=max_bytes)
 
         async def lost() -> FaultRecord:
             await first_of(calls.lost.wait, *(sign.wait for sign in signs_of_loss))
             return describe()
 
-        await _serve(OpenServer(card, calls, session), life, until_lost=lost)
+        await _serve(OpenServer(card, calls, session), run, until_lost=lost)
         tasks.cancel_scope.cancel()
 
 
-async def _serve(server: OpenServer, life: Life, *, until_lost: Callable[[], Awaitable[FaultRecord]]) -> None:
+async def _serve(server: OpenServer, run: ServerRun, *, until_lost: Callable[[], Awaitable[FaultRecord]]) -> None:
     """Be open until told to stop.
 
     Raises:
-        ServerFault: the server was lost, as `until_lost` says; `life.on_lost` has been told.
+        ServerFault: the server was lost, as `until_lost` says; `run.on_lost` has been told.
     """
     lost: FaultRecord | None = None
     async with anyio.create_task_group() as tasks:
@@ -281,42 +279,42 @@ async def _serve(server: OpenServer, life: Life, *, until_lost: Callable[[], Awa
             tasks.cancel_scope.cancel()
 
         async def heed() -> None:
-            await life.stop.wait()
+            await run.stop.wait()
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(watch)
         tasks.start_soon(heed)
         if server.card.announces_tools and is_modern(server.card.era):
-            tasks.start_soon(_subscribe, server.session, life.newsroom)
-        life.on_open(server)
+            tasks.start_soon(_subscribe, server.session, run.notifier)
+        run.on_open(server)
     if lost is not None:
-        life.on_lost(lost)
+        run.on_lost(lost)
         raise ServerFault(lost)
 
 
-async def _subscribe(session: ClientSession, newsroom: Newsroom) -> None:
+async def _subscribe(session: ClientSession, notifier: Notifier) -> None:
     """Hear of changed tools from a modern server; the older ones just say so."""
     while True:
         try:
             async with listen(session, tools_list_changed=True) as events:
                 async for _ in events:
-                    newsroom.tools_changed()
+                    notifier.tools_changed()
             return
         except SubscriptionLost:
             # No replay: whatever happened in between, the list must be asked for again.
-            newsroom.tools_changed()
+            notifier.tools_changed()
             await anyio.sleep(RELISTEN_S)
         except MCPError:
             return
 
 
-def _sdk_session(read: Any, write: Any, newsroom: Newsroom) -> ClientSession:
+def _sdk_session(read: Any, write: Any, notifier: Notifier) -> ClientSession:
     async def on_log(params: types.LoggingMessageNotificationParams) -> None:
-        newsroom.log(params.level, params.logger, log_text(params.data))
+        notifier.log(params.level, params.logger, log_text(params.data))
 
     async def on_message(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            newsroom.tools_changed()
+            notifier.tools_changed()
 
     return ClientSession(
         dispatcher=PageDispatcher(read, write),

@@ -14,6 +14,17 @@ import msgspec
 from mcp.shared.exceptions import MCPError
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
+from quarterdeck_protocol.link.events import (
+    Arrived,
+    Expired,
+    Greeted,
+    Late,
+    LinkEvent,
+    Overdue,
+    Replied,
+    Silent,
+    Violated,
+)
 from quarterdeck_protocol.link.frames import (
     Answer,
     Call,
@@ -30,26 +41,15 @@ from quarterdeck_protocol.link.frames import (
     ServerStart,
     Started,
 )
-from quarterdeck_protocol.link.session import (
-    Arrived,
-    Expired,
-    Greeted,
-    Late,
-    LinkEvent,
-    Overdue,
-    Settled,
-    Silent,
-    Violated,
-)
 from quarterdeck_protocol.secrets import Redactor
-from quarterdeck_worker.remote.sdk_calls import judge
+from quarterdeck_worker.sdk_requests import fault_of_error
 from quarterdeck_worker.stdio.calls import Ended
-from quarterdeck_worker.stdio.notifications import Newsroom
+from quarterdeck_worker.stdio.notifications import Notifier
 
-from .listing import ListingError
-from .session import Life, OpenServer, ServerFault
+from .sdk_requests import ListingError
+from .session import OpenServer, ServerFault, ServerRun
 
-LiveServer = Callable[[OpenOrder, Life], Awaitable[None]]
+RunServer = Callable[[OpenOrder, ServerRun], Awaitable[None]]
 """`run_server`, or its in-process twin."""
 
 NOT_CONNECTED: Final = FaultRecord(
@@ -74,13 +74,13 @@ class LinkEnd(Protocol):
 class Worker:
     """Serves one link; `finished` is set when there is nothing left to serve."""
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, live: LiveServer, clock: Callable[[], float]) -> None:
+    def __init__(self, tasks: anyio.abc.TaskGroup, run_server: RunServer, clock: Callable[[], float]) -> None:
         self._tasks = tasks
-        self._live = live
+        self._run_server = run_server
         self._clock = clock
         self._end: LinkEnd | None = None
-        self._life: Life | None = None
-        self._life_scope = anyio.CancelScope()
+        self._run: ServerRun | None = None
+        self._run_scope = anyio.CancelScope()
         self._server: OpenServer | None = None
         self._requests: dict[int, Open | List | Call | Close] = {}
         self._scopes: dict[int, anyio.CancelScope] = {}
@@ -100,11 +100,11 @@ class Worker:
             case Arrived(frame=Cancel(request_id=request_id, reason=reason)):
                 self._give_up(request_id, reason, FaultRecord(FaultKind.TOOL_ERROR, "cancelled", "cancelled"))
             case Arrived(frame=Condemn(limit=limit, detail=detail)):
-                if self._life is not None:
-                    self._life.condemn(limit, detail)
+                if self._run is not None:
+                    self._run.condemn(limit, detail)
             case Arrived(frame=Open() as request, body=body):
                 self._requests[request.request_id] = request
-                self._tasks.start_soon(self._own_life, request, body)
+                self._tasks.start_soon(self._serve, request, body)
             case Arrived(frame=List() as request):
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._list, request)
@@ -113,10 +113,10 @@ class Worker:
             case Expired(request_id=request_id):
                 self._expire(request_id)
             case Silent(silence_s=silence_s):
-                self.abandon_ship(f"the supervisor has sent nothing for {silence_s:.0f} s")
+                self.stop(f"the supervisor has sent nothing for {silence_s:.0f} s")
             case Violated(reason=reason):
-                self.abandon_ship(reason)
-            case Greeted() | Arrived() | Settled() | Late() | Overdue():
+                self.stop(reason)
+            case Greeted() | Arrived() | Replied() | Late() | Overdue():
                 pass  # the link admits no other frame on this side, and we ask nothing
             case _:
                 assert_never(event)
@@ -153,7 +153,7 @@ class Worker:
             case List() if (scope := self._scopes.get(request_id)) is not None:
                 scope.cancel()
             case Open():
-                self._life_scope.cancel()
+                self._run_scope.cancel()
             case _:
                 pass
         self._fail(request_id, record)
@@ -165,7 +165,7 @@ class Worker:
             case List(timeout_s=timeout_s):
                 record = _timeout("list_timeout", f"the server did not list its tools within {timeout_s:g} s")
             case Open(timeout_s=timeout_s):
-                dossier = self._life.diagnose() if self._life is not None else None
+                dossier = self._run.diagnose() if self._run is not None else None
                 record = _timeout(
                     "handshake_timeout", f"the server did not answer the handshake within {timeout_s:g} s", dossier
                 )
@@ -175,11 +175,11 @@ class Worker:
 
     # The server's life
 
-    async def _own_life(self, request: Open, body: bytes) -> None:
+    async def _serve(self, request: Open, body: bytes) -> None:
         order = msgspec.json.decode(body, type=OpenOrder)
         self._redactor = Redactor(order.secrets)
         end = self._link_end()
-        newsroom = Newsroom(end.post, self._clock)
+        notifier = Notifier(end.post, self._clock)
 
         def on_open(server: OpenServer) -> None:
             self._server = server
@@ -188,10 +188,10 @@ class Worker:
         def on_started(started: ServerStart) -> None:
             end.post(Started(), msgspec.json.encode(started))
 
-        self._life = Life(newsroom, on_open, self._lose, on_started)
-        with self._life_scope:
+        self._run = ServerRun(notifier, on_open, self._lose, on_started)
+        with self._run_scope:
             try:
-                await self._live(order, self._life)
+                await self._run_server(order, self._run)
             except ServerFault as fault:
                 self._lose(fault.record)
             except Exception as error:
@@ -200,7 +200,7 @@ class Worker:
         self._server = None
         self._fail_all(CLOSED)
         for close in list(self._requests.values()):
-            self._answer(Answer(close.request_id), msgspec.json.encode(self._life.diagnose() or Dossier()))
+            self._answer(Answer(close.request_id), msgspec.json.encode(self._run.diagnose() or Dossier()))
         self.finished.set()
 
     def _lose(self, fault: FaultRecord) -> None:
@@ -221,13 +221,13 @@ class Worker:
 
     def _close(self, request: Close) -> None:
         self._requests[request.request_id] = request
-        if self._life is None:
+        if self._run is None:
             self._answer(Answer(request.request_id), msgspec.json.encode(Dossier()))
             self.finished.set()
         elif self._server is None:
-            self._life_scope.cancel()
+            self._run_scope.cancel()
         else:
-            self._life.stop.set()
+            self._run.stop.set()
 
     async def _list(self, request: List) -> None:
         scope = self._scopes[request.request_id] = anyio.CancelScope()
@@ -235,8 +235,8 @@ class Worker:
             if (server := self._server) is None:
                 self._fail(request.request_id, NOT_CONNECTED)
                 return
-            assert self._life is not None
-            self._life.newsroom.listing()
+            assert self._run is not None
+            self._run.notifier.listing()
             try:
                 tools = await server.list_tools()
                 self._answer(Answer(request.request_id, server.card.era), tools)
@@ -244,17 +244,17 @@ class Worker:
                 record = FaultRecord(FaultKind.PROTOCOL, str(error), error.code, Delivery.ANSWERED)
                 self._fail(request.request_id, record)
             except MCPError as error:
-                record = replace(judge(error), kind=FaultKind.PROTOCOL)
+                record = replace(fault_of_error(error), kind=FaultKind.PROTOCOL)
                 self._fail(request.request_id, record)
             finally:
                 del self._scopes[request.request_id]
 
-    def abandon_ship(self, reason: str) -> None:
+    def stop(self, reason: str) -> None:
         """Nobody is left to serve: end the server and finish."""
         self.link_lost = reason
         self._requests.clear()
-        self._life_scope.cancel()
-        if self._life is None:
+        self._run_scope.cancel()
+        if self._run is None:
             self.finished.set()
 
     # Replies

@@ -44,8 +44,8 @@ from quarterdeck_sandbox import (
 )
 
 from .greeting import greet, request_envelope
-from .listing import list_tools
 from .main import EXIT_FAILED, be_quiet, work
+from .sdk_requests import list_tools
 from .session import CLIENT, SERVER_CONFIG
 
 _ANSWERS: Final[dict[str, dict[str, Any]]] = {

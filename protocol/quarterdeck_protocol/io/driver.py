@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from quarterdeck_protocol.link.events import LinkEvent, Refusal
 from quarterdeck_protocol.link.frames import Condemn, News, Reply, Request
-from quarterdeck_protocol.link.session import Link, LinkEvent, Refusal
+from quarterdeck_protocol.link.session import Link
 
 
 class Way(Protocol):

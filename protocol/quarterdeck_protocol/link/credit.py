@@ -1,9 +1,7 @@
-"""Credit-based flow of one link: what this end may send, and what it lets its peer send.  Pure bookkeeping.
+"""Credit, heartbeats and deadlines of one link, as either end books them.  Pure.
 
 Handshake, beats and credit itself cost nothing; every other frame costs `units`.  An end with any credit left may
 send one frame of any size, and owes the rest: so a body larger than the window passes, alone.
-
-Requests by id, each with a moment at which it rings once.  Pure bookkeeping, for both ends of a link.
 """
 
 from collections import deque
@@ -12,42 +10,6 @@ from typing import Final
 
 from .envelope import WireError, WireLimits, encode
 from .frames import Condemn, Frame, ListChanged, Lost, Request, Started
-
-
-class Deadlines(dict[int, float]):
-    """Requests that have no reply yet, and when each rings.  One that has rung stays: its late reply has a home.
-
-    A dictionary, because every frame asks it something.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.soonest = inf
-        """No request rings before it, monotonic seconds; it may be early, since removing costs no search."""
-
-    def add(self, request_id: int, at: float) -> None:
-        """Begin to wait for a reply."""
-        self[request_id] = at
-        if at < self.soonest:
-            self.soonest = at
-
-    def remove(self, request_id: int) -> bool:
-        """End the wait; False when there was none."""
-        return self.pop(request_id, None) is not None
-
-    def left_s(self, request_id: int, now: float) -> float:
-        """Seconds until it rings."""
-        return self[request_id] - now
-
-    def due(self, now: float) -> list[int]:
-        """The requests that ring now, in the order in which they were added."""
-        if now < self.soonest:
-            return []
-        due = [key for key, at in self.items() if at <= now]
-        self.update(dict.fromkeys(due, inf))
-        self.soonest = min(self.values(), default=inf)
-        return due
-
 
 UNIT_BYTES: Final = 64 * 1024
 """A frame costs one unit of credit, and one more for each of these in its body."""
@@ -142,8 +104,8 @@ class Outbox:
         return entry
 
 
-class Allowance:
-    """What the peer may still send, and the credit that it is owed."""
+class PeerCredit:
+    """What the peer may still send, and the credit to give back to it."""
 
     def __init__(self, window_units: int) -> None:
         self._window = self._granted = window_units
@@ -166,8 +128,8 @@ class Allowance:
         return owed
 
 
-class Rhythm:
-    """How often the peer has beaten: beats cost no credit, and one that does nothing else would hold us up."""
+class BeatRate:
+    """How often the peer sends heartbeats: they cost no credit, and a flood of them would keep this end busy."""
 
     def __init__(self, beat_s: float, now: float) -> None:
         self._beat_s = beat_s
@@ -178,3 +140,38 @@ class Rhythm:
         """Book a beat; False when it is one too many for the time since the beginning."""
         self._beats += 1
         return self._beats <= BEATS_AHEAD + 2 * (now - self._since) / self._beat_s
+
+
+class Deadlines(dict[int, float]):
+    """Requests without a reply, and when the deadline of each passes.  They stay afterwards: a late reply is expected.
+
+    A dictionary, because every frame asks it something.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.soonest = inf
+        """No deadline passes before it, monotonic seconds; it may be early, since removing costs no search."""
+
+    def add(self, request_id: int, at: float) -> None:
+        """Begin to wait for a reply."""
+        self[request_id] = at
+        if at < self.soonest:
+            self.soonest = at
+
+    def remove(self, request_id: int) -> bool:
+        """End the wait; False when there was none."""
+        return self.pop(request_id, None) is not None
+
+    def left_s(self, request_id: int, now: float) -> float:
+        """Seconds until the deadline."""
+        return self[request_id] - now
+
+    def due(self, now: float) -> list[int]:
+        """The requests whose deadline passes now, each told once, in the order in which they were added."""
+        if now < self.soonest:
+            return []
+        due = [key for key, at in self.items() if at <= now]
+        self.update(dict.fromkeys(due, inf))
+        self.soonest = min(self.values(), default=inf)
+        return due

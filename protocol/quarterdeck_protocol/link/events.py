@@ -1,10 +1,6 @@
-"""What the two ends of a link agree on and say to their layers: sides, terms, events, refusals.  Values only.
+"""What the ends of a link agree on and tell their callers: sides, terms, events, which frame may go where.  Pure.
 
-`link` is the session that deals in them, and re-exports them.
-
-What a frame may be, whatever the state of the link: who may send it, with what in it.  Pure.
-
-The receiving end turns a reason into a `Violated`, the sending end into a `LinkMisuseError`.
+The receiving end turns a forbidden frame into a `Violated`, the sending end into a `LinkMisuseError`.
 """
 
 import hmac
@@ -91,7 +87,7 @@ class Arrived(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Replied(msgspec.Struct, frozen=True):
     """A request of ours has its reply."""
 
     reply: Reply
@@ -135,7 +131,7 @@ class Violated(msgspec.Struct, frozen=True):
     reason: str
 
 
-LinkEvent = Greeted | Arrived | Settled | Expired | Late | Overdue | Silent | Violated
+LinkEvent = Greeted | Arrived | Replied | Expired | Late | Overdue | Silent | Violated
 
 
 class Refusal(StrEnum):
@@ -172,7 +168,7 @@ FREE: Final = frozenset({*GREETINGS, Beat, Credit})
 """The link's own frames, which cost no credit."""
 
 
-def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
+def wrong_frame(frame: Frame, body: bytes, receiver: Side) -> str | None:
     """Why this may not be sent to `receiver` in any state of the link; None when it may."""
     kind = type(frame)
     if kind not in (_TO_SUPERVISOR if receiver is Side.SUPERVISOR else _TO_WORKER):
@@ -186,7 +182,7 @@ def misfit(frame: Frame, body: bytes, receiver: Side) -> str | None:
     return None
 
 
-def stranger(frame: Hello | Welcome, *, token: bytes, version: str) -> str | None:
+def wrong_peer(frame: Hello | Welcome, *, token: bytes, version: str) -> str | None:
     """Why whoever sent this is not our peer; None when it is."""
     link_version = frame.link_version if isinstance(frame, Hello) else LINK_VERSION
     if link_version != LINK_VERSION or frame.package_version != version:
@@ -199,7 +195,7 @@ def stranger(frame: Hello | Welcome, *, token: bytes, version: str) -> str | Non
     return None
 
 
-def can_be_told(note: Progress) -> bool:
+def is_reportable(note: Progress) -> bool:
     """Whether JSON can say its numbers."""
     return isfinite(note.progress) and (note.total is None or isfinite(note.total))
 

@@ -1,43 +1,14 @@
-"""Every message between supervisor and worker: frozen tagged structs in one union; decoding validates.
+"""Every message between supervisor, worker and zygote: frozen tagged structs; decoding validates.
 
 A frame is a msgpack array `[tag, fields…]`; JSON travels beside it as an opaque body.  Nothing here is ever a
 msgpack extension, a timestamp or a pickled object: the union's types admit none.
-
-What supervisor and zygote say to each other: orders in, reports out, one JSON line each.  No secret of a server.
 """
 
 from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.faults import Dossier, FaultRecord
-
-
-class SpawnOrder(msgspec.Struct, frozen=True):
-    """What a worker is born with: where its supervisor listens, and the one-time token (hex) that proves it is ours."""
-
-    generation: int
-    address: str
-    token: str
-
-
-class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """A worker was born; generation 0 says that the zygote itself is ready."""
-
-    generation: int
-    pid: int
-
-
-class Died(msgspec.Struct, frozen=True, tag="died"):
-    """A worker is gone: its exit status, or minus the signal."""
-
-    generation: int
-    pid: int
-    returncode: int
-
-
-Report = Forked | Died
-
+from quarterdeck_protocol.faults import FaultRecord
 
 LINK_VERSION: Final = 2
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
@@ -294,33 +265,30 @@ class ServerCard(msgspec.Struct, frozen=True):
     announces_tools: bool = False
 
 
-__all__ = [
-    "LINK_VERSION",
-    "MAX_START_BYTES",
-    "Answer",
-    "Beat",
-    "Call",
-    "Cancel",
-    "Close",
-    "Condemn",
-    "Credit",
-    "Dossier",
-    "Failed",
-    "FaultRecord",
-    "Frame",
-    "Hello",
-    "List",
-    "ListChanged",
-    "Log",
-    "Lost",
-    "News",
-    "Open",
-    "OpenOrder",
-    "Progress",
-    "Reply",
-    "Request",
-    "ServerCard",
-    "ServerStart",
-    "Started",
-    "Welcome",
-]
+# Between supervisor and zygote: orders in, reports out, one JSON line each.  No secret of a server.
+
+
+class SpawnOrder(msgspec.Struct, frozen=True):
+    """What a worker is born with: where its supervisor listens, and the one-time token (hex) that proves it is ours."""
+
+    generation: int
+    address: str
+    token: str
+
+
+class Forked(msgspec.Struct, frozen=True, tag="forked"):
+    """A worker was born; generation 0 says that the zygote itself is ready."""
+
+    generation: int
+    pid: int
+
+
+class Died(msgspec.Struct, frozen=True, tag="died"):
+    """A worker is gone: its exit status, or minus the signal."""
+
+    generation: int
+    pid: int
+    returncode: int
+
+
+Report = Forked | Died

@@ -17,7 +17,7 @@ import msgspec
 
 from quarterdeck_protocol.faults import sayable
 
-from .credit import UNIT_BYTES, Allowance, Deadlines, Outbox, Rhythm, units
+from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, PeerCredit
 from .envelope import WireError, decode
 from .events import (
     FREE,
@@ -33,28 +33,15 @@ from .events import (
     LinkTerms,
     Overdue,
     Refusal,
-    Settled,
+    Replied,
     Side,
     Silent,
     Violated,
-    can_be_told,
-    misfit,
-    stranger,
+    is_reportable,
+    wrong_frame,
+    wrong_peer,
 )
 from .frames import LINK_VERSION, Beat, Cancel, Condemn, Credit, Frame, Hello, News, Progress, Reply, Request, Welcome
-
-__all__ = [
-    "MAX_REASON_CHARS",
-    "UNIT_BYTES",
-    "Arrived",
-    "Expired",
-    "Greeted",
-    "Late",
-    "Link",
-    "LinkEvent",
-    "LinkMisuseError",
-]
-__all__ += ["LinkTerms", "Overdue", "Refusal", "Settled", "Side", "Silent", "Violated", "units"]
 
 
 class Link:
@@ -84,8 +71,8 @@ class Link:
         self._version = version
         self._terms = terms = terms or LinkTerms()
         self._outbox = Outbox(terms.window_units, terms.wire)
-        self._allowance = Allowance(terms.window_units)
-        self._rhythm = Rhythm(terms.beat_s, now)
+        self._allowance = PeerCredit(terms.window_units)
+        self._rhythm = BeatRate(terms.beat_s, now)
         self._next_id = 0
         self._asked = Deadlines()
         self._abandoned: set[int] = set()
@@ -127,7 +114,7 @@ class Link:
         return self._next_id
 
     def request(self, frame: Request, body: bytes, now: float) -> Refusal | None:
-        """Send a request, or queue it for credit; its end is a `Settled` or `Overdue`, once.  None when it was taken.
+        """Send a request, or queue it for credit; its end is a `Replied` or `Overdue`, once.  None when it was taken.
 
         Time spent in the queue is taken off the `timeout_s` that the peer is told.
 
@@ -200,7 +187,7 @@ class Link:
             frame, body = decode(parts, self._terms.wire)
         except WireError as error:
             return [self._violation(str(error))]
-        if (reason := misfit(frame, body, self.side)) is not None:
+        if (reason := wrong_frame(frame, body, self.side)) is not None:
             return [self._violation(reason)]
         if self._greeted and type(frame) not in FREE:
             return self._charged(frame, body, now)
@@ -253,7 +240,7 @@ class Link:
     # Helpers
 
     def _send(self, frame: Frame, body: bytes = b"") -> bool:
-        if (reason := misfit(frame, body, self._peer)) is not None:
+        if (reason := wrong_frame(frame, body, self._peer)) is not None:
             raise LinkMisuseError(reason)
         return self._outbox.send(frame, body)
 
@@ -281,10 +268,10 @@ class Link:
     def _greet(self, frame: Hello | Welcome, now: float) -> LinkEvent:
         if self._greeted:
             return self._violation("a second handshake")
-        if (reason := stranger(frame, token=self._token, version=self._version)) is not None:
+        if (reason := wrong_peer(frame, token=self._token, version=self._version)) is not None:
             return self._violation(reason)
         self._greeted = True
-        self._rhythm = Rhythm(self._terms.beat_s, now)
+        self._rhythm = BeatRate(self._terms.beat_s, now)
         if isinstance(frame, Hello):
             self._outbox.put(Welcome(self._version))
         return Greeted()
@@ -315,7 +302,7 @@ class Link:
         match frame:
             case Cancel() if frame.request_id not in self._serving:
                 return []
-            case Progress() if not self._is_awaited(frame.request_id) or not can_be_told(frame):
+            case Progress() if not self._is_awaited(frame.request_id) or not is_reportable(frame):
                 return []
         return [Arrived(frame, body)]
 
@@ -326,7 +313,7 @@ class Link:
         if reply.request_id in self._abandoned:
             self._abandoned.discard(reply.request_id)
             return []
-        return [Settled(reply, body)]
+        return [Replied(reply, body)]
 
     def _serve(self, request: Request, body: bytes, now: float) -> list[LinkEvent]:
         if request.request_id in self._serving or len(self._serving) >= self._terms.max_requests:

@@ -109,7 +109,7 @@ EXCLUSIVE_BOUNDS: Final = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
 """Numbers today; in draft 4, booleans that qualified `minimum` and `maximum`."""
 
 
-class Document:
+class SchemaDocument:
     """An input schema as the server wrote it; a JSON value that nobody changes while this lives."""
 
     def __init__(self, root: JsonValue) -> None:
@@ -204,7 +204,7 @@ Trail: TypeAlias = tuple[str, ...]
 _PARTED: Final = REFERENCES | {"allOf"}
 
 
-class Budget:
+class ValueBudget:
     """How many more JSON values may be read or written."""
 
     def __init__(self, values: int) -> None:
@@ -228,7 +228,7 @@ class Flattener:
         unrollings: how often a reference may come back below its own target; beyond, it admits anything.
     """
 
-    def __init__(self, document: Document, unrollings: int, budget: Budget) -> None:
+    def __init__(self, document: SchemaDocument, unrollings: int, budget: ValueBudget) -> None:
         self._document = document
         self._unrollings = unrollings
         self._budget = budget

@@ -23,7 +23,7 @@ from collections.abc import Generator
 from typing import Final, TypeAlias
 
 from .canonical import STRIPPED, JsonValue, Schema, copy_json, declared_names, normalize_schema
-from .flatten import EXCLUSIVE_BOUNDS, UNEVALUATED, Budget, Document, Flattener, Trail
+from .flatten import EXCLUSIVE_BOUNDS, UNEVALUATED, Flattener, SchemaDocument, Trail, ValueBudget
 from .portable_types import CONSTRAINTS, alternatives, types_within
 
 MAX_VALUES: Final = 50_000
@@ -59,9 +59,9 @@ def portable_schema(original: object) -> Schema:
     The input, a JSON value, is neither changed nor shared.  Keys keep their order.
     """
     root: Schema = original if isinstance(original, dict) else {}
-    document = Document(root)
+    document = SchemaDocument(root)
     for unrollings in UNROLLINGS:
-        budget = Budget(MAX_VALUES)
+        budget = ValueBudget(MAX_VALUES)
         result = _run(_Rewriter(document, unrollings, budget).rewrite(root, (), "object"))
         if not budget.is_exceeded:
             break
@@ -88,7 +88,7 @@ def _run(rewriting: _Rewriting) -> Schema:
 class _Rewriter:
     """One attempt at a document."""
 
-    def __init__(self, document: Document, unrollings: int, budget: Budget) -> None:
+    def __init__(self, document: SchemaDocument, unrollings: int, budget: ValueBudget) -> None:
         self._document = document
         self._flattener = Flattener(document, unrollings, budget)
         self._budget = budget

@@ -24,10 +24,10 @@ from quarterdeck_protocol.addresses import (
     NEVER_BY_NAME,
     OPEN,
     Address,
+    AddressKind,
     Destination,
-    Place,
+    kind_of_address,
     parse_address,
-    place_of,
     plain,
 )
 from quarterdeck_sandbox.hostile_files import read_text
@@ -201,7 +201,7 @@ def _passing(route: Route, found: Sequence[_Found]) -> list[_Found]:
     return passing
 
 
-def refusal(host: str, address: str, own: Collection[Address], local: Collection[Address] = ()) -> Place | None:
+def refusal(host: str, address: str, own: Collection[Address], local: Collection[Address] = ()) -> AddressKind | None:
     """What is nearer than the internet and keeps a connection meant for `host` from `address`; None for nothing.  Pure.
 
     Args:
@@ -211,12 +211,12 @@ def refusal(host: str, address: str, own: Collection[Address], local: Collection
         local: where this machine's own files lead the name.
     """
     given = parse_address(address)
-    place = place_of(given, own)
+    place = kind_of_address(given, own)
     if place in OPEN or host == str(plain(given)):
         return None
     if place in NEVER_BY_NAME:
         return place
-    return None if given in local or (is_localhost(host) and place is Place.LOOPBACK) else place
+    return None if given in local or (is_localhost(host) and place is AddressKind.LOOPBACK) else place
 
 
 def local_addresses(host: str, hostname: str, hosts: str, own: Collection[Address]) -> frozenset[Address]:

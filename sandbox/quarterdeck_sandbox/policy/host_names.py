@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 from itertools import count
 from typing import Final
 
-from quarterdeck_protocol.addresses import Destination, Place, parse_address, parse_destination, place_of
+from quarterdeck_protocol.addresses import AddressKind, Destination, kind_of_address, parse_address, parse_destination
 from quarterdeck_protocol.policy import Network
 
 LOCALHOST: Final = "localhost"
@@ -45,7 +45,7 @@ class Route:
     def is_loopback(self) -> bool:
         """Whether the list says outright that it leads to this machine's loopback."""
         if self.is_literal:
-            return place_of(parse_address(self.address)) is Place.LOOPBACK
+            return kind_of_address(parse_address(self.address)) is AddressKind.LOOPBACK
         return is_localhost(self.host)
 
     @property

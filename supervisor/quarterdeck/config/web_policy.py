@@ -18,11 +18,11 @@ from quarterdeck_protocol.addresses import (
     MAX_DESTINATIONS,
     NEVER_BY_NAME,
     Address,
+    AddressKind,
     Net,
-    Place,
+    kind_of_address,
     parse_address,
     parse_destination,
-    place_of,
     plain,
 )
 from quarterdeck_protocol.policy import FrozenModel, Text
@@ -140,20 +140,20 @@ def refusal(
         own: the addresses of this machine's interfaces.
     """
     given = parse_address(address)
-    place = place_of(given, own)
+    place = kind_of_address(given, own)
 
     def opens(entry: Allowed) -> bool:
         if entry.port not in (None, port):
             return False
         if entry.net is None:
             return entry.host == host.removesuffix(".") and place not in NEVER_BY_NAME
-        if place is Place.METADATA and entry.net.num_addresses > 1:
+        if place is AddressKind.METADATA and entry.net.num_addresses > 1:
             return False
         return given in entry.net or plain(given) in entry.net
 
     opening = [entry for entry in allowed if opens(entry)]
     # Documentation's networks too, which sandboxes may reach: a page has no business there.
-    if place is not Place.INTERNET and not opening:
+    if place is not AddressKind.INTERNET and not opening:
         return f"{address} is {place}"
     if port in BLOCKED_PORTS and not any(entry.port == port for entry in opening):
         return f"port {port} belongs to another service than the web"

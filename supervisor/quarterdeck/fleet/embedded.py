@@ -17,10 +17,11 @@ from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
-from quarterdeck_protocol.link.session import Link, Side
+from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker.connection_faults import root_cause
-from quarterdeck_worker.session import Life, ServerFault, adopt_session
+from quarterdeck_worker.session import ServerFault, ServerRun, adopt_session
 from quarterdeck_worker.worker import Worker
 
 from .handle import Listener, WorkerHandle
@@ -111,7 +112,7 @@ class EmbeddedSeat:
         loop = asyncio.get_running_loop()
         theirs = Link(Side.WORKER, token=token, version=CLIENT_VERSION, now=loop.time())
         async with anyio.create_task_group() as tasks:
-            worker = Worker(tasks, self._live, loop.time)
+            worker = Worker(tasks, self._run, loop.time)
             driver = LinkDriver(theirs, to_supervisor, worker.on_event)
             to_worker.receive = driver.receive
             worker.attach(driver)
@@ -123,12 +124,12 @@ class EmbeddedSeat:
             finally:
                 driver.close()
 
-    async def _live(self, _: OpenOrder, life: Life) -> None:
+    async def _run(self, _: OpenOrder, run: ServerRun) -> None:
         code, what = "spawn_failed", "the session could not be made"
         try:
             async with self._factory() as session:
                 code, what = "server_lost", "the session broke"
-                await adopt_session(session, life, self._config.max_result_bytes)
+                await adopt_session(session, run, self._config.max_result_bytes)
         except Exception as error:
             cause = root_cause(error)
             if isinstance(cause, ServerFault):

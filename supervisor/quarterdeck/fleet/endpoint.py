@@ -21,9 +21,9 @@ from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, 
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Close, List, Log, Open, ServerCard, ServerStart
-from quarterdeck_protocol.phases import EndpointPhase, Step, advance, is_terminal_phase
+from quarterdeck_protocol.phases import EndpointPhase, PhaseStep, advance, is_terminal_phase
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall
 from quarterdeck_sandbox import Receipt
 
 from .handle import WorkerHandle, ask
@@ -113,7 +113,7 @@ class ServerEndpointImpl:
     async def open(self) -> None:
         """See `ServerEndpoint`."""
         if self._phase is EndpointPhase.IDLE:
-            self._step(Step.OPEN)
+            self._step(PhaseStep.OPEN)
             self._outcome = asyncio.get_running_loop().create_future()
             self._start("connect", self._connect())
         match self._phase:
@@ -143,10 +143,10 @@ class ServerEndpointImpl:
             )
         if fault is None:
             self._ready_at = time.monotonic()
-            self._step(Step.CONNECTED)
+            self._step(PhaseStep.CONNECTED)
         elif self._phase is EndpointPhase.CONNECTING:
             self._fault = fault
-            self._step(Step.FAILED)
+            self._step(PhaseStep.FAILED)
         if not self._outcome.done():
             self._outcome.set_result(fault)
         self._tell()
@@ -249,7 +249,7 @@ class ServerEndpointImpl:
         """
         return self._is_newer and self._seat.doubt()
 
-    def _judge_era(self, deliver: Callable[[Settled], None], settled: Settled) -> None:
+    def _judge_era(self, deliver: Callable[[CallEnd], None], settled: CallEnd) -> None:
         is_refused = isinstance(settled, ProtocolFault) and settled.code == "reply_error"
         if is_refused and _ERA_MARK in str(settled) and self.try_older_era():
             server, era = self._config.id, self._card.era if self._card is not None else ""
@@ -265,7 +265,7 @@ class ServerEndpointImpl:
         self,
         tool: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,
@@ -351,7 +351,7 @@ class ServerEndpointImpl:
         """See `Listener`."""
         if self._phase is EndpointPhase.READY:
             self._fault = ProtocolFault.from_record(fault)
-            self._step(Step.LOST)
+            self._step(PhaseStep.LOST)
             self._start("release", self._seat.leave())
             self._tell()
 
@@ -364,17 +364,17 @@ class ServerEndpointImpl:
             self._refresh_timer = None
         match self._phase:
             case EndpointPhase.IDLE:
-                self._step(Step.CLOSE)
+                self._step(PhaseStep.CLOSE)
                 self._tell()
             case EndpointPhase.CONNECTING:
-                self._step(Step.CLOSE)
+                self._step(PhaseStep.CLOSE)
                 # Here and not in the task: cancelled before its first step, it never runs.
                 assert self._outcome is not None
                 self._outcome.set_result(self._not_connected())
                 self._tasks["connect"].cancel()
                 self._tell()
             case EndpointPhase.READY:
-                self._step(Step.CLOSE)
+                self._step(PhaseStep.CLOSE)
                 self._tell()
                 self._start("close", self._shut_down())
         if self._tasks:
@@ -388,7 +388,7 @@ class ServerEndpointImpl:
         except ProtocolFault as fault:
             _log.debug("closing %s: %s", self._config.id, fault)
         await self._seat.leave()
-        self._step(Step.RELEASED)
+        self._step(PhaseStep.RELEASED)
         self._tell()
 
     # Status and helpers
@@ -424,7 +424,7 @@ class ServerEndpointImpl:
             delivery=Delivery.NOT_SENT,
         )
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: PhaseStep) -> None:
         self._phase = advance(self._phase, step)
 
     def _tell(self) -> None:

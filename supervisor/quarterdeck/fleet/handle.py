@@ -15,6 +15,18 @@ import msgspec
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.events import (
+    Arrived,
+    Expired,
+    Greeted,
+    Late,
+    LinkEvent,
+    Overdue,
+    Refusal,
+    Replied,
+    Silent,
+    Violated,
+)
 from quarterdeck_protocol.link.frames import (
     MAX_START_BYTES,
     Answer,
@@ -31,18 +43,6 @@ from quarterdeck_protocol.link.frames import (
     Request,
     ServerStart,
     Started,
-)
-from quarterdeck_protocol.link.session import (
-    Arrived,
-    Expired,
-    Greeted,
-    Late,
-    LinkEvent,
-    Overdue,
-    Refusal,
-    Settled,
-    Silent,
-    Violated,
 )
 from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_sandbox import Receipt
@@ -130,7 +130,7 @@ class WorkerHandle:
     def on_event(self, event: LinkEvent) -> None:
         """Take what the link says."""
         match event:
-            case Settled(reply=reply, body=body):
+            case Replied(reply=reply, body=body):
                 on_reply = self._drop(reply.request_id)
                 if on_reply is not None:
                     on_reply(reply, body)

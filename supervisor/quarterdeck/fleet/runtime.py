@@ -22,8 +22,9 @@ from quarterdeck.config.places.runtime_directory import RuntimeDirectory, sweep_
 from quarterdeck_protocol.configs import MAX_RESULT_BYTES
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import SpawnOrder
-from quarterdeck_protocol.link.session import Link, Side
+from quarterdeck_protocol.link.session import Link
 from quarterdeck_sandbox import TreeMonitor, sweep, try_cgroups, waited_s
 
 from .handle import Listener, WorkerHandle

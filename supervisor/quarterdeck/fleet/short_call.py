@@ -13,7 +13,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Failed, Reply
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall, WireResult
 
 from .handle import WorkerHandle, refused
 
@@ -45,11 +45,11 @@ class RefusedCall:
         return Delivery.NOT_SENT
 
 
-Begin = Callable[[Callable[[Settled], None]], ShortCall | None]
+Begin = Callable[[Callable[[CallEnd], None]], ShortCall | None]
 """`ShortWay.begin` of one tool with its arguments; takes what the end of the call is delivered to."""
 
 
-def refuse(deliver: Callable[[Settled], None], fault: ProtocolFault) -> RefusedCall:
+def refuse(deliver: Callable[[CallEnd], None], fault: ProtocolFault) -> RefusedCall:
     """A call that is not made, and why."""
     return RefusedCall(asyncio.get_running_loop().call_soon(deliver, fault))
 
@@ -60,9 +60,9 @@ async def settled(begin: Begin) -> RemoteCallResult | None:
     Raises:
         ProtocolFault: it had no result.
     """
-    ended: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+    ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
 
-    def deliver(outcome: Settled) -> None:
+    def deliver(outcome: CallEnd) -> None:
         if not ended.done():
             ended.set_result(outcome)
 
@@ -84,7 +84,7 @@ def begin_call(
     config: ServerConfig,
     tool: str,
     arguments: bytes,
-    deliver: Callable[[Settled], None],
+    deliver: Callable[[CallEnd], None],
     *,
     meta: bytes,
     timeout_s: float | None,
@@ -108,7 +108,7 @@ def _limit(config: ServerConfig, wish_s: float | None) -> float:
     return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
 
 
-def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: bytes) -> Settled:
+def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: bytes) -> CallEnd:
     if isinstance(reply, Failed):
         return ProtocolFault.from_record(reply.fault)
     try:

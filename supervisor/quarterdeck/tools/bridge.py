@@ -19,9 +19,9 @@ from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.phases import is_usable_phase
 from quarterdeck_protocol.tools import (
+    CallEnd,
     CancelToken,
     ProgressNote,
-    Settled,
     ShortCall,
     ShortWay,
     ToolBox,
@@ -114,7 +114,7 @@ class LiveBox(WatchableToolBox, ShortWay):
         self,
         name: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,

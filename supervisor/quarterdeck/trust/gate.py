@@ -27,7 +27,7 @@ from quarterdeck_protocol.contract import (
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
-from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall
 
 from .registrar import Registrar
 
@@ -37,10 +37,10 @@ WAIT_S: Final = 10.0
 _MAX_NAME_CHARS: Final = 200
 """Of a name that somebody made up, in a message."""
 
-Note = Callable[[str, float, Settled | None], None]
+Note = Callable[[str, float, CallEnd | None], None]
 """Takes a tool's own name, how long its call took (seconds), and how that ended; None for a caller who gave up."""
 
-NoteCall = Callable[[str, str, str, float, Settled | None], None]
+NoteCall = Callable[[str, str, str, float, CallEnd | None], None]
 """The same behind the scope and the id of the server."""
 
 _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
@@ -147,7 +147,7 @@ class GatedEndpoint(LiveEndpoint):
         self,
         tool: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,
@@ -158,7 +158,7 @@ class GatedEndpoint(LiveEndpoint):
         One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
         """
 
-        def start(endpoint: ServerEndpointImpl, deliver: Callable[[Settled], None]) -> ShortCall:
+        def start(endpoint: ServerEndpointImpl, deliver: Callable[[CallEnd], None]) -> ShortCall:
             noted = _NotedCall(self._note, tool, deliver)
             call = endpoint.begin(
                 tool, arguments, noted.settle, meta=meta, timeout_s=timeout_s, on_progress=on_progress
@@ -279,14 +279,14 @@ class _NotedCall:
 
     __slots__ = ("_began", "_deliver", "_note", "_tool", "call")
 
-    def __init__(self, note: Note, tool: str, deliver: Callable[[Settled], None]) -> None:
+    def __init__(self, note: Note, tool: str, deliver: Callable[[CallEnd], None]) -> None:
         self.call: ShortCall | None = None
         self._note = note
         self._tool = tool
         self._deliver = deliver
         self._began: float | None = monotonic()
 
-    def settle(self, settled: Settled) -> None:
+    def settle(self, settled: CallEnd) -> None:
         """It has ended."""
         self._end(settled)
         self._deliver(settled)
@@ -296,7 +296,7 @@ class _NotedCall:
         self._end(None)
         return self.call.cancel(reason) if self.call is not None else Delivery.NOT_SENT
 
-    def _end(self, settled: Settled | None) -> None:
+    def _end(self, settled: CallEnd | None) -> None:
         if self._began is not None:
             self._note(self._tool, monotonic() - self._began, settled)
             self._began = None
@@ -310,8 +310,8 @@ class _WaitingCall:
     def __init__(
         self,
         find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
-        start: Callable[[ServerEndpointImpl, Callable[[Settled], None]], ShortCall],
-        deliver: Callable[[Settled], None],
+        start: Callable[[ServerEndpointImpl, Callable[[CallEnd], None]], ShortCall],
+        deliver: Callable[[CallEnd], None],
     ) -> None:
         self._start = start
         self._deliver = deliver

@@ -11,19 +11,19 @@ from support.workers import PATIENCE_S
 
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck_protocol.io.driver import LinkDriver
-from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Log, Request
-from quarterdeck_protocol.link.session import (
+from quarterdeck_protocol.link.events import (
     Arrived,
     Expired,
     Greeted,
-    Link,
     LinkEvent,
     LinkTerms,
     Refusal,
-    Settled,
+    Replied,
     Side,
     Silent,
 )
+from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Log, Request
+from quarterdeck_protocol.link.session import Link
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +112,7 @@ async def test_two_ends_greet_ask_answer_and_tell() -> None:
     assert ends.worker.post(Log("info", "", "hm"))
     assert await ends.next(Side.SUPERVISOR) == Arrived(Log("info", "", "hm"), b"")
     ends.worker.reply(Answer(1), b"[]")
-    assert await ends.next(Side.SUPERVISOR) == Settled(Answer(1), b"[]")
+    assert await ends.next(Side.SUPERVISOR) == Replied(Answer(1), b"[]")
     ends.close()
 
 

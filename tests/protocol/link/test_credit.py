@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.link_ends import FAULT, LIMITS, frames_of
 
 from quarterdeck_protocol.link import credit
-from quarterdeck_protocol.link.credit import BEATS_AHEAD, UNIT_BYTES, Allowance, Deadlines, Outbox, Rhythm, units
+from quarterdeck_protocol.link.credit import BEATS_AHEAD, UNIT_BYTES, BeatRate, Deadlines, Outbox, PeerCredit, units
 from quarterdeck_protocol.link.envelope import WireLimits
 from quarterdeck_protocol.link.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
 
@@ -131,7 +131,7 @@ def test_a_queue_of_large_bodies_is_full_before_it_is_long(monkeypatch: pytest.M
 
 def test_an_allowance_ends_where_the_window_does() -> None:
     """With any credit left one frame of any size may come; without, none."""
-    allowance = Allowance(4)
+    allowance = PeerCredit(4)
     assert [allowance.charge(cost) for cost in (1, 100, 1)] == [True, True, False]
     assert allowance.refund() == 101
     assert allowance.charge(1)
@@ -139,7 +139,7 @@ def test_an_allowance_ends_where_the_window_does() -> None:
 
 def test_small_debts_are_not_paid_at_once() -> None:
     """Credit for each frame would double the traffic."""
-    allowance = Allowance(4)
+    allowance = PeerCredit(4)
     allowance.charge(1)
     assert allowance.refund() == 0
     allowance.charge(1)
@@ -150,7 +150,7 @@ def test_small_debts_are_not_paid_at_once() -> None:
 @given(window=st.integers(1, 6), sizes=st.lists(st.integers(0, 9), max_size=20))
 def test_two_ends_that_keep_the_books_never_run_dry_or_over(window: int, sizes: list[int]) -> None:
     """Whatever is sent arrives in the end: the last debt is always large enough to be paid."""
-    outbox, allowance = _outbox(window), Allowance(window)
+    outbox, allowance = _outbox(window), PeerCredit(window)
     for size in sizes:
         outbox.send(Call(size, 1.0, "t"), bytes(size * UNIT_BYTES))
     arrived = 0
@@ -167,14 +167,14 @@ def test_two_ends_that_keep_the_books_never_run_dry_or_over(window: int, sizes: 
 
 def test_beats_that_piled_up_are_allowed() -> None:
     """A loop that was stopped in a debugger would call its peer hostile, for the beats that it did not read."""
-    rhythm = Rhythm(beat_s=2.0, now=100.0)
+    rhythm = BeatRate(beat_s=2.0, now=100.0)
     assert all(rhythm.allows(700.0) for _ in range(300))
     assert all(rhythm.allows(700.0 + 2.0 * beat) for beat in range(10_000))
 
 
 def test_beats_without_a_pause_are_too_many() -> None:
     """A worker that was taken over would hold up all others with them, for ever."""
-    rhythm = Rhythm(beat_s=2.0, now=100.0)
+    rhythm = BeatRate(beat_s=2.0, now=100.0)
     allowed = [rhythm.allows(110.0) for _ in range(100)]
     assert allowed == [True] * (BEATS_AHEAD + 10) + [False] * (90 - BEATS_AHEAD)
 

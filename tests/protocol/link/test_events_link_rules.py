@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.frame_strategies import FRAMES
 from support.link_ends import TOKEN, VERSION, hello
 
-from quarterdeck_protocol.link.events import CARRIERS, RECEIVES, LinkTerms, Side, can_be_told, misfit, stranger
+from quarterdeck_protocol.link.events import CARRIERS, RECEIVES, LinkTerms, Side, is_reportable, wrong_frame, wrong_peer
 from quarterdeck_protocol.link.frames import (
     Answer,
     Beat,
@@ -45,7 +45,7 @@ def test_the_rules_are_the_tables(frame: Frame, body: bytes, receiver: Side) -> 
         and (not body or isinstance(frame, CARRIERS))
         and (not isinstance(frame, Request) or 0 < frame.timeout_s < inf)
     )
-    assert (misfit(frame, body, receiver) is None) is fits
+    assert (wrong_frame(frame, body, receiver) is None) is fits
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_rules_are_the_tables(frame: Frame, body: bytes, receiver: Side) -> 
 )
 def test_a_misfit_says_what_is_wrong(frame: Frame, body: bytes, receiver: Side, reason: str) -> None:
     """It ends in a log, or in our own traceback."""
-    assert misfit(frame, body, receiver) == reason
+    assert wrong_frame(frame, body, receiver) == reason
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_a_misfit_says_what_is_wrong(frame: Frame, body: bytes, receiver: Side, 
 )
 def test_a_stranger_is_told_apart(frame: Hello | Welcome, is_stranger: bool) -> None:
     """By token and by versions."""
-    assert (stranger(frame, token=TOKEN, version=VERSION) is not None) is is_stranger
+    assert (wrong_peer(frame, token=TOKEN, version=VERSION) is not None) is is_stranger
 
 
 def test_no_reason_gives_the_token_away() -> None:
     """Reasons are logged."""
     for frame in (hello(token=b"a guess that is wrong"), hello(version="0.0.9")):
-        reason = stranger(frame, token=TOKEN, version=VERSION)
+        reason = wrong_peer(frame, token=TOKEN, version=VERSION)
         assert reason is not None
         assert TOKEN.decode() not in reason
         assert "guess" not in reason
@@ -99,7 +99,7 @@ def test_no_reason_gives_the_token_away() -> None:
 )
 def test_progress_must_be_sayable_in_json(note: Progress, tellable: bool) -> None:
     """JSON knows neither infinity nor nan."""
-    assert can_be_told(note) is tellable
+    assert is_reportable(note) is tellable
 
 
 def test_the_usual_terms_fit_together() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given
 from support.frame_strategies import FRAMES
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
-from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.frames import (
     Answer,
     Beat,
@@ -92,12 +91,6 @@ def test_every_frame_is_in_that_table() -> None:
     """A new frame is a change of the wire: it must be written down."""
     assert {type(frame) for frame, _ in WIRE} == set(typing.get_args(Frame))
     assert set(typing.get_args(Request)) | set(typing.get_args(Reply)) < set(typing.get_args(Frame))
-
-
-def test_everything_public_is_exported() -> None:
-    """`__all__` is what others import from."""
-    assert {kind.__name__ for kind in typing.get_args(Frame)} <= set(frames.__all__)
-    assert all(hasattr(frames, name) for name in frames.__all__)
 
 
 @given(frame=FRAMES)

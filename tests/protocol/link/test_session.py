@@ -14,6 +14,15 @@ from support.link_ends import (
 )
 
 from quarterdeck_protocol.link.envelope import WireLimits
+from quarterdeck_protocol.link.events import (
+    MAX_REASON_CHARS,
+    Arrived,
+    LinkMisuseError,
+    LinkTerms,
+    Refusal,
+    Replied,
+    Side,
+)
 from quarterdeck_protocol.link.frames import (
     Answer,
     Call,
@@ -30,15 +39,6 @@ from quarterdeck_protocol.link.frames import (
     Progress,
     Request,
     Started,
-)
-from quarterdeck_protocol.link.session import (
-    MAX_REASON_CHARS,
-    Arrived,
-    LinkMisuseError,
-    LinkTerms,
-    Refusal,
-    Settled,
-    Side,
 )
 
 # Requests
@@ -62,7 +62,7 @@ def test_a_request_arrives_whole_and_its_reply_settles_it(frame: Request, body: 
     assert worker.serves(1)
     worker.reply(Answer(1, "2025-11-25"), b'{"content":[]}')
     assert not worker.serves(1)
-    assert carry(worker, supervisor) == [Settled(Answer(1, "2025-11-25"), b'{"content":[]}')]
+    assert carry(worker, supervisor) == [Replied(Answer(1, "2025-11-25"), b'{"content":[]}')]
     assert supervisor.in_flight == 0
 
 
@@ -74,7 +74,7 @@ def test_replies_may_come_in_any_order() -> None:
     carry(supervisor, worker)
     for request_id in (2, 3, 1):
         worker.reply(Failed(request_id, FAULT))
-    assert carry(worker, supervisor) == [Settled(Failed(request_id, FAULT), b"") for request_id in (2, 3, 1)]
+    assert carry(worker, supervisor) == [Replied(Failed(request_id, FAULT), b"") for request_id in (2, 3, 1)]
 
 
 def test_ids_are_fresh() -> None:

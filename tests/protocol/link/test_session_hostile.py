@@ -10,8 +10,20 @@ from hypothesis import strategies as st
 from support.frame_strategies import FRAMES
 from support.link_ends import FAULT, LIMITS, SMALL, TOKEN, VERSION, make_link, make_pair
 
+from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.envelope import INLINE_BYTES, decode, encode
-from quarterdeck_protocol.link.events import RECEIVES
+from quarterdeck_protocol.link.events import (
+    MAX_REASON_CHARS,
+    RECEIVES,
+    Arrived,
+    Expired,
+    Greeted,
+    LinkEvent,
+    Overdue,
+    Replied,
+    Side,
+    Violated,
+)
 from quarterdeck_protocol.link.frames import (
     LINK_VERSION,
     Answer,
@@ -32,20 +44,7 @@ from quarterdeck_protocol.link.frames import (
     Started,
     Welcome,
 )
-from quarterdeck_protocol.link.session import (
-    MAX_REASON_CHARS,
-    UNIT_BYTES,
-    Arrived,
-    Expired,
-    Greeted,
-    Link,
-    LinkEvent,
-    Overdue,
-    Settled,
-    Side,
-    Violated,
-    units,
-)
+from quarterdeck_protocol.link.session import Link
 
 FREE = (Hello, Welcome, Beat, Credit)
 """Frames that cost no credit."""
@@ -133,7 +132,7 @@ def _is_legal(event: LinkEvent, side: Side, asked: set[int]) -> bool:
             return 0 < len(reason) <= MAX_REASON_CHARS
         case Greeted():
             return True
-        case Settled(reply=reply):
+        case Replied(reply=reply):
             if reply.request_id not in asked:
                 return False
             asked.remove(reply.request_id)

@@ -16,9 +16,10 @@ from support.link_ends import (
     make_pair,
 )
 
+from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.envelope import encode
+from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Arrived, LinkTerms, Violated
 from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, List, Log, Welcome
-from quarterdeck_protocol.link.session import MAX_REASON_CHARS, UNIT_BYTES, Arrived, LinkTerms, Violated
 
 HOSTILE_TO_SUPERVISOR: list[tuple[str, list[bytes]]] = [
     ("no parts", []),

@@ -11,10 +11,10 @@ from support.json_schemas import VALUES, schemas
 from quarterdeck_protocol.schema.flatten import (
     MAX_NESTED_REFERENCES,
     UNEVALUATED,
-    Budget,
-    Document,
     Flattener,
+    SchemaDocument,
     Trail,
+    ValueBudget,
     merge,
 )
 
@@ -29,7 +29,7 @@ DOCUMENT: dict[str, Any] = {
 
 def flatten(schema: Any, trail: Trail = (), values: int = 100) -> tuple[Any, Trail]:
     """Flatten a schema that refers into `DOCUMENT`, which is unrolled once."""
-    return Flattener(Document(DOCUMENT), 1, Budget(values)).flatten(schema, trail)
+    return Flattener(SchemaDocument(DOCUMENT), 1, ValueBudget(values)).flatten(schema, trail)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_the_budget_does_not_reach_is_left_out() -> None:
 
 def test_a_budget_that_said_no_never_says_yes_again() -> None:
     """Breaks: what is left out would depend on the order of small and large parts."""
-    budget = Budget(5)
+    budget = ValueBudget(5)
     assert budget.affords(5)
     assert not budget.is_exceeded
     assert not budget.affords(1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck_protocol.schema.flatten import Document
+from quarterdeck_protocol.schema.flatten import SchemaDocument
 
 DOCUMENT: dict[str, Any] = {
     "$id": "https://example.com/tool",
@@ -39,13 +39,13 @@ DOCUMENT: dict[str, Any] = {
 )
 def test_a_pointer_leads_to_its_schema_or_nowhere(reference: str, target: Any) -> None:
     """Breaks: a parameter would get the schema of another, or a hostile pointer would raise."""
-    assert Document(DOCUMENT).target(reference) == target
+    assert SchemaDocument(DOCUMENT).target(reference) == target
 
 
 def test_a_document_that_embeds_another_resolves_nothing() -> None:
     """Breaks: a pointer that is meant for the inner document would be read in the outer one."""
     inner = {"$id": "https://example.com/inner", "$ref": "#/$defs/a"}
-    assert Document({"$defs": {"a": {"type": "null"}, "b": inner}}).target("#/$defs/a") is None
+    assert SchemaDocument({"$defs": {"a": {"type": "null"}, "b": inner}}).target("#/$defs/a") is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_document_that_embeds_another_resolves_nothing() -> None:
 )
 def test_a_part_stands_alone_unless_it_refers_or_is_of_an_older_draft(schema: Any, is_alone: bool) -> None:
     """Breaks: a published schema would hold a reference to what was left behind."""
-    document = Document({"part": schema})
+    document = SchemaDocument({"part": schema})
     assert document.stands_alone(schema) is is_alone
     assert not document.stands_alone([schema])
 
@@ -70,7 +70,7 @@ def test_a_part_stands_alone_unless_it_refers_or_is_of_an_older_draft(schema: An
 def test_size_counts_every_value() -> None:
     """Breaks: the bound on what one server may make us write would not hold."""
     part = {"a": [1, 2, {"b": None}], "c": {}}
-    document = Document(part)
+    document = SchemaDocument(part)
     assert document.size(part) == 7
     assert document.size([part, 1]) == 9
     assert document.size("x") == 1
@@ -89,4 +89,4 @@ def test_size_counts_every_value() -> None:
 )
 def test_the_dialect_says_whether_a_reference_rules(dialect: Any, rules: bool) -> None:
     """Breaks: keywords beside a `$ref` would be enforced that the server ignores."""
-    assert Document({"$schema": dialect}).lets_references_rule is rules
+    assert SchemaDocument({"$schema": dialect}).lets_references_rule is rules

@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from quarterdeck_protocol.addresses import Place, parse_address, place_of
+from quarterdeck_protocol.addresses import AddressKind, kind_of_address, parse_address
 from quarterdeck_sandbox.network.namespace import own_addresses
 
 
@@ -32,4 +32,4 @@ def test_addresses_of_both_families_are_read_and_no_hardware_ones(monkeypatch: p
     monkeypatch.setattr(psutil, "net_if_addrs", interfaces)
     own = own_addresses()
     assert own == set(map(parse_address, ("93.184.216.34", "fe80::1", "2606:2800:220:1::9")))
-    assert place_of(parse_address("93.184.216.34"), own) is Place.OWN
+    assert kind_of_address(parse_address("93.184.216.34"), own) is AddressKind.OWN

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from quarterdeck_protocol.addresses import Place
+from quarterdeck_protocol.addresses import AddressKind
 from quarterdeck_sandbox.network import relay as relay_module
 from quarterdeck_sandbox.network.relay import Relay, local_addresses, refusal
 from quarterdeck_sandbox.policy.host_names import Route
@@ -325,8 +325,8 @@ def test_this_machines_own_list_of_names_is_followed_but_not_to_metadata() -> No
     """A service that the user gave a name in /etc/hosts could not be listed by it."""
     local = local_addresses("db.corp", "vm", "10.1.2.3 db.corp\n169.254.169.254 db.corp\n", OWN)
     assert refusal("db.corp", "10.1.2.3", OWN, local) is None
-    assert refusal("db.corp", "10.1.2.4", OWN, local) is Place.PRIVATE
-    assert refusal("db.corp", "169.254.169.254", OWN, local) is Place.METADATA
+    assert refusal("db.corp", "10.1.2.4", OWN, local) is AddressKind.PRIVATE
+    assert refusal("db.corp", "169.254.169.254", OWN, local) is AddressKind.METADATA
 
 
 async def test_a_name_that_leads_to_this_machine_is_reset_and_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from quarterdeck.config.web_policy import BLOCKED_PORTS, FetchPolicy, allowed_by, parse_allowed, refusal
-from quarterdeck_protocol.addresses import OPEN, Address, Place, closed_networks, place_of
+from quarterdeck_protocol.addresses import OPEN, Address, AddressKind, closed_networks, kind_of_address
 from quarterdeck_sandbox.network import relay, uplink
 
 
@@ -21,7 +21,7 @@ def judged(*entries: str, host: str = "example.com", port: int = 80, address: st
 @example(ip_address("2001:db8::7"))
 def test_by_default_exactly_the_internet_is_open(address: object) -> None:
     """A fetch would reach private machines, or nothing."""
-    assert (judged(address=str(address)) is None) == (place_of(ip_address(str(address))) is Place.INTERNET)
+    assert (judged(address=str(address)) is None) == (kind_of_address(ip_address(str(address))) is AddressKind.INTERNET)
 
 
 @given(st.ip_addresses(), st.frozensets(st.ip_addresses(), max_size=2))
@@ -33,10 +33,10 @@ def test_what_the_table_closes_is_closed_to_webfetch_relay_and_uplink(
     address: Address, own: frozenset[Address]
 ) -> None:
     """One of three ways out would lead where the other two do not."""
-    place = place_of(address, own)
+    place = kind_of_address(address, own)
     is_closed = place not in OPEN
     by_webfetch = refusal("example.com", 80, str(address), (), own) is not None
-    assert by_webfetch is (is_closed or place is Place.DOCUMENTATION)
+    assert by_webfetch is (is_closed or place is AddressKind.DOCUMENTATION)
     assert (relay.refusal("example.com", str(address), own) is not None) is is_closed
     if isinstance(address, IPv4Address):  # an uplink has no IPv6
         words = (line.split() for line in uplink._routes(closed_networks(own)).splitlines())

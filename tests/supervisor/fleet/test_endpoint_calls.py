@@ -22,7 +22,7 @@ from quarterdeck_protocol.configs import Revision, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Open, Progress
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import ProgressNote, Settled, WireResult
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -223,7 +223,7 @@ async def test_a_server_that_asks_instead_of_answering_is_a_clear_fault() -> Non
 
 async def test_the_short_way_delivers_once_and_never_before_it_returns() -> None:
     """A host would be called back for a call that it does not know yet."""
-    settled: list[Settled] = []
+    settled: list[CallEnd] = []
     async with stage() as played:
         call = played.endpoint.begin("echo", b"{}", settled.append)
         assert call is not None
@@ -238,7 +238,7 @@ async def test_the_short_way_delivers_once_and_never_before_it_returns() -> None
 
 async def test_a_short_call_that_is_cancelled_delivers_nothing() -> None:
     """A client would get an answer to what it cancelled."""
-    settled: list[Settled] = []
+    settled: list[CallEnd] = []
     async with stage() as played:
         call = played.endpoint.begin("echo", b"{}", settled.append)
         assert call is not None
@@ -252,7 +252,7 @@ async def test_a_short_call_that_is_cancelled_delivers_nothing() -> None:
 
 async def test_a_refused_short_call_delivers_why_unless_it_is_cancelled_first() -> None:
     """A host would wait for a call that never left, or answer one that its client cancelled."""
-    settled: list[Settled] = []
+    settled: list[CallEnd] = []
     async with stage() as played:
         large = b"{" + b" " * 300_000 + b"}"
         refused = played.endpoint.begin("echo", b"{}", settled.append, meta=large)

@@ -7,8 +7,8 @@ from support.workers import CARD, turns
 
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.link.events import Silent
 from quarterdeck_protocol.link.frames import Lost, Open
-from quarterdeck_protocol.link.session import Silent
 
 pytestmark = pytest.mark.anyio
 

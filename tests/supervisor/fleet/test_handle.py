@@ -4,8 +4,8 @@ import pytest
 from support.handles import EXITED, REFUSED, Desk, greeted
 from support.workers import turns
 
+from quarterdeck_protocol.link.events import LinkMisuseError, Refusal
 from quarterdeck_protocol.link.frames import Answer, Call, Failed, ListChanged, Log, Progress
-from quarterdeck_protocol.link.session import LinkMisuseError, Refusal
 from quarterdeck_protocol.tools import ProgressNote
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from support.workers import PATIENCE_S, turns
 
 from quarterdeck.fleet import handle as handle_module
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.link.events import Late, LinkTerms, Overdue, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Call, List, Lost, Reply
-from quarterdeck_protocol.link.session import Late, LinkTerms, Overdue, Silent, Violated
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,9 @@ from quarterdeck.fleet.placement import SpawnedWorker
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.events import LinkTerms, Side
 from quarterdeck_protocol.link.frames import Log, SpawnOrder
-from quarterdeck_protocol.link.session import Link, LinkTerms, Side
+from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker.main import Dealer
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from support.registering import (
 from support.workers import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Approved, LedgerEvent, Scanned, Voice
+from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned
 from quarterdeck.trust import examiner as module
 from quarterdeck.trust import registrar
 from quarterdeck.trust.judge.review import Decision
@@ -80,7 +80,7 @@ async def test_nothing_is_offered_before_what_admits_it_is_recorded() -> None:
         at.recorder.may_write.set()
         await at.judged()
         assert at.can_call("a")
-        assert at.item(tool_key("a")).by is Voice.BASELINE
+        assert at.item(tool_key("a")).by is Authority.BASELINE
 
 
 async def test_a_list_that_changes_while_it_is_judged_is_judged_again() -> None:

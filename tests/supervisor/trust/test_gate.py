@@ -14,7 +14,7 @@ from quarterdeck.trust import gate as module
 from quarterdeck.trust.judge.review import Decision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import CancelToken, ProgressNote, Settled, ToolCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, CancelToken, ProgressNote, ToolCall, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,7 @@ async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approv
         gate = at.gate.endpoint("fs")
         assert gate is not None
         assert [each.name for each in box.descriptors()] == ["fs__b"]
-        told: list[Settled] = []
+        told: list[CallEnd] = []
         assert box.begin(f"fs__{name}", b"{}", told.append) is not None
         await at.until(lambda: bool(told))
         (fault,) = told
@@ -285,7 +285,7 @@ async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline()
         await at.runs(ToldEndpoint(stdio(), a="one"))
         at.fleet.coming.add("fs")
         becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
-        told: list[Settled] = []
+        told: list[CallEnd] = []
         notes: list[ProgressNote] = []
         LiveBox(at.gate).begin(
             "fs__a", b'{"x":1}', told.append, meta=b'{"trace":1}', timeout_s=5.0, on_progress=notes.append
@@ -308,7 +308,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server(
         await at.runs(ToldEndpoint(stdio(), a="one"))
         at.fleet.coming.add("fs")
         becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
-        told: list[Settled] = []
+        told: list[CallEnd] = []
         call = LiveBox(at.gate).begin("fs__a", b"{}", told.append)
         assert call is not None
         await turns()
@@ -346,7 +346,7 @@ async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
         assert (status.phase, status.tool_count) == (EndpointPhase.FAULTED, 0)
         assert status.fault is not None
         assert status.fault.code == "launch_held"
-        told: list[Settled] = []
+        told: list[CallEnd] = []
         gate.begin("a", b"{}", told.append)
         await at.until(lambda: bool(told))
         assert told == [status.fault]

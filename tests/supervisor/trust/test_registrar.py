@@ -23,7 +23,7 @@ from support.registering import (
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Ended, Enrolled, Retired, Voice
+from quarterdeck.ledger.events.events import Authority, Ended, Enrolled, Retired
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.configured_servers import NativeRow
 from quarterdeck.trust.judge.items import native_document
@@ -109,7 +109,7 @@ async def test_closing_waits_for_what_is_judged_even_for_a_row_that_is_gone(revi
     assert not closing.done()
     review_gate.set()
     await closing
-    assert at.entry("other").items[tool_key("b")].by is Voice.BASELINE
+    assert at.entry("other").items[tool_key("b")].by is Authority.BASELINE
     assert tool_key("a") not in at.entry("fs").items
     count = len(at.recorder.events)
     at.fleet.by_id["other"].lists(c="late")

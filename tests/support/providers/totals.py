@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
-from quarterdeck_protocol.schema.flatten import Document
+from quarterdeck_protocol.schema.flatten import SchemaDocument
 from support.providers.subsets import Subset
 
 _DEFINITIONS: Final = ("$defs", "definitions")
@@ -18,7 +18,7 @@ class Totals:
     """The sums over the nodes of one schema.  References are counted where they stand, not where they lead."""
 
     def __init__(self, root: Schema) -> None:
-        self._document = Document(root)
+        self._document = SchemaDocument(root)
         self._applied: dict[int, list[int]] = {}
         self._properties = self._optional = self._unions = self._choices = self._text = 0
 

@@ -10,8 +10,8 @@ from quarterdeck_worker.stdio.notifications import (
     MAX_LOG_CHARS,
     MAX_NOTE_CHARS,
     RATE_PER_S,
-    Budget,
-    Newsroom,
+    Notifier,
+    TokenBucket,
     log_text,
 )
 
@@ -28,12 +28,12 @@ class Clock:
 
 
 class Desk:
-    """A newsroom and what it passed on."""
+    """A notifier and what it passed on."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.passed: list[Progress | Log | ListChanged] = []
-        self.room = Newsroom(self._post, self.clock)
+        self.room = Notifier(self._post, self.clock)
 
     def _post(self, frame: Progress | Log | ListChanged) -> bool:
         self.passed.append(frame)
@@ -52,14 +52,14 @@ class Desk:
 )
 def test_a_budget_allows_a_burst_then_a_rate(burst: int, rate: float, moments: list[float], taken: list[bool]) -> None:
     """A flood would pass, or an honest server's burst would not."""
-    budget = Budget(burst, rate, 0.0)
+    budget = TokenBucket(burst, rate, 0.0)
     assert [budget.spend(now) for now in moments] == taken
 
 
 @given(st.lists(st.floats(0, 10), max_size=200), st.integers(1, 20), st.sampled_from([0.5, 1.0, 8.0]))
 def test_a_budget_is_never_exceeded(gaps: list[float], burst: int, rate: float) -> None:
     """Some pattern of moments would let a flood through."""
-    budget = Budget(burst, rate, 0.0)
+    budget = TokenBucket(burst, rate, 0.0)
     now, spent = 0.0, 0
     for gap in gaps:
         now += gap

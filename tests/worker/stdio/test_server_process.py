@@ -17,7 +17,7 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link.frames import OpenOrder
 from quarterdeck_sandbox.run.stderr import split_time
 from quarterdeck_worker.stdio import server_process as server_module
-from quarterdeck_worker.stdio.notifications import Newsroom
+from quarterdeck_worker.stdio.notifications import Notifier
 from quarterdeck_worker.stdio.server_process import JUNK_LINES_LOGGED, ServerProcess, signal_name
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
@@ -30,8 +30,8 @@ SECRETS = ("a-long-secret",)
 async def running(log_path: str = "") -> AsyncIterator[tuple[PlayedProcess, ServerProcess]]:
     """A played process and what watches over it; closed at the end."""
     process = PlayedProcess()
-    newsroom = Newsroom(lambda _: True, lambda: 0.0)
-    server = ServerProcess(process, CONFIG, OpenOrder("{}", log_path=log_path, secrets=SECRETS), newsroom)  # type: ignore[arg-type]
+    notifier = Notifier(lambda _: True, lambda: 0.0)
+    server = ServerProcess(process, CONFIG, OpenOrder("{}", log_path=log_path, secrets=SECRETS), notifier)  # type: ignore[arg-type]
     with anyio.fail_after(PATIENCE_S):
         try:
             yield process, server
@@ -203,7 +203,7 @@ async def test_a_log_that_cannot_be_opened_is_an_error_before_anything_is_watche
     process = PlayedProcess()
     order = OpenOrder("{}", log_path=str(tmp_path / "missing" / "err.log"))
     with pytest.raises(OSError):
-        ServerProcess(process, CONFIG, order, Newsroom(lambda _: True, lambda: 0.0))  # type: ignore[arg-type]
+        ServerProcess(process, CONFIG, order, Notifier(lambda _: True, lambda: 0.0))  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     assert not loop.remove_reader(process.stdout_fd)
     assert not loop.remove_reader(process.stderr_fd)

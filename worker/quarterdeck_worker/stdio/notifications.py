@@ -38,7 +38,7 @@ class LogParams(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Budget:
+class TokenBucket:
     """A token bucket: at most `burst` at once, `rate` a second on average.  Pure."""
 
     def __init__(self, burst: int, rate: float, now: float) -> None:
@@ -57,13 +57,13 @@ class Budget:
         return True
 
 
-class Newsroom:
+class Notifier:
     """Passes news to the link within a budget; changes of the tool list always pass, but only as a mark."""
 
     def __init__(self, post: Callable[[Progress | Log | ListChanged], bool], clock: Callable[[], float]) -> None:
         self._post = post
         self._clock = clock
-        self._budget = Budget(BURST, RATE_PER_S, clock())
+        self._budget = TokenBucket(BURST, RATE_PER_S, clock())
         self._change_told = False
 
     def progress(self, request_id: int, progress: float, total: float | None, message: str | None) -> None:

@@ -1,16 +1,14 @@
 """A stdio server's process with its three pipes: lines for the session, stderr kept, death noticed and explained.
 
-A stdio server as the SDK sees it: its lines sorted into short answers, news, and the rest for the SDK's session.
-
-The SDK's own transport hides the process, reads without a bound, and logs a traceback for each line of junk; this
-one owns neither the process nor a log.
+The SDK's own transport hides the process, reads without a bound, and logs a traceback for each line of junk.  Here
+`StdioLines` sorts the lines: answers of calls, notifications, and the rest for the SDK's session.
 """
 
 import asyncio
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -27,10 +25,9 @@ from quarterdeck_protocol.link.frames import OpenOrder
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineTooLongError, Message, correlation_key, split_line
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
-from quarterdeck_worker.wait_first import first_of
 
 from .calls import ShortCalls, ids_in
-from .notifications import LogParams, Newsroom, ProgressParams, log_text
+from .notifications import LogParams, Notifier, ProgressParams, log_text
 from .pipe import READ_BYTES, ServerPipe
 
 MAX_INBOX: Final = 256
@@ -59,8 +56,8 @@ OPENING_REQUESTS: Final = frozenset({"initialize", "server/discover"})
 class StdioLines:
     """The two streams that the SDK's session runs on, over a `ServerPipe`."""
 
-    def __init__(self, stdin_fd: int, stdout_fd: int, newsroom: Newsroom, *, max_line_bytes: int) -> None:
-        self._newsroom = newsroom
+    def __init__(self, stdin_fd: int, stdout_fd: int, notifier: Notifier, *, max_line_bytes: int) -> None:
+        self._newsroom = notifier
         self._inbox: deque[SessionMessage] = deque()
         self._filled = anyio.Event()
         self._asked: set[types.RequestId] = set()
@@ -228,7 +225,7 @@ class ServerProcess:
     """See the module.  `close` must be called in the end, whatever happened."""
 
     def __init__(
-        self, process: ConfinedProcess, config: StdioServerConfig, order: OpenOrder, newsroom: Newsroom
+        self, process: ConfinedProcess, config: StdioServerConfig, order: OpenOrder, notifier: Notifier
     ) -> None:
         self._process = process
         self._limits = config.sandbox.limits
@@ -236,7 +233,7 @@ class ServerProcess:
         self._loop = asyncio.get_running_loop()
         self._stderr = StderrKeeper(order.log_path, Redactor(order.secrets))
         longest = min(config.max_result_bytes, self._limits.line_bytes or config.max_result_bytes)
-        self.lines = StdioLines(process.stdin_fd, process.stdout_fd, newsroom, max_line_bytes=longest)
+        self.lines = StdioLines(process.stdin_fd, process.stdout_fd, notifier, max_line_bytes=longest)
         self.lines.on_junk = self._log_junk
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
         self._watching = self._loop.create_task(self._watch())
@@ -394,3 +391,15 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+async def first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Return when one of `waits` does; the others are cancelled."""
+    async with anyio.create_task_group() as tasks:
+
+        async def first(wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
+            tasks.cancel_scope.cancel()
+
+        for wait in waits:
+            tasks.start_soon(first, wait)

@@ -17,7 +17,7 @@ from quarterdeck.cli.trust.views import STATE_STYLES, describe_key
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.events import Stored
     from quarterdeck.ledger.events.fold import ServerKey
-    from quarterdeck.ledger.events.history import Line, Step
+    from quarterdeck.ledger.events.history import BookChange, HistoryLine
     from quarterdeck.ledger.store.calls import CallRow
     from quarterdeck.trust.judge.overview import Matter, ServerMatters
 
@@ -108,7 +108,7 @@ Since = Callable[["ServerMatters", "Matter"], str]
 """Since when something stands as it does; empty when that cannot be told."""
 
 
-def print_lines(lines: "Sequence[Line]") -> None:
+def print_lines(lines: "Sequence[HistoryLine]") -> None:
     """What happened, with the numbers of the events that each line tells."""
     from quarterdeck.ledger.events.history import labels_of
 
@@ -178,11 +178,11 @@ def view_standing(server: "ServerMatters", since: Since) -> dict[str, object]:
     }
 
 
-def print_steps(steps: "Iterable[Step]") -> None:
+def print_steps(steps: "Iterable[BookChange]") -> None:
     """What happened to one server between two moments; what came of one form of a thing stands on one line."""
     from quarterdeck.ledger.events.history import short
 
-    forms: dict[tuple[str, str, str], list[Step]] = {}
+    forms: dict[tuple[str, str, str], list[BookChange]] = {}
     for step in steps:
         forms.setdefault((describe_key(step.key), step.before, step.after), []).append(step)
     rows = []
@@ -202,7 +202,7 @@ def print_steps(steps: "Iterable[Step]") -> None:
     print_table(("WHAT", "HAPPENED", "BEFORE", "AFTER", "BY", "AT"), rows, indent="  ")
 
 
-def view_step(step: "Step") -> dict[str, object]:
+def view_step(step: "BookChange") -> dict[str, object]:
     """A difference for programs."""
     return {
         "subject": step.key.subject.value,

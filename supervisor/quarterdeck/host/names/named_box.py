@@ -12,9 +12,9 @@ from typing import Final
 
 from quarterdeck.common.published_names import NameBudget, may_be_alias, public_names
 from quarterdeck_protocol.tools import (
+    CallEnd,
     CancelToken,
     ProgressNote,
-    Settled,
     ShortCall,
     ShortWay,
     ToolBox,
@@ -141,7 +141,7 @@ class _Short(NamedBox, ShortWay):
         self,
         name: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,

@@ -9,9 +9,9 @@ from typing import Final
 
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.tools import (
+    CallEnd,
     CancelToken,
     ProgressNote,
-    Settled,
     ShortCall,
     ShortWay,
     ToolBox,
@@ -61,7 +61,7 @@ class SessionBox(WatchableToolBox, ShortWay):
         self,
         name: str,
         arguments: bytes,
-        deliver: Callable[[Settled], None],
+        deliver: Callable[[CallEnd], None],
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,

@@ -19,10 +19,10 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import (
+    CallEnd,
     CancelToken,
     ProgressNote,
     Report,
-    Settled,
     ShortWay,
     ToolBox,
     ToolCall,
@@ -143,7 +143,7 @@ async def _run_short(
         return fault_result(fault)
     ended: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 
-    def deliver(settled: Settled) -> None:
+    def deliver(settled: CallEnd) -> None:
         if ended.done():
             return
         try:

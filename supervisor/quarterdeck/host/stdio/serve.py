@@ -26,7 +26,7 @@ from quarterdeck.host.session.provider import ProviderHostImpl, RunningProviderH
 from quarterdeck.host.session.results import bad_result, fault_parts, splice
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineBuffer, LineTooLongError
-from quarterdeck_protocol.tools import ProgressNote, Settled, ShortCall, ShortWay, WireResult
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall, ShortWay, WireResult
 
 from .greeter import Head, claimed_stdio
 from .short_way import (
@@ -85,7 +85,7 @@ class Flight:
             delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
             self._answer(fault_parts(shut_down(delivery), self._server_info))
 
-    def _settle(self, settled: Settled) -> None:
+    def _settle(self, settled: CallEnd) -> None:
         """Answer the client.
 
         Raises:

@@ -29,7 +29,7 @@ HASH_DIGITS: Final = 64
 _FRAME: Final = Struct(">QI")
 
 
-class Row(NamedTuple):
+class ChainRow(NamedTuple):
     """An event as it is stored."""
 
     seq: int
@@ -126,12 +126,12 @@ def row_hash(previous: bytes, seq: int, at: str, body: bytes) -> bytes:
     return sha256(b"".join((previous, _FRAME.pack(seq, len(time)), time, body))).digest()
 
 
-def link(previous: Head, at: str, bodies: Iterable[bytes]) -> Iterator[Row]:
+def link(previous: Head, at: str, bodies: Iterable[bytes]) -> Iterator[ChainRow]:
     """New events in their places after `previous`, all at one time."""
     digest = previous.digest
     for seq, body in enumerate(bodies, previous.count + 1):
         digest = row_hash(digest, seq, at, body)
-        yield Row(seq, at, body, digest)
+        yield ChainRow(seq, at, body, digest)
 
 
 class Checker:
@@ -149,7 +149,7 @@ class Checker:
         """See the class."""
         return Head(self._count, self._digest.hex())
 
-    def take(self, row: Row) -> LedgerEvent:
+    def take(self, row: ChainRow) -> LedgerEvent:
         """The event of the row that comes next.
 
         Raises:
@@ -173,7 +173,7 @@ class Checker:
         return event
 
 
-def check(rows: Iterable[Row], start: Head) -> Iterator[tuple[Row, LedgerEvent]]:
+def check(rows: Iterable[ChainRow], start: Head) -> Iterator[tuple[ChainRow, LedgerEvent]]:
     """Each row with its event, once it is known to be what was written after `start`.
 
     Raises:
@@ -184,7 +184,7 @@ def check(rows: Iterable[Row], start: Head) -> Iterator[tuple[Row, LedgerEvent]]
         yield row, checker.take(row)
 
 
-def verify(rows: Iterable[Row], head: Head | None, start: Head = ORIGIN) -> Verification:
+def verify(rows: Iterable[ChainRow], head: Head | None, start: Head = ORIGIN) -> Verification:
     """Whether `rows` are the events after `start`, as they were written, and reach to `head`.
 
     Events beyond `head` are no flaw: it is written after them.
@@ -198,10 +198,10 @@ def verify(rows: Iterable[Row], head: Head | None, start: Head = ORIGIN) -> Veri
                 anchor_hash = row.hash.hex()
     except BrokenRowError as error:
         return Verification(Verdict.BROKEN, checker.tip, start, head, error.seq, error.reason)
-    return judge(checker.tip, start, head, anchor_hash)
+    return compare_with_head(checker.tip, start, head, anchor_hash)
 
 
-def judge(tip: Head, start: Head, head: Head | None, anchor_hash: str | None) -> Verification:
+def compare_with_head(tip: Head, start: Head, head: Head | None, anchor_hash: str | None) -> Verification:
     """How a chain without a flaw from `start` to `tip` stands to `head`; `anchor_hash` is the event's that it names."""
     if head is None:
         return Verification(Verdict.UNANCHORED, tip, start, reason="there is no head to compare it with")

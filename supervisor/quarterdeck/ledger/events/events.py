@@ -37,7 +37,7 @@ class Subject(StrEnum):
     """An enumeration's own is written in Python; this one is asked for every event of a fold."""
 
 
-class Voice(StrEnum):
+class Authority(StrEnum):
     """Who approves."""
 
     PERSON = "person"
@@ -98,7 +98,7 @@ class Approved(Event, frozen=True, tag="approve"):
 
     subject: Subject
     hash: str
-    by: Voice
+    by: Authority
     name: str = ""
 
 

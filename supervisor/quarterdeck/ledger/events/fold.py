@@ -12,6 +12,7 @@ import msgspec
 from . import surrogates
 from .events import (
     Approved,
+    Authority,
     Began,
     Blocked,
     Checkpoint,
@@ -24,7 +25,6 @@ from .events import (
     Seen,
     Stored,
     Subject,
-    Voice,
 )
 
 
@@ -43,7 +43,7 @@ class Item(msgspec.Struct):
     seen: str = ""
     seen_at: str = ""
     approved: str = ""
-    by: Voice | None = None
+    by: Authority | None = None
     at: str = ""
     is_blocked: bool = False
 

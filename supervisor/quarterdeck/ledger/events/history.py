@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, assert_never
 
 from .events import (
     Approved,
+    Authority,
     Began,
     Blocked,
     Checkpoint,
@@ -21,7 +22,6 @@ from .events import (
     Seen,
     Stored,
     Subject,
-    Voice,
 )
 from .fold import Book, Entry, Item, ItemKey, ServerKey
 
@@ -52,7 +52,7 @@ class Happened(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BookChange:
     """One difference of two books.
 
     Attributes:
@@ -66,7 +66,7 @@ class Step:
     what: Happened
     before: str = ""
     after: str = ""
-    by: Voice | None = None
+    by: Authority | None = None
     at: str = ""
 
 
@@ -74,7 +74,7 @@ NAMED: Final = 20
 """Tools that one line names; of more it says how many."""
 
 
-class Line(NamedTuple):
+class HistoryLine(NamedTuple):
     """What was done at one moment to one thing, or to several tools alike.
 
     Attributes:
@@ -96,7 +96,7 @@ class Words(NamedTuple):
     who: str = ""
 
 
-def difference(old: Book, new: Book) -> tuple[Step, ...]:
+def difference(old: Book, new: Book) -> tuple[BookChange, ...]:
     """What differs, by server: decisions, then what it offers, then what clients are shown.
 
     What came and went between the two does not show.
@@ -131,7 +131,7 @@ def in_words(event: LedgerEvent) -> Words:
         case Approved():
             return Words(f"approved {thing(event.subject, event.name)} ({short(event.hash)})", event.by)
         case Blocked():
-            return Words(f"blocked {thing(event.subject, event.name)}", Voice.PERSON)
+            return Words(f"blocked {thing(event.subject, event.name)}", Authority.PERSON)
         case Scanned():
             found = ", ".join(f"{rule} at {place or 'the whole'}" for rule, place in event.findings)
             return Words(f"scan of {short(event.hash)} found {found or 'nothing'} (rules {event.version})")
@@ -146,7 +146,7 @@ def in_words(event: LedgerEvent) -> Words:
             assert_never(event)
 
 
-def lines_of(events: Iterable[Stored]) -> Iterator[Line]:
+def lines_of(events: Iterable[Stored]) -> Iterator[HistoryLine]:
     """The events in their order, those of one moment that say the same of several tools in one line."""
 
     def moment(stored: Stored) -> tuple[object, ...]:
@@ -155,7 +155,9 @@ def lines_of(events: Iterable[Stored]) -> Iterator[Line]:
 
     for (place, at, alone), run in groupby(events, moment):
         if alone:
-            yield from (Line(each.seq, each.seq, each.at, place_of(each.event), in_words(each.event)) for each in run)
+            yield from (
+                HistoryLine(each.seq, each.seq, each.at, place_of(each.event), in_words(each.event)) for each in run
+            )
         else:
             assert isinstance(place, ServerKey)
             yield from _together(list(run), place, str(at))
@@ -187,7 +189,7 @@ def _done(event: LedgerEvent) -> _Done | None:
             return None
 
 
-def _together(run: Sequence[Stored], place: ServerKey, at: str) -> Iterator[Line]:
+def _together(run: Sequence[Stored], place: ServerKey, at: str) -> Iterator[HistoryLine]:
     """One moment of one server: its things by what was done to them."""
     is_falling = run[0].seq > run[-1].seq
     things: dict[tuple[ItemKey, str], list[tuple[_Done, Stored]]] = {}
@@ -207,7 +209,7 @@ def _together(run: Sequence[Stored], place: ServerKey, at: str) -> Iterator[Line
                 f"{_listed([verb for verb, _ in dict.fromkeys(pattern)])} {_named([told[0][0] for told in group])}",
                 ", ".join(dict.fromkeys(who for _, who in pattern if who)),
             )
-        lines.append(Line(min(numbers), max(numbers), at, place, words))
+        lines.append(HistoryLine(min(numbers), max(numbers), at, place, words))
     yield from sorted(lines, reverse=is_falling)
 
 
@@ -235,30 +237,30 @@ def short(hash_: str) -> str:
     return hash_[:SHORT_HASH] or "-"
 
 
-def _steps(place: ServerKey, old: Entry, new: Entry) -> Iterator[Step]:
+def _steps(place: ServerKey, old: Entry, new: Entry) -> Iterator[BookChange]:
     yield from _decisions(place, old, new)
     for key in sorted({*old.items, *new.items}, key=_order):
         before, after = old.items.get(key, Item()).seen, new.items.get(key, Item()).seen
         if before != after:
             what = Happened.LISTED if not before else Happened.REWRITTEN if after else Happened.DROPPED
-            yield Step(place, key, what, before, after)
+            yield BookChange(place, key, what, before, after)
     shown, shows = ({tool.tool: tool.definition for tool in entry.live.values()} for entry in (old, new))
     for name in sorted({*shown, *shows}):
         before, after = shown.get(name, ""), shows.get(name, "")
         if before != after:
             what = Happened.ENROLLED if not before else Happened.REPLACED if after else Happened.RETIRED
-            yield Step(place, ItemKey(Subject.TOOL, name), what, before, after)
+            yield BookChange(place, ItemKey(Subject.TOOL, name), what, before, after)
 
 
-def _decisions(place: ServerKey, old: Entry, new: Entry) -> Iterator[Step]:
+def _decisions(place: ServerKey, old: Entry, new: Entry) -> Iterator[BookChange]:
     for key in sorted(new.items, key=_order):
         before, after = old.items.get(key, Item()), new.items[key]
         if after.approved != before.approved:
-            yield Step(place, key, Happened.APPROVED, before.approved, after.approved, after.by, after.at)
+            yield BookChange(place, key, Happened.APPROVED, before.approved, after.approved, after.by, after.at)
         if after.is_blocked and not before.is_blocked:
-            yield Step(place, key, Happened.BLOCKED, before.approved, after.approved, Voice.PERSON, after.at)
+            yield BookChange(place, key, Happened.BLOCKED, before.approved, after.approved, Authority.PERSON, after.at)
         elif before.is_blocked and not after.is_blocked and after.approved == before.approved:
-            yield Step(place, key, Happened.UNBLOCKED, before.approved, after.approved, after.by, after.at)
+            yield BookChange(place, key, Happened.UNBLOCKED, before.approved, after.approved, after.by, after.at)
 
 
 def _order(key: ItemKey) -> tuple[int, str]:

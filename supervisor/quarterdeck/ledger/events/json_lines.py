@@ -16,7 +16,7 @@ import msgspec
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.ledger.errors import TransferError
 
-from .chain import BrokenRowError, Checker, Head, Row
+from .chain import BrokenRowError, ChainRow, Checker, Head
 from .events import Checkpoint, LedgerEvent
 
 FORMAT: Final = "quarterdeck-ledger"
@@ -40,7 +40,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     head: str
 
 
-class Document(msgspec.Struct, frozen=True):
+class DocumentLine(msgspec.Struct, frozen=True):
     """A document and its hash; `seq` is the event before which it stands."""
 
     seq: int
@@ -48,7 +48,7 @@ class Document(msgspec.Struct, frozen=True):
     body: bytes
 
 
-Piece = Document | tuple[Row, LedgerEvent]
+Piece = DocumentLine | tuple[ChainRow, LedgerEvent]
 
 
 class _DocumentLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,7 +64,7 @@ class _EventLine(msgspec.Struct, frozen=True):
 
 
 def write(
-    start: Head, head: Head, rows: Iterable[tuple[Row, LedgerEvent]], documents: Iterable[Document]
+    start: Head, head: Head, rows: Iterable[tuple[ChainRow, LedgerEvent]], documents: Iterable[DocumentLine]
 ) -> Iterator[bytes]:
     """The lines of these events, which follow `start` and end with `head`; documents in the order of their `seq`."""
     yield _line(
@@ -116,7 +116,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
             checker = Checker(start)
             continue
         piece = _piece(number, line, checker.tip.count + 1)
-        if isinstance(piece, Document):
+        if isinstance(piece, DocumentLine):
             yield piece
             continue
         try:
@@ -132,21 +132,21 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
         raise TransferError(number, f"it ends with event {checker.tip.count}, and its first line names {head.count}")
 
 
-def _piece(number: int, line: bytes, next_seq: int) -> Row | Document:
+def _piece(number: int, line: bytes, next_seq: int) -> ChainRow | DocumentLine:
     place, found, body = line.removesuffix(b"\n").partition(_EVENT)
     try:
         if found and body.endswith(b"}"):
             at = _event_lines.decode(place + b"}")
-            return Row(at.seq, at.at, body[:-1], bytes.fromhex(at.hash))
+            return ChainRow(at.seq, at.at, body[:-1], bytes.fromhex(at.hash))
         document = _document_lines.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         raise TransferError(number, "it is neither an event nor a document") from None
     if document.base64 is None:
-        return Document(next_seq, document.document, document.text.encode())
-    return Document(next_seq, document.document, document.base64)
+        return DocumentLine(next_seq, document.document, document.text.encode())
+    return DocumentLine(next_seq, document.document, document.base64)
 
 
-def _document_line(document: Document) -> bytes:
+def _document_line(document: DocumentLine) -> bytes:
     try:
         return _line(_DocumentLine(document.hash, text=document.body.decode()))
     except UnicodeDecodeError:

@@ -13,9 +13,9 @@ from typing import Final
 
 from quarterdeck.common.files.replace import sync_directory
 from quarterdeck.ledger.errors import LedgerWriteError, TooLargeError
-from quarterdeck.ledger.events.chain import Head, Row, link
+from quarterdeck.ledger.events.chain import ChainRow, Head, link
 from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_event
-from quarterdeck.ledger.events.json_lines import Document, Piece
+from quarterdeck.ledger.events.json_lines import DocumentLine, Piece
 
 from .calls import CallRow, insert_calls
 from .database import DATABASE_NAME, transaction
@@ -38,7 +38,7 @@ _STILL_THERE: Final = "what was deleted may still be in its files"
 _logger = logging.getLogger("quarterdeck.ledger")
 
 
-class Pen:
+class Appender:
     """The one that writes.
 
     Attributes:
@@ -76,7 +76,7 @@ class Pen:
         added = list(link(self.tip, at, bodies))
         self._synchronize(full=is_durable)
         with transaction(self._connection):
-            self._insert_documents([Document(self.tip.count + 1, *each) for each in documents.items()])
+            self._insert_documents([DocumentLine(self.tip.count + 1, *each) for each in documents.items()])
             self._insert(zip(added, events, strict=True))
         self._moved(added)
         if is_durable:
@@ -92,7 +92,7 @@ class Pen:
         now: str,
         *,
         after: Head | None = None,
-        instead: Iterable[Document] = (),
+        instead: Iterable[DocumentLine] = (),
     ) -> Stored:
         """Put the checkpoint in place of all events, and leave the documents of `keep` alone.
 
@@ -148,11 +148,11 @@ class Pen:
             LedgerWriteError: it is still empty; so it is when `pieces` raises.
         """
         self._synchronize(full=True)
-        last: list[Row] = []
+        last: list[ChainRow] = []
         with transaction(self._connection):
-            batch: list[tuple[Row, LedgerEvent]] = []
+            batch: list[tuple[ChainRow, LedgerEvent]] = []
             for piece in pieces:
-                if isinstance(piece, Document):
+                if isinstance(piece, DocumentLine):
                     self._insert_documents([piece])
                     continue
                 last = [piece[0]]
@@ -206,7 +206,7 @@ class Pen:
         else:
             self.anchor = self.tip
 
-    def _moved(self, added: Sequence[Row]) -> None:
+    def _moved(self, added: Sequence[ChainRow]) -> None:
         if added:
             self.tip, self.at = Head(added[-1].seq, added[-1].hash.hex()), added[-1].at
 
@@ -216,13 +216,13 @@ class Pen:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             self._is_full = full
 
-    def _insert(self, rows: Iterable[tuple[Row, LedgerEvent]]) -> None:
+    def _insert(self, rows: Iterable[tuple[ChainRow, LedgerEvent]]) -> None:
         self._connection.executemany(
             "INSERT INTO events(seq, at, body, hash, kind, scope, server, tool) VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
             [(*row, *lookups(event)) for row, event in rows],
         )
 
-    def _insert_documents(self, documents: Iterable[Document]) -> None:
+    def _insert_documents(self, documents: Iterable[DocumentLine]) -> None:
         self._connection.executemany(
             "INSERT OR IGNORE INTO documents(seq, hash, body) VALUES(?, ?, ?)",
             [(each.seq, each.hash, each.body) for each in documents],

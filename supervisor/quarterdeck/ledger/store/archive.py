@@ -16,10 +16,10 @@ from typing import Final
 
 from quarterdeck.common.files.replace import replacing
 from quarterdeck.ledger.errors import ArchivedError, CorruptLedgerError, LedgerError, TransferError, UnusableLedgerError
-from quarterdeck.ledger.events.chain import Head, Row, Verdict, Verification
+from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, Verification
 from quarterdeck.ledger.events.events import LedgerEvent, Stored
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Document, Piece, read, read_header
+from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, DocumentLine, Piece, read, read_header
 
 from .rows import Selection
 
@@ -103,7 +103,7 @@ def archived_document(directory: Path, head: Head, digest: str) -> bytes | None:
         for path, _ in segments(directory, head):
             with closing(_pieces(path)) as found:
                 for piece in found:
-                    if isinstance(piece, Document) and piece.hash == digest:
+                    if isinstance(piece, DocumentLine) and piece.hash == digest:
                         return piece.body
     except ArchivedError:
         pass
@@ -135,9 +135,9 @@ def write_file(path: Path, lines: Iterator[bytes]) -> None:
             pass
 
 
-def _events(path: Path) -> Generator[tuple[Row, LedgerEvent], None, None]:
+def _events(path: Path) -> Generator[tuple[ChainRow, LedgerEvent], None, None]:
     for piece in _pieces(path):
-        if not isinstance(piece, Document):
+        if not isinstance(piece, DocumentLine):
             yield piece
 
 
@@ -151,7 +151,7 @@ def _pieces(path: Path) -> Generator[Piece, None, None]:
         raise UnusableLedgerError(path, error.strerror or str(error)) from error
 
 
-def _up_to(when: int | str) -> Callable[[tuple[Row, LedgerEvent]], bool]:
+def _up_to(when: int | str) -> Callable[[tuple[ChainRow, LedgerEvent]], bool]:
     if isinstance(when, int):
         return lambda found: found[0].seq <= when
     return lambda found: found[0].at <= when

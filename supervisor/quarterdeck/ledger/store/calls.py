@@ -16,7 +16,7 @@ import msgspec
 
 from quarterdeck.ledger.errors import LedgerError
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import Settled, WireResult
+from quarterdeck_protocol.tools import CallEnd, WireResult
 
 from .migrations import column, text_of
 
@@ -121,7 +121,7 @@ class CallLog:
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
 
-    def note(self, scope: str, server: str, tool: str, duration_s: float, settled: Settled | None) -> None:
+    def note(self, scope: str, server: str, tool: str, duration_s: float, settled: CallEnd | None) -> None:
         """A call has ended; `settled` None when its caller gave up."""
         if len(self._notes) >= MAX_WAITING:
             self._dropped += 1
@@ -157,7 +157,7 @@ class CallLog:
             self._dropped = 0
 
 
-def _outcome(settled: Settled | None) -> str:
+def _outcome(settled: CallEnd | None) -> str:
     if settled is None:
         return "cancelled"
     if isinstance(settled, ProtocolFault):

@@ -2,7 +2,7 @@
 
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Checkpoint
-from quarterdeck.ledger.events.json_lines import Document
+from quarterdeck.ledger.events.json_lines import DocumentLine
 
 from . import archive, rows
 from .read import LedgerReader
@@ -51,6 +51,6 @@ def _hash_at(reader: LedgerReader, seq: int) -> str:
         if seq == begin.count:
             return begin.hash
         if seq > begin.count:
-            rows_of_file = (each[0] for each in archive.pieces(path) if not isinstance(each, Document))
+            rows_of_file = (each[0] for each in archive.pieces(path) if not isinstance(each, DocumentLine))
             return next((row.hash.hex() for row in rows_of_file if row.seq == seq), "")
     return ""

@@ -18,7 +18,7 @@ from quarterdeck.ledger.events import json_lines
 from quarterdeck.ledger.events.chain import BrokenRowError, Head, Verdict, Verification, check, verify
 from quarterdeck.ledger.events.events import Stored
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.events.json_lines import Document
+from quarterdeck.ledger.events.json_lines import DocumentLine
 
 from . import archive, rows
 from .calls import CallRow, select_calls
@@ -81,7 +81,7 @@ class LedgerReader:
             return archive.archived_document(self.directory, self.start, digest)
         return None if row is None else bytes(row[0])
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[DocumentLine]:
         """All documents that were not archived, in the order in which they came."""
         after: tuple[int, str] = (0, "")
         statement = (
@@ -90,7 +90,7 @@ class LedgerReader:
         with self.reading():
             while found := self.connection.execute(statement, after).fetchall():
                 for each in found:
-                    yield Document(*each)
+                    yield DocumentLine(*each)
                 after = found[-1][:2]
 
     def events(

@@ -27,7 +27,7 @@ from quarterdeck.ledger.errors import (
     UnsafeLedgerError,
 )
 from quarterdeck.ledger.events import json_lines
-from quarterdeck.ledger.events.chain import Head, Row, check, row_hash
+from quarterdeck.ledger.events.chain import ChainRow, Head, check, row_hash
 from quarterdeck.ledger.events.events import (
     Approved,
     Checkpoint,
@@ -39,7 +39,7 @@ from quarterdeck.ledger.events.events import (
     hash_of,
 )
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Document, Piece, read_header
+from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, DocumentLine, Piece, read_header
 
 from . import archive, rows
 from .archive import ARCHIVE_NAME
@@ -130,8 +130,8 @@ class _Source:
 
     start: Head
     head: Head
-    events: Callable[[], Iterator[tuple[Row, LedgerEvent]]]
-    documents: Callable[[], Iterator[Document]]
+    events: Callable[[], Iterator[tuple[ChainRow, LedgerEvent]]]
+    documents: Callable[[], Iterator[DocumentLine]]
     path: Path | None = None
 
 
@@ -181,11 +181,11 @@ class _Rewriter:
                 if document.hash in self._named and (body := self._redact_launch(document.body)) != document.body:
                     self._renamed[document.hash] = hash_of(body)
 
-    def document(self, document: Document) -> Document:
+    def document(self, document: DocumentLine) -> DocumentLine:
         """A document in its new form."""
         if document.hash not in self._renamed:
             return document
-        return Document(document.seq, self._renamed[document.hash], self._redact_launch(document.body))
+        return DocumentLine(document.seq, self._renamed[document.hash], self._redact_launch(document.body))
 
     def head_of(self, source: _Source, start: Head) -> Head:
         """Where a source ends when it begins at `start`."""
@@ -209,13 +209,13 @@ class _Rewriter:
                 entry.last_end = self._end(entry.last_end)
         return book
 
-    def _rows(self, source: _Source, start: Head) -> Iterator[tuple[Row, LedgerEvent]]:
+    def _rows(self, source: _Source, start: Head) -> Iterator[tuple[ChainRow, LedgerEvent]]:
         digest = start.digest
         for row, event in source.events():
             changed = self._event(event, start)
             body = row.body if changed is event else encode_event(changed)
             digest = row_hash(digest, row.seq, row.at, body)
-            yield Row(row.seq, row.at, body, digest), changed
+            yield ChainRow(row.seq, row.at, body, digest), changed
 
     def _event(self, event: LedgerEvent, start: Head) -> LedgerEvent:
         match event:
@@ -254,7 +254,7 @@ def _sources(store: LedgerStore) -> tuple[list[_Source], int]:
         missing = error.seq
     found.reverse()
 
-    def events() -> Iterator[tuple[Row, LedgerEvent]]:
+    def events() -> Iterator[tuple[ChainRow, LedgerEvent]]:
         with store.reading():
             yield from check(rows.rows(store.connection), start)
 
@@ -269,11 +269,11 @@ def _archived(path: Path, start: Head, head: Head) -> _Source:
         except TransferError as error:
             raise CorruptLedgerError(path, f"line {error.line}: {error.reason}") from error
 
-    def events() -> Iterator[tuple[Row, LedgerEvent]]:
-        return (piece for piece in pieces() if not isinstance(piece, Document))
+    def events() -> Iterator[tuple[ChainRow, LedgerEvent]]:
+        return (piece for piece in pieces() if not isinstance(piece, DocumentLine))
 
-    def documents() -> Iterator[Document]:
-        return (piece for piece in pieces() if isinstance(piece, Document))
+    def documents() -> Iterator[DocumentLine]:
+        return (piece for piece in pieces() if isinstance(piece, DocumentLine))
 
     return _Source(start, head, events, documents, path)
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.ledger.errors import BrokenChainError
-from quarterdeck.ledger.events.chain import BrokenRowError, Head, Row
+from quarterdeck.ledger.events.chain import BrokenRowError, ChainRow, Head
 from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Stored, decode_event, decode_events
 from quarterdeck.ledger.events.fold import Book
 
@@ -114,7 +114,7 @@ def head_at(connection: sqlite3.Connection, seq: int, start: Head) -> Head:
     return Head(seq, row[0].hex())
 
 
-def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = False) -> Iterator[Row]:
+def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = False) -> Iterator[ChainRow]:
     """All rows beyond number `after`.
 
     Args:
@@ -131,7 +131,7 @@ def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = Fals
         for seq, at, body, digest, *found_by in page:
             if not (isinstance(at, str) and isinstance(body, bytes) and isinstance(digest, bytes)):
                 raise BrokenRowError(seq, _DAMAGED)
-            yield Row(seq, at, body, digest)
+            yield ChainRow(seq, at, body, digest)
             # Last, for what the taker finds tells more.
             if compare and not _is_found(body, tuple(found_by)):
                 raise BrokenRowError(seq, "its index does not match its content")

@@ -21,11 +21,11 @@ from quarterdeck.ledger.errors import (
 )
 from quarterdeck.ledger.events.chain import Head, Verdict, verify
 from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Stored
-from quarterdeck.ledger.events.json_lines import Document, Piece
+from quarterdeck.ledger.events.json_lines import DocumentLine, Piece
 from quarterdeck.ledger.times import audit_time
 
 from . import rows
-from .append import Pen
+from .append import Appender
 from .calls import CallRow
 from .database import BACKUP_NAME, open_for_reading, open_for_writing, prepare
 from .head import HEAD_NAME, read_head, write_head
@@ -41,7 +41,7 @@ class LedgerStore(LedgerReader):
     def __init__(self, directory: Path, connection: sqlite3.Connection, now: Callable[[], str] = audit_time) -> None:
         super().__init__(directory, connection)
         self._now = now
-        self._pen: Pen | None = None
+        self._pen: Appender | None = None
 
     @classmethod
     def open(cls, directory: Path, *, writable: bool, now: Callable[[], str] = audit_time) -> "LedgerStore":
@@ -107,7 +107,7 @@ class LedgerStore(LedgerReader):
         """
         return self._writing().stand_for(checkpoint, frozenset(keep), self._now())
 
-    def replace_all(self, head: Head, checkpoint: Checkpoint, documents: Sequence[Document]) -> Stored:
+    def replace_all(self, head: Head, checkpoint: Checkpoint, documents: Sequence[DocumentLine]) -> Stored:
         """Put a checkpoint in place of all events, of which the chain was written anew; redaction's last step.
 
         Args:
@@ -166,7 +166,7 @@ class LedgerStore(LedgerReader):
     def _begin(self, anchor: Head | None) -> None:
         with self.reading():
             tip, at = rows.tip(self.connection)
-        pen = Pen(self.directory, self.connection, tip, at, anchor)
+        pen = Appender(self.directory, self.connection, tip, at, anchor)
         if anchor is None:
             pen.sync()  # before the first event: from now on a missing head is one that was taken away
         elif anchor != tip:
@@ -174,7 +174,7 @@ class LedgerStore(LedgerReader):
         self._pen = pen
         _ = self.book
 
-    def _writing(self) -> Pen:
+    def _writing(self) -> Appender:
         if self._pen is None:
             raise LedgerWriteError("it is open for reading only, or closed", "open it for writing")
         return self._pen

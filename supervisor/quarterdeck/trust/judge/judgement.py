@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.ledger.events.events import Approved, Gone, LedgerEvent, Seen, Subject, Voice
+from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Subject
 from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
 from quarterdeck_protocol.configs import TrustMode
 
@@ -128,21 +128,21 @@ def judge_launch(
     """
     item = entry.items.get(document.key, Item())
     approved = today or item.approved
-    voice: Voice | None = None
+    voice: Authority | None = None
     if item.is_blocked:
         verdict = Verdict.BLOCKED
     elif item.approved == document.hash:
         verdict = Verdict.ADMITTED
     elif twin is not None and approved == twin.hash:
         # The values are recorded as soon as they can be changed; an approval of all of them is never made less.
-        verdict, voice = Verdict.ADMITTED, None if twin.is_fuller else Voice.NAMED
+        verdict, voice = Verdict.ADMITTED, None if twin.is_fuller else Authority.NAMED
     elif approved == document.hash:
         # Older rules kept it in another form: it is recorded in today's.
-        voice = item.by or Voice.PERSON
+        voice = item.by or Authority.PERSON
         verdict = Verdict.ADMITTED
     else:
         found = _launch_word(item, rules, loosened, was_open=was_open)
-        verdict, voice = (Verdict.ADMITTED, found) if isinstance(found, Voice) else (found, None)
+        verdict, voice = (Verdict.ADMITTED, found) if isinstance(found, Authority) else (found, None)
     return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
 
 
@@ -161,7 +161,7 @@ def judge_native(
         is_live: whether a `serve` runs already.
     """
     item = entry.items.get(document.key, Item())
-    voice: Voice | None = None
+    voice: Authority | None = None
     if item.is_blocked:
         verdict = Verdict.BLOCKED
     elif item.approved == document.hash:
@@ -169,7 +169,7 @@ def judge_native(
     elif loosened and (exposed or is_live):
         verdict = Verdict.EXPOSED if exposed else Verdict.LOOSER
     else:
-        verdict, voice = Verdict.ADMITTED, Voice.NAMED
+        verdict, voice = Verdict.ADMITTED, Authority.NAMED
     return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
 
 
@@ -184,7 +184,7 @@ def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Doc
         rules: how it is judged.
     """
     verdicts: dict[Document, Verdict] = {}
-    voices: dict[Document, Voice] = {}
+    voices: dict[Document, Authority] = {}
     is_first = not entry.has_listed
     for document in documents:
         item = entry.items.get(document.key, Item())
@@ -213,14 +213,14 @@ def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdic
     }
 
 
-def _launch_word(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Voice | Verdict:
+def _launch_word(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Authority | Verdict:
     """Who approves a launch that is not approved yet; a verdict when a person has to."""
     unapproved = Verdict.CHANGED if item.approved else Verdict.NEW
     match rules.standing:
         case Standing.PROJECT:
             return unapproved
         case Standing.CODE:
-            return Voice.PROGRAM
+            return Authority.PROGRAM
     if rules.exposed:
         return Verdict.EXPOSED
     if item.approved and not (rules.mode is TrustMode.OPEN and was_open):
@@ -229,15 +229,15 @@ def _launch_word(item: Item, rules: Rules, loosened: Sequence[str], *, was_open:
         return unapproved
     if loosened:
         return Verdict.LOOSER
-    return Voice.OPEN if item.approved else Voice.NAMED
+    return Authority.OPEN if item.approved else Authority.NAMED
 
 
-def _voice(rules: Rules, *, is_first: bool) -> Voice | None:
+def _voice(rules: Rules, *, is_first: bool) -> Authority | None:
     """Who approves a form that is not approved yet; None when a person has to."""
     if rules.mode is TrustMode.OPEN:
-        return Voice.OPEN
+        return Authority.OPEN
     if rules.mode is TrustMode.BASELINE and is_first:
-        return Voice.BASELINE
+        return Authority.BASELINE
     return None
 
 
@@ -246,7 +246,7 @@ def _judgement(
     server: str,
     entry: Entry,
     verdicts: dict[Document, Verdict],
-    voices: Mapping[Document, Voice],
+    voices: Mapping[Document, Authority],
     *,
     is_listing: bool = False,
 ) -> Judgement:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.ledger.events.events import Subject, Voice
+from quarterdeck.ledger.events.events import Authority, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck.trust.diff.changes import ServerDiff, diff_server
 from quarterdeck.trust.diff.differences import spelling
@@ -186,7 +186,7 @@ class Matter:
     state: State
     seen: str = ""
     approved: str = ""
-    by: Voice | None = None
+    by: Authority | None = None
     at: str = ""
     findings: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
@@ -283,7 +283,7 @@ def _survey_one(
                 state=_state_of_launch(item, seen, entry, row) if is_present else _state(item, seen),
                 seen=seen,
                 approved=item.approved,
-                by=Voice.PERSON if item.is_blocked else item.by,
+                by=Authority.PERSON if item.is_blocked else item.by,
                 at=item.at,
                 findings=scanned.findings if scanned is not None else (),
                 body=launch.body if launch is not None and is_present and item.seen != seen else b"",

@@ -13,13 +13,13 @@ import msgspec
 
 from quarterdeck.ledger.events.events import (
     Approved,
+    Authority,
     Blocked,
     Enrolled,
     LedgerEvent,
     Scanned,
     Seen,
     Subject,
-    Voice,
     hash_of,
 )
 from quarterdeck.ledger.events.fold import Book, Item, ItemKey
@@ -81,7 +81,7 @@ def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
             documents[decision.hash] = decision.body
             events.append(Seen(scope=scope, server=server, subject=subject, name=name, hash=decision.hash))
         events.append(
-            Approved(scope=scope, server=server, subject=subject, name=name, hash=decision.hash, by=Voice.PERSON)
+            Approved(scope=scope, server=server, subject=subject, name=name, hash=decision.hash, by=Authority.PERSON)
         )
     return DecisionRecord(tuple(events), documents)
 

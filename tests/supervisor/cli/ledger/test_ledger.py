@@ -25,7 +25,7 @@ from support.histories import (
 from quarterdeck.cli.ledger.ledger import Kind
 from quarterdeck.cli.program import run
 from quarterdeck.cli.shared.exits import ExitCode
-from quarterdeck.ledger.events.events import Approved, Ended, LedgerEvent, Seen, Subject, Voice, hash_of
+from quarterdeck.ledger.events.events import Approved, Authority, Ended, LedgerEvent, Seen, Subject, hash_of
 from quarterdeck.ledger.store.lease import Holder, take_lease
 
 FIRST, SECOND, THIRD = (len(events) for _, events in story())
@@ -371,7 +371,7 @@ def test_secrets_are_taken_out_of_a_ledger_that_holds_them(state: Path, ledger: 
     body = json.dumps({"command": "npx", "args": ["--pat", "hunter2-Zq9"], "env": [], "transport": "stdio"}).encode()
     with open_ledger(state) as store:
         where = {"scope": SCOPE, "server": "old", "subject": Subject.LAUNCH, "hash": hash_of(body)}
-        store.append([Seen(**where), Approved(**where, by=Voice.PERSON)], {hash_of(body): body})
+        store.append([Seen(**where), Approved(**where, by=Authority.PERSON)], {hash_of(body): body})
         message = "https://h.example/mcp?key=hunter2-Zq9 answered 500"
         store.append([Ended(scope=SCOPE, server="old", code="connect_failed", message=message)])
     head = ledger("verify").split()[-1]

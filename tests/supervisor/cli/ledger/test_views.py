@@ -3,9 +3,9 @@
 import pytest
 
 from quarterdeck.cli.ledger.views import print_steps
-from quarterdeck.ledger.events.events import Subject, Voice
+from quarterdeck.ledger.events.events import Authority, Subject
 from quarterdeck.ledger.events.fold import ItemKey, ServerKey
-from quarterdeck.ledger.events.history import Happened, Step
+from quarterdeck.ledger.events.history import BookChange, Happened
 
 PLACE = ServerKey("/mcp.json", "fs")
 SAVE = ItemKey(Subject.TOOL, "save")
@@ -16,10 +16,10 @@ def test_what_came_of_one_form_of_a_tool_stands_on_one_line(capsys: pytest.Captu
     """Each new tool would be listed three times: offered, approved, enrolled."""
     print_steps(
         [
-            Step(PLACE, SAVE, Happened.LISTED, "", "1" * 32),
-            Step(PLACE, SAVE, Happened.APPROVED, "", "1" * 32, Voice.PERSON, AT),
-            Step(PLACE, SAVE, Happened.ENROLLED, "", "1" * 32),
-            Step(PLACE, ItemKey(Subject.TOOL, "gone"), Happened.DROPPED, "2" * 32, ""),
+            BookChange(PLACE, SAVE, Happened.LISTED, "", "1" * 32),
+            BookChange(PLACE, SAVE, Happened.APPROVED, "", "1" * 32, Authority.PERSON, AT),
+            BookChange(PLACE, SAVE, Happened.ENROLLED, "", "1" * 32),
+            BookChange(PLACE, ItemKey(Subject.TOOL, "gone"), Happened.DROPPED, "2" * 32, ""),
         ]
     )
     _, first, second = capsys.readouterr().out.splitlines()

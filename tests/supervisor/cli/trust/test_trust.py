@@ -11,7 +11,7 @@ from support.histories import EVIL, NOW, READ, TOLD, ZONE, approved, blocked, fi
 from quarterdeck.cli.program import run
 from quarterdeck.cli.shared.exits import ExitCode
 from quarterdeck.cli.trust import trust as trust_command
-from quarterdeck.ledger.events.events import LedgerEvent, Scanned, Seen, Subject, Voice
+from quarterdeck.ledger.events.events import Authority, LedgerEvent, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck.trust.judge.configured_servers import scope_of
@@ -427,4 +427,4 @@ def test_decisions_of_the_command_are_in_the_chain(desk: Desk) -> None:
     with LedgerStore.open(desk.state / "ledger", writable=False) as store:
         assert store.verify().is_intact
         last = list(store.events())[-1].event
-    assert last == approved(EVIL, Voice.PERSON, scope=desk.scope)
+    assert last == approved(EVIL, Authority.PERSON, scope=desk.scope)

@@ -13,7 +13,7 @@ from quarterdeck.cli.trust.views import (
     print_servers,
     view_difference,
 )
-from quarterdeck.ledger.events.events import Subject, Voice
+from quarterdeck.ledger.events.events import Authority, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.overview import Matter, ServerMatters, State
 from quarterdeck_protocol.configs import TrustMode
@@ -88,7 +88,7 @@ def test_what_the_scan_found_is_listed_although_it_is_approved(capsys: pytest.Ca
         capsys,
         server(
             tool("good", State.APPROVED),
-            tool("odd", State.APPROVED, findings=found, by=Voice.BASELINE, at="2026-01-01"),
+            tool("odd", State.APPROVED, findings=found, by=Authority.BASELINE, at="2026-01-01"),
             tool("left", State.GONE, findings=found),
         ),
     )

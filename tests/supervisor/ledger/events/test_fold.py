@@ -13,6 +13,7 @@ from quarterdeck.embedding.ledger.capability import BridgeCapability
 from quarterdeck.embedding.ledger.entries import BridgeEntry, BridgeLedger, BridgeOp
 from quarterdeck.ledger.events.events import (
     Approved,
+    Authority,
     Began,
     Blocked,
     Checkpoint,
@@ -25,7 +26,6 @@ from quarterdeck.ledger.events.events import (
     Seen,
     Stored,
     Subject,
-    Voice,
 )
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey, LiveTool, ServerKey
 from quarterdeck.ledger.events.keys import BridgeKey
@@ -228,7 +228,7 @@ def test_a_hundred_thousand_events_are_what_the_model_says() -> None:
             lambda: Retired(**where, key=key),
             lambda: Seen(**where, subject=subject, hash=digest, name=name),
             lambda: Gone(**where, subject=subject, name=name),
-            lambda: Approved(**where, subject=subject, hash=digest, name=name, by=Voice.PERSON),
+            lambda: Approved(**where, subject=subject, hash=digest, name=name, by=Authority.PERSON),
             lambda: Blocked(**where, subject=subject, name=name),
             lambda: Scanned(**where, hash=digest, version=1, findings=(("r", "/d"),) * chance.randrange(2)),
             lambda: Began(**where, pid=chance.randrange(99)),
@@ -254,7 +254,7 @@ def test_whether_a_server_was_ever_listed() -> None:
 def test_what_is_blocked_is_not_admitted_until_it_is_approved_anew() -> None:
     """A person's no would not hold."""
     where = {"scope": SCOPE, "server": "fs", "subject": Subject.TOOL, "name": "t"}
-    seen, yes, no = Seen(**where, hash="h"), Approved(**where, hash="h", by=Voice.PERSON), Blocked(**where)
+    seen, yes, no = Seen(**where, hash="h"), Approved(**where, hash="h", by=Authority.PERSON), Blocked(**where)
     key = ItemKey(Subject.TOOL, "t")
 
     def is_admitted(*events: LedgerEvent) -> bool:

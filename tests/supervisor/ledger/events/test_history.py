@@ -26,12 +26,12 @@ from support.histories import (
     tool_form,
 )
 
-from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Scanned, Stored, Subject, Voice
+from quarterdeck.ledger.events.events import Authority, Checkpoint, LedgerEvent, Scanned, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events.history import (
     NAMED,
+    BookChange,
     Happened,
-    Step,
     Words,
     difference,
     in_words,
@@ -48,7 +48,7 @@ def book(events: Iterable[LedgerEvent]) -> Book:
     return Book.of(Stored(seq, AT, event) for seq, event in enumerate(events, 1))
 
 
-def between(before: list[LedgerEvent], more: list[LedgerEvent]) -> list[Step]:
+def between(before: list[LedgerEvent], more: list[LedgerEvent]) -> list[BookChange]:
     """What differs once more has happened."""
     return list(difference(book(before), book([*before, *more])))
 
@@ -64,38 +64,38 @@ def test_a_moment_does_not_differ_from_itself() -> None:
 def test_what_is_there_at_first_sight_is_listed_approved_and_enrolled() -> None:
     """The first day of a server would be missing from its story."""
     assert between([], FIRST) == [
-        Step(TIME, NOW.key, Happened.APPROVED, "", NOW.hash, Voice.BASELINE, AT),
-        Step(TIME, NOW.key, Happened.LISTED, "", NOW.hash),
-        Step(TIME, NOW.key, Happened.ENROLLED, "", NOW.hash),
+        BookChange(TIME, NOW.key, Happened.APPROVED, "", NOW.hash, Authority.BASELINE, AT),
+        BookChange(TIME, NOW.key, Happened.LISTED, "", NOW.hash),
+        BookChange(TIME, NOW.key, Happened.ENROLLED, "", NOW.hash),
     ]
 
 
 def test_a_rug_pull_is_a_rewritten_tool_that_clients_lose() -> None:
     """A user could not see when a server changed its words."""
     assert between(FIRST, [seen(EVIL), retired(NOW)]) == [
-        Step(TIME, NOW.key, Happened.REWRITTEN, NOW.hash, EVIL.hash),
-        Step(TIME, NOW.key, Happened.RETIRED, NOW.hash, ""),
+        BookChange(TIME, NOW.key, Happened.REWRITTEN, NOW.hash, EVIL.hash),
+        BookChange(TIME, NOW.key, Happened.RETIRED, NOW.hash, ""),
     ]
 
 
 def test_a_decision_names_who_made_it_and_when() -> None:
     """Nobody could be asked why a tool was let in."""
-    assert between([*FIRST, seen(EVIL), retired(NOW)], [approved(EVIL, Voice.PERSON), enrolled(EVIL)]) == [
-        Step(TIME, NOW.key, Happened.APPROVED, NOW.hash, EVIL.hash, Voice.PERSON, AT),
-        Step(TIME, NOW.key, Happened.ENROLLED, "", EVIL.hash),
+    assert between([*FIRST, seen(EVIL), retired(NOW)], [approved(EVIL, Authority.PERSON), enrolled(EVIL)]) == [
+        BookChange(TIME, NOW.key, Happened.APPROVED, NOW.hash, EVIL.hash, Authority.PERSON, AT),
+        BookChange(TIME, NOW.key, Happened.ENROLLED, "", EVIL.hash),
     ]
     assert between(FIRST, [blocked(NOW)]) == [
-        Step(TIME, NOW.key, Happened.BLOCKED, NOW.hash, NOW.hash, Voice.PERSON, AT)
+        BookChange(TIME, NOW.key, Happened.BLOCKED, NOW.hash, NOW.hash, Authority.PERSON, AT)
     ]
-    assert between([*FIRST, blocked(NOW)], [approved(NOW, Voice.PERSON)]) == [
-        Step(TIME, NOW.key, Happened.UNBLOCKED, NOW.hash, NOW.hash, Voice.PERSON, AT)
+    assert between([*FIRST, blocked(NOW)], [approved(NOW, Authority.PERSON)]) == [
+        BookChange(TIME, NOW.key, Happened.UNBLOCKED, NOW.hash, NOW.hash, Authority.PERSON, AT)
     ]
 
 
 def test_a_tool_that_is_enrolled_anew_under_another_key_is_replaced_not_lost() -> None:
     """A user would believe that a tool went and another came."""
     assert between(FIRST, [retired(NOW), enrolled(EVIL)]) == [
-        Step(TIME, NOW.key, Happened.REPLACED, NOW.hash, EVIL.hash)
+        BookChange(TIME, NOW.key, Happened.REPLACED, NOW.hash, EVIL.hash)
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_server_is_called_by_its_id_and_by_its_file_where_two_share_it() -> No
         (retired(NOW), Words(f"retired bk_{NOW.hash[:32]}")),
         (seen(TOLD), Words(f"offers its instructions ({TOLD.hash[:8]})")),
         (gone(NOW), Words("no longer offers tool now")),
-        (approved(NOW, Voice.PERSON), Words(f"approved tool now ({NOW.hash[:8]})", "person")),
+        (approved(NOW, Authority.PERSON), Words(f"approved tool now ({NOW.hash[:8]})", "person")),
         (blocked(NOW), Words("blocked tool now", "person")),
         (
             Scanned(
@@ -212,7 +212,7 @@ def test_what_happens_to_several_tools_alike_is_one_line() -> None:
 
 def test_what_differs_is_told_apart() -> None:
     """A tool that is held, another form, or who approved it would be lost among the others."""
-    events = [seen(NOW), approved(NOW), seen(ZONE), seen(EVIL), approved(READ, Voice.PERSON)]
+    events = [seen(NOW), approved(NOW), seen(ZONE), seen(EVIL), approved(READ, Authority.PERSON)]
     assert [line[2:] for line in told(events)] == [
         (f"offered and approved tool now ({NOW.hash[:8]})", "baseline"),
         ("offered 2 tools: zone, now", ""),

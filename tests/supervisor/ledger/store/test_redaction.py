@@ -12,7 +12,7 @@ from support.ledgers import EVENTS, SCOPE, approved, enrolled, files_of, opened
 
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.chain import Head, Verdict
-from quarterdeck.ledger.events.events import Approved, Checkpoint, Ended, LedgerEvent, Seen, Subject, Voice, hash_of
+from quarterdeck.ledger.events.events import Approved, Authority, Checkpoint, Ended, LedgerEvent, Seen, Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store import redaction
 from quarterdeck.ledger.store.compaction import compact
@@ -40,7 +40,7 @@ def started(number: int, server: str = "fs") -> tuple[list[LedgerEvent], dict[st
     """A launch that was seen and approved."""
     body = launch(number)
     where = {"scope": SCOPE, "server": server, "subject": Subject.LAUNCH, "hash": hash_of(body)}
-    return [Seen(**where), Approved(**where, by=Voice.PERSON)], {hash_of(body): body}
+    return [Seen(**where), Approved(**where, by=Authority.PERSON)], {hash_of(body): body}
 
 
 def ended(word: bytes = SECRET) -> Ended:

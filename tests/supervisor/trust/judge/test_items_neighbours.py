@@ -2,7 +2,7 @@
 
 from support.registering import AT, FILE
 
-from quarterdeck.ledger.events.events import Approved, Gone, LedgerEvent, Seen, Stored, Subject, Voice
+from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ServerKey
 from quarterdeck.trust.judge.items import around, known_names
 
@@ -26,7 +26,7 @@ def test_what_is_held_has_a_name_and_what_is_gone_for_good_has_none() -> None:
             seen("mail", "once"),
             Gone(**where, name="once"),
             seen("mail", "kept"),
-            Approved(**where, name="kept", hash="1" * 64, by=Voice.PERSON),
+            Approved(**where, name="kept", hash="1" * 64, by=Authority.PERSON),
             Gone(**where, name="kept"),
             seen("quiet", "", subject=Subject.LAUNCH),
         )

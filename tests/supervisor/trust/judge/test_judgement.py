@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.ledger.events.events import Approved, Blocked, Gone, LedgerEvent, Seen, Stored, Subject, Voice
+from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
 from quarterdeck.trust.judge.items import Document, hash_of
 from quarterdeck.trust.judge.judgement import Judgement, Rules, Twin, Verdict, judge_launch, judge_listing, judge_native
@@ -71,7 +71,7 @@ class Desk:
 
     def approve(self, document: Document) -> None:
         """A person approves a form."""
-        self.record([Approved(**about(document.key), hash=document.hash, by=Voice.PERSON)])
+        self.record([Approved(**about(document.key), hash=document.hash, by=Authority.PERSON)])
 
     def block(self, key: ItemKey) -> None:
         """A person blocks every form."""
@@ -104,9 +104,9 @@ def test_baseline_approves_what_is_there_at_first_sight_and_says_so() -> None:
     assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
     assert judgement.events == (
         Seen(**about(INSTRUCTIONS), hash=instructions().hash),
-        Approved(**about(INSTRUCTIONS), hash=instructions().hash, by=Voice.BASELINE),
+        Approved(**about(INSTRUCTIONS), hash=instructions().hash, by=Authority.BASELINE),
         Seen(**about(tool("a").key), hash=tool("a").hash),
-        Approved(**about(tool("a").key), hash=tool("a").hash, by=Voice.BASELINE),
+        Approved(**about(tool("a").key), hash=tool("a").hash, by=Authority.BASELINE),
     )
 
 
@@ -170,7 +170,7 @@ def test_open_admits_every_form_and_writes_each_down() -> None:
     desk.lists(instructions(), tool("a"), rules=OPEN)
     judgement = judge_listing(SCOPE, SERVER, desk.entry, [instructions(1), tool("a", 1)], OPEN)
     assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
-    assert [event.by for event in judgement.events if isinstance(event, Approved)] == [Voice.OPEN, Voice.OPEN]
+    assert [event.by for event in judgement.events if isinstance(event, Approved)] == [Authority.OPEN, Authority.OPEN]
 
 
 @pytest.mark.parametrize("rules", [Rules(), STRICT, OPEN, locked(tool("a"))])
@@ -228,7 +228,7 @@ def test_an_approved_launch_that_is_kept_in_another_form_now_is_still_approved(s
     assert judgement.verdicts[LAUNCH] is Verdict.ADMITTED
     desk.record(judgement.events)
     assert desk.launches(launch(1), rules) is Verdict.ADMITTED
-    assert desk.entry.items[LAUNCH].by is Voice.PERSON
+    assert desk.entry.items[LAUNCH].by is Authority.PERSON
     desk.block(LAUNCH)
     blocked = judge_launch(SCOPE, SERVER, desk.entry, launch(2), rules, today=launch(2).hash)
     assert blocked.verdicts[LAUNCH] is Verdict.BLOCKED
@@ -424,7 +424,7 @@ def may_be_used(history: Sequence[Happening], key: ItemKey, hash_: str) -> bool:
     return bool(words) and words[-1] == ("approve", hash_)
 
 
-def may_speak(history: Sequence[Happening], listing: Listing, key: ItemKey, hash_: str) -> set[Voice]:
+def may_speak(history: Sequence[Happening], listing: Listing, key: ItemKey, hash_: str) -> set[Authority]:
     """Whose approval the rules allow of this form at this moment, in the words of the documentation."""
     words = [what for what, about_key, _ in history if about_key == key and what in {"approve", "block"}]
     if "block" in words[-1:]:
@@ -434,10 +434,10 @@ def may_speak(history: Sequence[Happening], listing: Listing, key: ItemKey, hash
         if not names_it:
             return set()
     if listing.mode is TrustMode.OPEN:
-        return {Voice.OPEN}
+        return {Authority.OPEN}
     is_first_sight = not any(what == "seen" and about.subject is Subject.TOOL for what, about, _ in history)
     is_unapproved = "approve" not in words
-    return {Voice.BASELINE} if listing.mode is TrustMode.BASELINE and is_first_sight and is_unapproved else set()
+    return {Authority.BASELINE} if listing.mode is TrustMode.BASELINE and is_first_sight and is_unapproved else set()
 
 
 @given(STEPS)

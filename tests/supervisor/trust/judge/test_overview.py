@@ -8,6 +8,7 @@ from support.registering import AT, FILE, INSTRUCTIONS, LAUNCH, row, stdio, told
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.events.events import (
     Approved,
+    Authority,
     Began,
     Blocked,
     Gone,
@@ -16,7 +17,6 @@ from quarterdeck.ledger.events.events import (
     Seen,
     Stored,
     Subject,
-    Voice,
 )
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.judge.configured_servers import Row, Surroundings, row_of
@@ -34,7 +34,7 @@ def seen(of: Document) -> Seen:
     return Seen(scope=SCOPE, server="fs", subject=of.key.subject, name=of.key.name, hash=of.hash)
 
 
-def approved(of: Document, by: Voice = Voice.PERSON) -> Approved:
+def approved(of: Document, by: Authority = Authority.PERSON) -> Approved:
     return Approved(scope=SCOPE, server="fs", subject=of.key.subject, name=of.key.name, hash=of.hash, by=by)
 
 
@@ -72,7 +72,7 @@ def test_each_thing_stands_somewhere() -> None:
     assert list(states(server).values()) == [State.APPROVED, State.CHANGED, State.NEW, State.BLOCKED, State.GONE]
     assert [matter.key for matter in server.waiting] == [b.key, c.key]
     assert [matter.key for matter in server.approvable] == [b.key, c.key, d.key]
-    assert server.matters[0].by is Voice.PERSON
+    assert server.matters[0].by is Authority.PERSON
     assert server.matters[0].at == AT
 
 
@@ -80,7 +80,7 @@ def test_a_launch_is_that_of_the_present_configuration_recorded_or_not() -> None
     """A person would approve the command line of yesterday, or could approve none before the first start."""
     now = row(stdio(command="evil"))
     old = row(stdio(command="run")).launch
-    server = one(seen(old), approved(old, Voice.NAMED), rows=[now])
+    server = one(seen(old), approved(old, Authority.NAMED), rows=[now])
     [launch] = server.matters
     assert (launch.key, launch.state, launch.seen, launch.approved) == (
         LAUNCH,

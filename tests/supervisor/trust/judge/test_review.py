@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.registering import FILE, INSTRUCTIONS, row, stdio, told_tool
 
-from quarterdeck.ledger.events.events import Approved, Enrolled, Gone, Scanned, Seen, Subject, Voice
+from quarterdeck.ledger.events.events import Approved, Authority, Enrolled, Gone, Scanned, Seen, Subject
 from quarterdeck.trust.judge import review as module
 from quarterdeck.trust.judge.items import Document, instructions_document, tool_document
 from quarterdeck.trust.judge.review import MAX_WARNINGS, Looked, Review, review_documents
@@ -101,7 +101,7 @@ def test_documents_are_kept_that_an_event_names_and_no_others() -> None:
     about = {"scope": "s", "server": "fs"}
     events = [
         Seen(**about, subject=Subject.TOOL, name="a", hash=documents[0].hash),
-        Approved(**about, subject=Subject.TOOL, name="b", hash=documents[1].hash, by=Voice.OPEN),
+        Approved(**about, subject=Subject.TOOL, name="b", hash=documents[1].hash, by=Authority.OPEN),
         Scanned(**about, hash=documents[2].hash, version=1, findings=()),
         Enrolled(**about, key="bk", tool="d", definition=documents[3].hash),
         Gone(**about, subject=Subject.TOOL, name="e"),

@@ -3,7 +3,7 @@
 import pytest
 from support.registering import AT, FILE, LAUNCH, tool_key
 
-from quarterdeck.ledger.events.events import Approved, Blocked, LedgerEvent, Seen, Stored, Subject, Voice
+from quarterdeck.ledger.events.events import Approved, Authority, Blocked, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.judge.items import hash_of
 from quarterdeck.trust.judge.review import Decision, StaleDecisionError, decide
@@ -20,7 +20,7 @@ def seen(name: str, digest: str) -> Seen:
 
 
 def approved(name: str, digest: str) -> Approved:
-    return Approved(scope=SCOPE, server="fs", subject=Subject.TOOL, name=name, hash=digest, by=Voice.PERSON)
+    return Approved(scope=SCOPE, server="fs", subject=Subject.TOOL, name=name, hash=digest, by=Authority.PERSON)
 
 
 def blocked(name: str) -> Blocked:
@@ -68,7 +68,7 @@ def test_a_launch_that_nobody_recorded_is_approved_with_its_document() -> None:
     body = b'{"command": "run"}'
     record = decide(book(), [wish(LAUNCH, hash_of(body), body)])
     about = {"scope": SCOPE, "server": "fs", "subject": Subject.LAUNCH, "hash": hash_of(body)}
-    assert record.events == (Seen(**about), Approved(**about, by=Voice.PERSON))
+    assert record.events == (Seen(**about), Approved(**about, by=Authority.PERSON))
     assert record.documents == {hash_of(body): body}
 
 

@@ -18,7 +18,7 @@ from support.histories import (
 )
 
 from quarterdeck.ledger.events.chain import Head
-from quarterdeck.ledger.events.events import LedgerEvent, Stored, Voice
+from quarterdeck.ledger.events.events import Authority, LedgerEvent, Stored
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.trust.judge.items import instructions_document
 from quarterdeck.trust.judge.overview import survey
@@ -88,7 +88,7 @@ def test_a_server_that_was_never_ready_here_stays_as_it_was_locked() -> None:
 
 def test_a_launch_alone_is_not_a_server_that_was_looked_at() -> None:
     """A server that could not start would be locked as one without tools."""
-    made = draft(began(), approved(NOW, Voice.PERSON))
+    made = draft(began(), approved(NOW, Authority.PERSON))
     assert made.lock.servers == {}
     assert made.unknown == ("time",)
 

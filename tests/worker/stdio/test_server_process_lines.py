@@ -15,7 +15,7 @@ from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.stdio import server_process as stdio_module
 from quarterdeck_worker.stdio.calls import FIRST_SHORT_ID, Ended, ShortCalls
-from quarterdeck_worker.stdio.notifications import Newsroom
+from quarterdeck_worker.stdio.notifications import Notifier
 from quarterdeck_worker.stdio.server_process import StdioLines
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ class Stage:
         self.news: list[Progress | Log | ListChanged] = []
         self.junk: list[bytes] = []
         self.ended: list[Ended] = []
-        self.lines = StdioLines(ours_in, ours_out, Newsroom(self._post, lambda: 0.0), max_line_bytes=max_line_bytes)
+        self.lines = StdioLines(ours_in, ours_out, Notifier(self._post, lambda: 0.0), max_line_bytes=max_line_bytes)
         self.lines.on_junk = self.junk.append
 
     def _post(self, frame: Progress | Log | ListChanged) -> bool:

@@ -6,10 +6,10 @@ from support.served import EXITED, NO_COMMAND, opened, stage
 from support.workers import turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind
+from quarterdeck_protocol.link.events import Expired, Greeted, LinkEvent, Overdue, Replied, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Call, Close, Failed, List, Lost
-from quarterdeck_protocol.link.session import Expired, Greeted, LinkEvent, Overdue, Settled, Silent, Violated
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.session import Life, ServerFault
+from quarterdeck_worker.session import ServerFault, ServerRun
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def test_a_loss_is_told_before_the_server_is_buried() -> None:
     """Callers would wait while a stubborn process tree is killed."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
-        played.server.life.on_lost(EXITED)
+        played.server.run.on_lost(EXITED)
         assert played.fault(2).code == "exited"
         assert played.posted == [Lost(EXITED)]
         assert not played.worker.finished.is_set()
@@ -114,7 +114,7 @@ async def test_closing_what_was_never_opened_ends_the_worker() -> None:
 async def test_a_close_that_takes_too_long_says_so() -> None:
     """The supervisor would wait without an answer."""
     async with opened() as played:
-        played.worker._life = Life(played.server.life.newsroom, lambda _: None, lambda _: None)
+        played.worker._run = ServerRun(played.server.run.notifier, lambda _: None, lambda _: None)
         await played.hears(Close(2, 1.0))
         played.worker.on_event(Expired(2))
         assert (played.fault(2).kind, played.fault(2).code) == (FaultKind.TIMEOUT, "closed")
@@ -144,7 +144,7 @@ async def test_losing_the_supervisor_before_anything_began_ends_the_worker(event
 async def test_what_a_link_says_for_its_own_sake_means_nothing_here() -> None:
     """A greeting would be taken for a request."""
     async with stage() as played:
-        for event in (Greeted(), Overdue(1), Settled(Answer(1), b"")):
+        for event in (Greeted(), Overdue(1), Replied(Answer(1), b"")):
             played.worker.on_event(event)
         assert played.replies == {}
         assert not played.worker.finished.is_set()

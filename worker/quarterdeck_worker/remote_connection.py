@@ -1,8 +1,8 @@
-"""Reach a remote server: streamable HTTP, or the legacy SSE transport before it, with the user's headers."""
+"""Connect to a remote server: streamable HTTP, or the legacy SSE transport before it, with the user's headers."""
 
 from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import anyio
 import httpx2
@@ -25,7 +25,7 @@ MOST_EXPANSION: Final = 1024
 """How many times its size a compressed body can have (deflate, RFC 1951): we ask for none, and still may get one."""
 
 
-class Telltale:
+class StatusRecorder:
     """What HTTP said that the SDK does not pass on: it turns every bad status into one opaque error."""
 
     def __init__(self) -> None:
@@ -86,12 +86,12 @@ class BoundedBody(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def dial(config: RemoteConfig, telltale: Telltale, *, legacy: bool) -> AsyncIterator[tuple[Any, Any]]:
+async def dial(config: RemoteConfig, recorder: StatusRecorder, *, legacy: bool) -> AsyncIterator[tuple[Any, Any]]:
     """The stream pair of a connection to `config.url`; nothing was sent yet on streamable HTTP.
 
     Args:
         config: whose URL and headers are used; headers go to that origin only (the SDK follows no other redirect).
-        telltale: learns of bad statuses.
+        recorder: learns of bad statuses.
         legacy: dial the SSE transport of 2024-11-05.
 
     Raises:
@@ -115,7 +115,7 @@ async def dial(config: RemoteConfig, telltale: Telltale, *, legacy: bool) -> Asy
             headers={"Accept-Encoding": "identity", **config.headers, **(headers or {})},
             timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
             auth=auth,
-            event_hooks={"response": [telltale.listen, bound]},
+            event_hooks={"response": [recorder.listen, bound]},
         )
 
     if legacy:
@@ -130,3 +130,31 @@ async def dial(config: RemoteConfig, telltale: Telltale, *, legacy: bool) -> Asy
             ),
         ):
             yield read, write
+
+
+class EndNotice:
+    """A read stream that says when it ends; the SDK's session keeps that to itself."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.ended = anyio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            self.ended.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> Any:
+        return await self._stream.__aexit__(*exc)

@@ -12,7 +12,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest
 from support.workers import PATIENCE_S
 
 from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
-from quarterdeck_worker.remote.dial import MOST_EXPANSION, Telltale, dial
+from quarterdeck_worker.remote_connection import MOST_EXPANSION, EndNotice, StatusRecorder, dial
 
 pytestmark = pytest.mark.anyio
 
@@ -34,28 +34,28 @@ async def test_a_bad_status_tells_what_to_do_next(
     status: int, wants_credentials: bool, is_another_transport: bool
 ) -> None:
     """A user would not learn that a token is missing, or an old server would never be tried the old way."""
-    telltale = Telltale()
-    await telltale.listen(httpx2.Response(status))
-    assert telltale.status == (status if status >= 400 else None)
-    assert telltale.wants_credentials is wants_credentials
-    assert telltale.is_another_transport is is_another_transport
+    recorder = StatusRecorder()
+    await recorder.listen(httpx2.Response(status))
+    assert recorder.status == (status if status >= 400 else None)
+    assert recorder.wants_credentials is wants_credentials
+    assert recorder.is_another_transport is is_another_transport
 
 
 async def test_a_good_answer_does_not_hide_the_bad_one_before() -> None:
     """The reason would be gone by the time somebody asks."""
-    telltale = Telltale()
-    await telltale.listen(httpx2.Response(401))
-    await telltale.listen(httpx2.Response(200))
-    assert telltale.status == 401
+    recorder = StatusRecorder()
+    await recorder.listen(httpx2.Response(401))
+    await recorder.listen(httpx2.Response(200))
+    assert recorder.status == 401
 
 
 async def test_dialling_streamable_http_sends_nothing() -> None:
     """A server would be asked before anybody is ready to hear its answer."""
     config = StreamableHttpServerConfig(id="a", url="http://127.0.0.1:9/mcp")
-    telltale = Telltale()
-    async with dial(config, telltale, legacy=False) as (read, write):
+    recorder = StatusRecorder()
+    async with dial(config, recorder, legacy=False) as (read, write):
         assert read is not write
-    assert telltale.status is None
+    assert recorder.status is None
 
 
 def endless(*headers: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
@@ -81,7 +81,7 @@ async def test_a_body_without_an_end_is_an_error_and_not_all_of_our_memory(heade
     server = await asyncio.start_server(endless(*headers), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     config = StreamableHttpServerConfig(id="a", url=f"http://127.0.0.1:{port}/mcp", max_result_bytes=1_000_000)
-    async with server, dial(config, Telltale(), legacy=False) as (read, write):
+    async with server, dial(config, StatusRecorder(), legacy=False) as (read, write):
         with anyio.fail_after(PATIENCE_S):
             await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
             answer = await read.receive()
@@ -96,5 +96,32 @@ async def test_a_legacy_server_that_does_not_listen_is_an_error_at_once() -> Non
         reserved.bind(("127.0.0.1", 0))
         config = SseServerConfig(id="a", url=f"http://127.0.0.1:{reserved.getsockname()[1]}/sse")
         with pytest.raises(httpx2.ConnectError):
-            async with dial(config, Telltale(), legacy=True):
+            async with dial(config, StatusRecorder(), legacy=True):
                 pass
+
+
+async def test_the_end_of_a_stream_is_told_after_its_last_item() -> None:
+    """A lost remote server would look ready for ever, or be called lost before its last words were heard."""
+    send, receive = anyio.create_memory_object_stream[int](2)
+    await send.send(1)
+    await send.send(2)
+    send.close()
+    async with EndNotice(receive) as notice:
+        assert await anext(notice) == 1
+        assert not notice.ended.is_set()
+        assert [item async for item in notice] == [2]
+        assert notice.ended.is_set()
+
+
+async def test_all_else_is_the_streams_own() -> None:
+    """The SDK would not find what it needs of a stream, and closing would leave it open."""
+    send, receive = anyio.create_memory_object_stream[int](1)
+    notice = EndNotice(receive)
+    send.send_nowait(7)
+    assert await notice.receive() == 7
+    assert notice.statistics().open_receive_streams == 1
+    async with notice:
+        pass
+    assert notice.statistics().open_receive_streams == 0
+    assert not notice.ended.is_set()
+    send.close()

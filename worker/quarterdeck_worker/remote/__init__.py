@@ -1,1 +1,0 @@
-"""Drive a remote server through the SDK's transports."""

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import printable
 from quarterdeck.cli.shared.signals import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
+from quarterdeck.common.words import printable
 
 from .commands import BY_NAME, ENTRIES, PROGRAM, Entry
 

@@ -12,10 +12,11 @@ import click
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogLevel
-from quarterdeck.cli.shared.output import print_line, printable
+from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.source import Source, check_server, load, source
 from quarterdeck.cli.trust.access import open_desk, send
+from quarterdeck.common.words import printable
 
 from .link import DryRun, print_diff
 

@@ -12,8 +12,9 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Group, Option
+from quarterdeck.common.words import printable
 
 from .import_servers import import_config
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import print_json, print_line, printable
+from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.source import NO_CONFIGURATION, OR_NATIVE
+from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.link_entry import Plan

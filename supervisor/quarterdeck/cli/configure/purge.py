@@ -8,8 +8,9 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table, printable, size
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.common.words import printable, size
 
 if TYPE_CHECKING:
     from quarterdeck.config.places.kept_state import Leftover

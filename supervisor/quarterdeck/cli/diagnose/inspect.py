@@ -9,9 +9,10 @@ import msgspec
 from quarterdeck.cli.run.servers import STYLES, print_fault
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
-from quarterdeck.cli.shared.output import Cell, duration, print_json, print_line, print_table, printable, size
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
 from quarterdeck.cli.shared.source import ask, source
+from quarterdeck.common.words import duration, printable, size
 from quarterdeck.control.protocol import Inspect, Inspection, LimitView, PropertyView, ReceiptView
 
 STRENGTHS: Final = {"full": "green", "partial": "yellow", "none": "bold red"}

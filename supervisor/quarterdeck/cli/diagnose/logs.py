@@ -16,9 +16,10 @@ from typing import Annotated, BinaryIO, Final, NamedTuple
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import print_json, print_line, printable
+from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.source import Source, check_server, load, only_serving, source
+from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck_sandbox import split_time

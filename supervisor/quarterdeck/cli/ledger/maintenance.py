@@ -8,8 +8,9 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import counted, print_json, print_line, printable
+from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.common.words import counted, printable
 
 from .access import directory, leased, reading
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, flat, print_table
+from quarterdeck.cli.shared.output import Cell, print_table
 from quarterdeck.cli.trust.views import STATE_STYLES, describe_key
+from quarterdeck.common.words import flat
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.events import Stored
@@ -217,7 +218,7 @@ def view_step(step: "BookChange") -> dict[str, object]:
 
 def print_calls(calls: "Sequence[CallRow]", labels: "Mapping[ServerKey, str]") -> None:
     """A line a call."""
-    from quarterdeck.cli.shared.output import duration, size
+    from quarterdeck.common.words import duration, size
     from quarterdeck.ledger.events.fold import ServerKey
 
     rows = [

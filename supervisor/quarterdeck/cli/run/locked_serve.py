@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.app import Product
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import flat
 from quarterdeck.cli.trust.views import describe_key
+from quarterdeck.common.words import flat
 from quarterdeck.trust.lock.lockfile import Drift, What, drift, listed_documents
 from quarterdeck_protocol.phases import is_usable_phase
 

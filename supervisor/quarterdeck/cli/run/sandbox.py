@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import click
 
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import print_line, printable
+from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.shared.running import run as run_work
+from quarterdeck.common.words import printable
 from quarterdeck_protocol.plain_words import plain_words
 
 from .sandbox_options import in_options
@@ -236,7 +237,7 @@ def _print_receipt(receipt: "Receipt") -> None:
 
 
 def _print_dossier(dossier: "Dossier") -> None:
-    from quarterdeck.cli.shared.output import duration, peak_memory
+    from quarterdeck.common.words import duration, peak_memory
 
     ended = f"exit status {dossier.exit_status}" if dossier.signal is None else f"signal {dossier.signal}"
     words = [ended if dossier.limit is None else f"limit {dossier.limit} hit"]

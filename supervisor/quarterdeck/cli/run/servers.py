@@ -11,18 +11,10 @@ import click
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
-from quarterdeck.cli.shared.output import (
-    Cell,
-    duration,
-    peak_memory,
-    print_json,
-    print_line,
-    print_table,
-    printable,
-    size,
-)
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
 from quarterdeck.cli.shared.source import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
+from quarterdeck.common.words import duration, peak_memory, printable, size
 from quarterdeck.control.protocol import (
     FaultView,
     Ps,

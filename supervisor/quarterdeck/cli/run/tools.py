@@ -10,9 +10,10 @@ from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.shared.native import native_options
-from quarterdeck.cli.shared.output import Cell, one_line, print_json, print_line, print_table, printable, size
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
 from quarterdeck.cli.shared.source import ask, source
+from quarterdeck.common.words import one_line, printable, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
 from quarterdeck_protocol.names import server_of_qualified
 from quarterdeck_protocol.plain_words import plain_words

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from .output import printable
+from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, WrappedLogger

@@ -1,10 +1,6 @@
-"""Write for people (styled on a terminal, plain elsewhere) or for programs (JSON, one document a line).
-
-Text of strangers, and numbers, as they may be shown on a terminal.  Pure.
-"""
+"""Write for people (styled on a terminal, plain elsewhere) or for programs (JSON, one document a line)."""
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,83 +9,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-UNITS: Final = ("KiB", "MiB", "GiB")
-
-_STYLING: Final = re.compile(r"\x1b\[[0-9;:]*m")
-"""Colours and weights: harmless, and lost."""
-
-_CONTROL: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200c\u200e\u200f\u2060-\u2065\u206a-\u206f"
-    r"\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
-)
-"""What moves the cursor, retitles the window, turns text around, cannot be encoded, or is not seen though a model reads
-it; not newline and tab, nor what joins and colours emoji.
-"""
-
-_C1: Final = re.compile("[\x7f-\x9f]")
-
-
-def printable(text: str) -> str:
-    """`text` with control characters written as escapes, so that no server can write to the terminal itself."""
-    return _CONTROL.sub(lambda found: _escape(found[0]), _STYLING.sub("", text))
-
-
-def flat(text: str) -> str:
-    """`text` on one line, with line ends and tabs written as escapes too."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def one_line(text: str) -> str:
-    """The first line of `text` that says something."""
-    return printable(next((line.strip() for line in text.splitlines() if line.strip()), ""))
-
-
-def printable_json(text: str) -> str:
-    """JSON `text`, which escapes most controls itself, with the rest escaped too: the same value."""
-    return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def size(count: int) -> str:
-    """`count` bytes for people: `512 B`, `4.1 MiB`."""
-    if count < 1024:
-        return f"{count} B"
-    step = min((count.bit_length() - 1) // 10, len(UNITS))
-    return f"{count / 1024**step:.1f} {UNITS[step - 1]}"
-
-
-def peak_memory(count: int, *, is_sampled: bool) -> str:
-    """The most memory that a process held; `is_sampled` when it was only looked at now and then."""
-    return f"peak memory {'at least ' if is_sampled else ''}{size(count)}"
-
-
-def counted(count: int, noun: str) -> str:
-    """How many there are: `1 event`, `2,000 events`."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def duration(seconds: float) -> str:
-    """A time for people: `850 ms`, `4.2 s`, `42 s`, `3 m 12 s`, `5 h 04 m`, `2 d 3 h`."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02} s"
-    if whole < 86_400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02} m"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
-
-
-def _escape(character: str) -> str:
-    number = ord(character)
-    if number > 0xFFFF:
-        return f"\\U{number:08x}"
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
-
+from quarterdeck.common.words import printable_json
 
 WIDEST: Final = 110
 """Columns that a paragraph may fill and still be read with ease."""

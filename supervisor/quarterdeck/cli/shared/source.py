@@ -16,7 +16,8 @@ from quarterdeck.cli.ledger.access import code_of, remedy_of
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.shared.native import NativeOptions
-from quarterdeck.cli.shared.output import print_line, printable
+from quarterdeck.cli.shared.output import print_line
+from quarterdeck.common.words import printable
 from quarterdeck.config.load.candidates import candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving

@@ -12,9 +12,10 @@ from quarterdeck.cli.ledger.access import reading
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
-from quarterdeck.cli.shared.output import Cell, counted, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Option
 from quarterdeck.cli.shared.source import Source, ask, load, source
+from quarterdeck.common.words import counted, printable
 from quarterdeck.control.protocol import ListingList, Listings
 
 from .views import describe_key

@@ -13,9 +13,10 @@ import click
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogLevel
-from quarterdeck.cli.shared.output import Cell, flat, print_json, print_line, print_table, printable
+from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.shared.source import source
+from quarterdeck.common.words import flat, printable
 from quarterdeck_protocol.names import did_you_mean
 
 from .access import Desk, open_desk, send

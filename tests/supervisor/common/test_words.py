@@ -1,4 +1,4 @@
-"""What may be shown on a terminal."""
+"""Numbers, sizes, times and untrusted text in words."""
 
 import json
 import unicodedata
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.cli.shared.output import counted, duration, flat, one_line, printable, printable_json, size
+from quarterdeck.common.words import counted, duration, flat, one_line, printable, printable_json, size
 
 
 @pytest.mark.parametrize(

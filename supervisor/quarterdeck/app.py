@@ -217,6 +217,7 @@ class Product:
         """Have the registrar judge the present settings, and the fleet run what it lets start."""
         async with self._applying:
             settings, is_live = self._settings, self._is_live
+            await asyncio.to_thread(self.directory.announce_trusted, settings.trusted)
             found = await asyncio.to_thread(configured, settings, self._lock)
             await self.registrar.enlist(found.rows, is_live=is_live)
             self._native_settings = await self.registrar.settle_native(found.native, is_live=is_live)

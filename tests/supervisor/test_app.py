@@ -23,7 +23,7 @@ from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
-from quarterdeck.config.places.runtime_directory import find_serving
+from quarterdeck.config.places.runtime_directory import announced_files, find_serving
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.ledger.events.events import Subject
@@ -131,6 +131,22 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
         assert product.log_path("echo").is_relative_to(folder / "state")
         assert find_serving(settings.digest) is None
     assert not product.directory.path.exists()
+
+
+@pytest.mark.anyio
+async def test_what_the_users_word_is_here_is_announced_before_a_server_runs(folder: Path) -> None:
+    """The servers of another deck could change an env file of this one, and with it what runs at the next start."""
+    rows = {"a": {"command": "true", "envFile": "a.env"}}
+    path = write(folder / "mcp.json", **rows)
+    (folder / "a.env").write_text("X=1\n")
+    settings = Settings.load([path], {"HOME": str(folder)})
+    async with open_quarterdeck(settings) as product:
+        assert {str(path), str(folder / "a.env")} <= set(announced_files())
+        (folder / "b.env").write_text("X=1\n")
+        write(path, **rows, b={"command": "true", "envFile": "b.env"})
+        await product.reload(Settings.load([path], {"HOME": str(folder)}))
+        assert str(folder / "b.env") in announced_files()
+    assert str(path) not in announced_files()
 
 
 @pytest.mark.anyio

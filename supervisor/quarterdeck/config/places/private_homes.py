@@ -65,7 +65,7 @@ def trusted_files(
 
 
 def with_announced(files: Iterable[str]) -> tuple[str, ...]:
-    """These, and the configuration of everybody who serves at this moment."""
+    """These, and those of every process of ours that runs at this moment."""
     return tuple(dict.fromkeys((*files, *announced_files())))
 
 
@@ -77,7 +77,7 @@ def _here() -> Path:
 
 
 def never_written(trusted: Callable[[], Iterable[str]] = trusted_files) -> tuple[str, ...]:
-    """What no tool of ours writes at this moment: the user's word, everybody's who serves, and our code."""
+    """What no tool of ours writes at this moment: the user's word, to whichever process of ours, and our code."""
     return (*own_code(), *with_announced(trusted()))
 
 

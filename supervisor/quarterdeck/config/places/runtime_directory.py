@@ -3,6 +3,7 @@
     <root>/qd-<digest>-<pid>-<random>/     0700
         lock          flock'ed by the process that made the directory; the kernel lets go when it dies
         serve.json    written once it serves: pid, digest, config_paths, started_at, version, native
+        trusted       paths of files that hold the user's word to this process, a NUL after each
         …             sockets
 
 A directory is made and locked under a hidden name first, so that nobody can see one that is not locked yet.
@@ -25,6 +26,7 @@ import msgspec
 from quarterdeck.common.files.replace import replace_file
 from quarterdeck.common.files.text_file import TextFileError, read_text
 from quarterdeck.common.locks import LOCK_NAME, is_abandoned, is_held, make_locked_directory, unless_held
+from quarterdeck_sandbox import open_regular
 
 from .paths import (
     MAX_SOCKET_PATH_BYTES,
@@ -33,10 +35,16 @@ from .paths import (
     privacy_problem,
     remove_spare_root,
     runtime_dir,
+    runtime_roots,
     writing_below,
 )
 
 SERVING_NAME: Final = "serve.json"
+
+TRUSTED_NAME: Final = "trusted"
+
+MAX_TRUSTED_BYTES: Final = 16 * 1024 * 1024
+"""Of the paths that one process announces: four times a configuration file of the largest size."""
 
 _MAX_SERVING_BYTES: Final = 64 * 1024
 """Room for a dozen paths of the longest kind."""
@@ -74,6 +82,7 @@ class RuntimeDirectory:
         self.path = path
         self.digest = digest
         self._lock = lock
+        self._trusted: frozenset[str] = frozenset()
 
     @classmethod
     def create(cls, digest: str, root: Path | None = None) -> Self:
@@ -122,6 +131,22 @@ class RuntimeDirectory:
         with writing_below(self.path, RUNTIME_DIR_VARIABLE):
             replace_file(self.path / SERVING_NAME, msgspec.json.encode(serving), is_kept=False)
         return serving
+
+    def announce_trusted(self, files: Iterable[str]) -> None:
+        """Have no program of any process of ours change these files from now on, beside those announced before.
+
+        Args:
+            files: absolute paths; see `trusted_files`.
+
+        Raises:
+            UnsafePathError: it cannot be written.
+        """
+        trusted = self._trusted.union(files)
+        if trusted != self._trusted:
+            with writing_below(self.path, RUNTIME_DIR_VARIABLE):
+                data = b"".join(os.fsencode(file) + b"\0" for file in sorted(trusted))
+                replace_file(self.path / TRUSTED_NAME, data, is_kept=False)
+            self._trusted = trusted
 
     def close(self) -> None:
         """Remove the directory, then let go of its lock.  Repeatable."""
@@ -180,8 +205,20 @@ def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
 
 
 def announced_files(root: Path | None = None) -> tuple[str, ...]:
-    """The configuration files of all processes that serve."""
-    return tuple(dict.fromkeys(file for serving in find_all_serving(root).values() for file in serving.config_paths))
+    """The files that hold the user's word to any live process of ours: see `RuntimeDirectory.announce_trusted`.
+
+    Also the configuration of those that serve, a project's too.
+    """
+    found: list[str] = []
+    for each in (root,) if root is not None else runtime_roots():
+        for path, match in _entries(each):
+            if match["staging"] or not is_held(path / LOCK_NAME):
+                continue
+            serving = read_serving(path)
+            found += serving.config_paths if serving is not None else ()
+            with suppress(OSError), open_regular(path / TRUSTED_NAME, follow_link=False) as file:
+                found += map(os.fsdecode, filter(None, file.read(MAX_TRUSTED_BYTES).split(b"\0")))
+    return tuple(dict.fromkeys(found))
 
 
 def find_live(root: Path | None = None) -> frozenset[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places.private_homes import never_written, trusted_files, with_announced
+from quarterdeck.config.places.private_homes import LOCKS, never_written, trusted_files, with_announced
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig
@@ -122,3 +122,29 @@ def test_the_configuration_of_everybody_who_serves_is_among_them(tmp_path: Path)
         directory.announce([config], "1.0")
         assert set(with_announced(["/x"])) >= {"/x", str(config)}
     assert str(config) not in with_announced(["/x"])
+
+
+def test_what_the_configuration_of_any_running_process_refers_to_is_among_them(home: Path, tmp_path: Path) -> None:
+    """A server of one deck would change another's env file, secret, lock, or what the lock leaves out."""
+    config = tmp_path / "mcp.json"
+    rows = {"a": {"command": "/bin/true", "envFile": "a.env", "env": {"X": "${file:secret}"}}}
+    config.write_text(json.dumps({"mcpServers": rows}))
+    for name in LOCKS:
+        (tmp_path / name).touch()
+    settings = Settings.load([config], of(home))
+    trusted = trusted_files(map(Path, settings.trusted), cwd=tmp_path, environ=of(home))
+    theirs = {f"{tmp_path}/{name}" for name in ("mcp.json", "a.env", "secret", *LOCKS)}
+    with RuntimeDirectory.create("a" * 12) as directory:
+        directory.announce_trusted(trusted)
+        assert theirs <= set(with_announced([]))
+        directory.announce_trusted(["/later"])
+        assert {*theirs, "/later"} <= set(with_announced([]))
+    assert theirs.isdisjoint(with_announced([]))
+
+
+def test_a_path_of_any_bytes_is_announced(tmp_path: Path) -> None:
+    """A deck with such a file could not start, or would leave it to others."""
+    odd = f"{tmp_path}/\udcff\n"
+    with RuntimeDirectory.create("a" * 12) as directory:
+        directory.announce_trusted([odd])
+        assert odd in with_announced([])

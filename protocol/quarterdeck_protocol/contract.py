@@ -14,7 +14,7 @@ from .configs import ServerConfig
 from .faults import Delivery, FaultKind, ProtocolFault
 from .names import RemoteToolRef
 from .phases import EndpointPhase
-from .tools import CallEnd, ProgressNote, ShortCall, ToolBox, ToolDescriptor, WireResult
+from .tools import Deliver, PendingCall, RawCall, ToolBox, ToolDescriptor, WireResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +207,8 @@ class LiveEndpoint(ServerEndpoint, Protocol):
         """Why a call of this server-side name is not even tried; None when it is."""
         ...
 
-    def begin(
-        self,
-        tool: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall | None:
-        """`ShortWay.begin` by the server-side name; None when not ready or the tool is not offered."""
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
+        """Start a call by the server's own name for the tool; None when not ready or the tool is not offered."""
         ...
 
 

@@ -3,11 +3,12 @@
 Deck and bridge both speak it; the host publishes it.  Pure: no tool is run here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from .faults import Delivery, ProtocolFault
 
@@ -174,43 +175,104 @@ class WatchableToolBox(ToolBox, Protocol):
         ...
 
 
+class RawCall(Struct, frozen=True):
+    """A call of a server's tool, JSON bytes in and JSON bytes out.
+
+    Not a dataclass: one is made at each layer of every call, and a struct costs a fifth.
+
+    Attributes:
+        tool: the qualified name for a source, the server's own name for its endpoint.
+        arguments: one JSON object, untouched on its way to the server.
+        meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
+        timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
+        on_progress: takes the server's progress notes; None asks it for none.
+    """
+
+    tool: str
+    arguments: bytes
+    meta: bytes = b""
+    timeout_s: float | None = None
+    on_progress: Report | None = None
+
+
 CallEnd = WireResult | ProtocolFault
-"""How a call on the short way ends."""
+"""How a raw call ends."""
+
+Deliver = Callable[[CallEnd], None]
+"""Takes the end of a raw call: called once, from the event loop, never before the call's `begin` has returned."""
 
 
-class ShortCall(Protocol):
-    """A call under way on the short way."""
+class PendingCall(Protocol):
+    """A raw call under way."""
 
     def cancel(self, reason: str = "") -> Delivery:
-        """Give up: the server is told, `deliver` is not called any more.  Harmless when it has settled.
+        """Give up: the server is told, and nothing is delivered any more.  Harmless when the call has ended.
 
         Returns `NOT_SENT` when nothing of the call can have reached the server, else `UNKNOWN`.
         """
         ...
 
 
-@runtime_checkable
-class ShortWay(Protocol):
-    """A box whose grafted tools can be called with JSON bytes in and JSON bytes out."""
+class ToolSource(ABC):
+    """The box that a host serves from: one that may change, and whose servers' tools take raw calls.
 
-    def begin(
-        self,
-        name: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall | None:
-        """Start the call of a grafted tool; None when it has to go the long way: it is none, or its box says so.
+    A box that is none becomes one by `as_source`.
+    """
 
-        Args:
-            name: the qualified name.
-            arguments: one JSON object, untouched on its way to the server.
-            deliver: called once, from the event loop, never before `begin` returns.
-            meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
-            timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
-            on_progress: wanted progress notes; None asks the server for none.
-        """
-        ...
+    native_names: Collection[str] = frozenset()
+    """Of tools that are known to take no raw call; there may be others."""
+
+    @property
+    def can_change(self) -> bool:
+        """Whether there may be other tools later, which `watch` tells."""
+        return True
+
+    @abstractmethod
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        """See `ToolBox`."""
+
+    @property
+    def runner(self) -> "ToolSource":
+        """The source itself."""
+        return self
+
+    @abstractmethod
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        """See `ToolRunner`."""
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - nothing changes
+        """Call `callback` after each change; returns what unregisters it."""
+        return lambda: None
+
+    def public(self, name: str) -> str:
+        """What the tool is called before clients that is called `name`, before them or here."""
+        return name
+
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:  # noqa: ARG002 - for those that can
+        """Start a raw call; None when it has to be `run`: no server's tool has the name, or the source says so."""
+        return None
+
+
+def as_source(box: ToolBox) -> ToolSource:
+    """`box` itself when it is a source, else a source over it, which is watched when it can be."""
+    return box if isinstance(box, ToolSource) else _BoxSource(box)
+
+
+class _BoxSource(ToolSource):
+    """Any box as a source."""
+
+    def __init__(self, box: ToolBox) -> None:
+        self._box = box
+
+    @property
+    def can_change(self) -> bool:
+        return isinstance(self._box, WatchableToolBox)
+
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        return self._box.descriptors()
+
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        return await self._box.runner.run(call, cancel)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._box.watch(callback) if isinstance(self._box, WatchableToolBox) else super().watch(callback)

@@ -6,7 +6,7 @@ Both sides run on one event loop, each with an echo server of its own.
 from typing import Final
 
 from .finding import Finding, Target
-from .peers import mounted, plain_client, preloaded, sdk_call, short_call, toolbox_call
+from .peers import mounted, plain_client, preloaded, raw_call, sdk_call, toolbox_call
 from .rounds import Effort, Table, alternate, p50_of, rate_of, repeat
 
 LATENCY: Final = Target(required=1.0, goal=0.4)
@@ -25,7 +25,7 @@ async def measure(effort: Effort) -> list[Finding]:
 
     async def compare() -> Table:
         async with mounted() as box, plain_client() as client:
-            ways = (sdk_call(client), short_call(box), toolbox_call(box))
+            ways = (sdk_call(client), raw_call(box), toolbox_call(box))
             return [
                 *await alternate(effort.rounds, *(p50_of(way, CALLS_AT_ONE) for way in ways)),
                 *await alternate(effort.rounds, *(rate_of(way, CALLS_AT_MANY, MANY) for way in ways)),

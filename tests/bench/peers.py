@@ -14,7 +14,7 @@ from support.real import pretend
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerEndpointImpl
 from quarterdeck.tools.bridge import LiveBox, mount_protocol_bridge
-from quarterdeck_protocol.tools import CallEnd, CancelToken, ToolCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, CancelToken, RawCall, ToolCall, WireResult
 
 from .rounds import Call
 
@@ -75,14 +75,14 @@ def endpoint_call(endpoint: ServerEndpointImpl) -> Call:
     return call
 
 
-def short_call(box: LiveBox) -> Call:
-    """A call on the toolbox's short way: JSON in, JSON out."""
+def raw_call(box: LiveBox) -> Call:
+    """A raw call of the toolbox: JSON in, JSON out."""
     arguments = b'{"text":"%s"}' % TEXT.encode()
     loop = asyncio.get_running_loop()
 
     async def call() -> None:
         settled: asyncio.Future[CallEnd] = loop.create_future()
-        assert box.begin(ECHO_NAME, arguments, settled.set_result) is not None
+        assert box.begin(RawCall(ECHO_NAME, arguments), settled.set_result) is not None
         assert isinstance(await settled, WireResult)
 
     return call

@@ -7,18 +7,17 @@ from functools import partial
 import pytest
 
 from quarterdeck_protocol.tools import (
-    CallEnd,
     CancelToken,
     ProgressNote,
-    ShortCall,
-    ShortWay,
+    RawCall,
     ToolBox,
     ToolCall,
     ToolDescriptor,
     ToolOutcome,
     ToolRunner,
-    WatchableToolBox,
+    ToolSource,
     WireResult,
+    as_source,
 )
 
 
@@ -40,17 +39,13 @@ class _LiveBox(_StaticBox):
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         return callback
 
-    def begin(
-        self,
-        name: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall | None:
-        return None
+
+class _Source(ToolSource):
+    def descriptors(self) -> Sequence[ToolDescriptor]:
+        return ()
+
+    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
+        return ToolOutcome(call.id, "source")
 
 
 @pytest.mark.parametrize(
@@ -80,14 +75,23 @@ def test_a_native_tool_has_no_definition_and_its_outcome_no_wire() -> None:
     assert not ToolOutcome("1", "text").is_error
 
 
-def test_a_box_is_watched_only_when_it_can_be() -> None:
-    """The host asks with `isinstance`, and serves a static box without a subscription."""
-    static: ToolBox = _StaticBox()
-    live: ToolBox = _LiveBox()
-    assert not isinstance(static, WatchableToolBox)
-    assert not isinstance(static, ShortWay)
-    assert isinstance(live, WatchableToolBox)
-    assert isinstance(live, ShortWay)
+def test_any_box_is_a_source_and_is_watched_only_when_it_can_be() -> None:
+    """An embedding program's own box would be called by methods that it lacks, or its changes never be told."""
+    static, live, callback = as_source(_StaticBox()), as_source(_LiveBox()), list
+    assert (static.can_change, live.can_change) == (False, True)
+    assert live.watch(callback) is callback
+    static.watch(callback)()
+    assert static.begin(RawCall("t", b"{}"), lambda _: None) is None
+
+
+@pytest.mark.anyio
+async def test_a_source_of_its_own_stays_what_it_is_and_runs_its_calls() -> None:
+    """What it can do would be lost behind a wrapper; a foreign box's tools would run nowhere."""
+    source, call = _Source(), ToolCall("1", "t", {})
+    assert as_source(source) is source
+    assert (await source.runner.run(call, CancelToken())).output == "source"
+    box: ToolBox = _StaticBox()
+    assert (await as_source(box).runner.run(call, CancelToken())).output == {}
 
 
 def test_a_cancelled_token_says_so_and_stays_so() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.tools import (
-    CallEnd,
     CancelToken,
+    Deliver,
     ProgressNote,
+    RawCall,
     ToolCall,
     ToolDescriptor,
     ToolOutcome,
-    ToolRunner,
+    ToolSource,
     WireResult,
 )
 
@@ -24,20 +25,13 @@ ERA = "2025-11-25"
 
 
 class Begun:
-    """A call that a box has begun the short way; a test settles it."""
+    """A raw call that a box has begun; a test settles it."""
 
-    def __init__(
-        self,
-        name: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        meta: bytes,
-        on_progress: Callable[[ProgressNote], None] | None,
-    ) -> None:
-        self.name = name
-        self.arguments = arguments
-        self.meta = meta
-        self.on_progress = on_progress
+    def __init__(self, call: RawCall, deliver: Deliver) -> None:
+        self.name = call.tool
+        self.arguments = call.arguments
+        self.meta = call.meta
+        self.on_progress = call.on_progress
         self.cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._deliver = deliver
 
@@ -78,8 +72,10 @@ def hold(_: Begun) -> None:
     """Leave the call to the test."""
 
 
-class NativeBox:
-    """A static box of native tools: no short way, nothing to watch."""
+class NativeBox(ToolSource):
+    """A static box of native tools: no raw calls, nothing to watch."""
+
+    can_change = False
 
     def __init__(self) -> None:
         self._tools: dict[str, ToolDescriptor] = {}
@@ -94,11 +90,6 @@ class NativeBox:
         """The tools in the order in which they came."""
         return tuple(self._tools.values())
 
-    @property
-    def runner(self) -> ToolRunner:
-        """Itself."""
-        return self
-
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
         """Run a native tool; an unknown one is an outcome."""
         if call.name not in self._natives:
@@ -107,7 +98,9 @@ class NativeBox:
 
 
 class LiveBox(NativeBox):
-    """A box that changes, and whose grafted tools take the short way."""
+    """A box that changes, and whose servers' tools take raw calls."""
+
+    can_change = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,23 +132,14 @@ class LiveBox(NativeBox):
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback)
 
-    def begin(
-        self,
-        name: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> Begun | None:
-        """Begin the call of a grafted tool."""
-        if name not in self._grafted:
+    def begin(self, call: RawCall, deliver: Deliver) -> Begun | None:
+        """Begin the call of a server's tool."""
+        if call.tool not in self._grafted:
             return None
-        begun = Begun(name, arguments, deliver, meta, on_progress)
+        begun = Begun(call, deliver)
         self.begun.append(begun)
         self._news.set()
-        self._grafted[name](begun)
+        self._grafted[call.tool](begun)
         return begun
 
     async def next_begun(self) -> Begun:

@@ -14,7 +14,7 @@ from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, Remo
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import CallEnd, ShortCall, ToolDescriptor, WireResult
+from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, ToolDescriptor, WireResult
 
 Answer = Callable[[str, object], Awaitable[RemoteCallResult]]
 
@@ -59,7 +59,7 @@ class FakeEndpoint:
         self.answer = answer
         self.card = None
         self.has_listed = True
-        self.begun: list[tuple[str, bytes, dict[str, object]]] = []
+        self.begun: list[RawCall] = []
         self.offer(*names)
 
     def offer(self, *names: str) -> None:
@@ -91,22 +91,20 @@ class FakeEndpoint:
     async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
         return await self.answer(tool, msgspec.json.decode(arguments))
 
-    def begin(
-        self, tool: str, arguments: bytes, deliver: Callable[[CallEnd], None], **options: object
-    ) -> ShortCall | None:
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         if self.phase != EndpointPhase.READY:
             return None
-        self.begun.append((tool, arguments, options))
-        return FakeShortCall(partial(self.call, tool, arguments), deliver)
+        self.begun.append(call)
+        return FakeCall(partial(self.call, call.tool, call.arguments), deliver)
 
     def status(self) -> EndpointStatus:
         return EndpointStatus(self.config.id, self.phase, len(self._tools), self.fault)
 
 
-class FakeShortCall:
+class FakeCall:
     """A call that its endpoint answers."""
 
-    def __init__(self, answer: Callable[[], Awaitable[RemoteCallResult]], deliver: Callable[[CallEnd], None]) -> None:
+    def __init__(self, answer: Callable[[], Awaitable[RemoteCallResult]], deliver: Deliver) -> None:
         self._deliver = deliver
         self._task = asyncio.get_running_loop().create_task(self._run(answer))
 
@@ -117,10 +115,10 @@ class FakeShortCall:
 
     async def _run(self, answer: Callable[[], Awaitable[RemoteCallResult]]) -> None:
         try:
-            settled: CallEnd = (await answer()).wire
+            end: CallEnd = (await answer()).wire
         except ProtocolFault as fault:
-            settled = fault
-        self._deliver(settled)
+            end = fault
+        self._deliver(end)
 
 
 class FakeFleet:

@@ -25,7 +25,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFi
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
-from quarterdeck_protocol.tools import ToolDescriptor
+from quarterdeck_protocol.tools import RawCall, ToolDescriptor
 
 from .fakes import ERA, FakeEndpoint, FakeFleet
 from .workers import PATIENCE_S, turns
@@ -182,7 +182,7 @@ class Bench:
         if gate is None or endpoint is None:
             return False
         before = len(endpoint.begun)
-        gate.begin(tool, b"{}", lambda _: None).cancel()
+        gate.begin(RawCall(tool, b"{}"), lambda _: None).cancel()
         return len(endpoint.begun) > before
 
     def entry(self, server: str = "fs", path: Path = FILE) -> Entry:

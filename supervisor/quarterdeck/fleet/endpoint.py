@@ -23,11 +23,11 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Protoc
 from quarterdeck_protocol.link.frames import Close, List, Log, Open, ServerCard, ServerStart
 from quarterdeck_protocol.phases import EndpointPhase, PhaseStep, advance, is_terminal_phase
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall
+from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
 
 from .handle import WorkerHandle, ask
-from .short_call import begin_call, settled
+from .raw_call import begin_call, ended
 from .worker_session import OLDER_ERA, Custody, Seat, WorkerSeat
 
 if TYPE_CHECKING:
@@ -249,45 +249,24 @@ class ServerEndpointImpl:
         """
         return self._is_newer and self._seat.doubt()
 
-    def _judge_era(self, deliver: Callable[[CallEnd], None], settled: CallEnd) -> None:
-        is_refused = isinstance(settled, ProtocolFault) and settled.code == "reply_error"
-        if is_refused and _ERA_MARK in str(settled) and self.try_older_era():
+    def _judge_era(self, deliver: Deliver, end: CallEnd) -> None:
+        is_refused = isinstance(end, ProtocolFault) and end.code == "reply_error"
+        if is_refused and _ERA_MARK in str(end) and self.try_older_era():
             server, era = self._config.id, self._card.era if self._card is not None else ""
             now = f"`quarterdeck restart {server}` does now"
             _log.warning(
                 "%s violates %s, the revision it chose: its next start tries %s; %s", server, era, OLDER_ERA, now
             )
-        deliver(settled)
+        deliver(end)
 
     # Calls
 
-    def begin(
-        self,
-        tool: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall | None:
-        """Call a tool with JSON in and JSON out, without a task; None unless the endpoint is ready and offers it.
-
-        See `ShortWay.begin` for the arguments; `tool` is the server's own name.
-        """
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
+        """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
         handle = self._handle
-        if self._phase is not EndpointPhase.READY or handle is None or not self._config.tools.admits(tool):
+        if self._phase is not EndpointPhase.READY or handle is None or not self._config.tools.admits(call.tool):
             return None
-        return begin_call(
-            handle,
-            self._config,
-            tool,
-            arguments,
-            partial(self._judge_era, deliver) if self._is_newer else deliver,
-            meta=meta,
-            timeout_s=timeout_s,
-            on_progress=on_progress,
-        )
+        return begin_call(handle, self._config, call, partial(self._judge_era, deliver) if self._is_newer else deliver)
 
     async def call(
         self,
@@ -296,15 +275,15 @@ class ServerEndpointImpl:
         *,
         meta: bytes = b"",
         timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
+        on_progress: Report | None = None,
     ) -> RemoteCallResult:
-        """`begin`, awaited.  Cancelling the task cancels the call.
+        """A raw call (see `RawCall`), awaited.  Cancelling the task cancels the call.
 
         Raises:
             ProtocolFault: see `ServerEndpoint.invoke`.
         """
-        begin = partial(self.begin, tool, arguments, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
-        result = await settled(begin)
+        call = RawCall(tool, arguments, meta, timeout_s, on_progress)
+        result = await ended(partial(self.begin, call))
         if result is None:
             self._ready_handle()
             raise ProtocolFault(

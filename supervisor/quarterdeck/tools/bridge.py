@@ -6,35 +6,33 @@ fleet for the endpoint of that moment.
 
 import asyncio
 import operator
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from quarterdeck_protocol.configs import BridgeConfig
-from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, RemoteCallResult, RemoteTool, no_such_server
+from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.phases import is_usable_phase
 from quarterdeck_protocol.tools import (
-    CallEnd,
     CancelToken,
-    ProgressNote,
-    ShortCall,
-    ShortWay,
-    ToolBox,
+    Deliver,
+    PendingCall,
+    RawCall,
     ToolCall,
     ToolDescriptor,
     ToolOutcome,
-    WatchableToolBox,
+    ToolSource,
 )
 
-from .context import ToolContext, inert_context
-from .registry import ToolRegistry
+from .registry import unknown_name_text
 from .results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
-from .spec import DefinedTool, ToolSpec, define_tool
+from .spec import coerce_input
 
 INLINE_DECODE_BYTES: Final = 256 * 1024
 """A larger result is decoded in a thread: it would hold up other calls for milliseconds."""
@@ -76,98 +74,73 @@ async def _list_tools(endpoint: LiveEndpoint) -> None:
         pass  # it stays ready and offers nothing until a list succeeds; the others are not held up
 
 
-class LiveBox(WatchableToolBox, ShortWay):
+class LiveBox(ToolSource):
     """The tools of a fleet as they are at each moment."""
 
     def __init__(self, fleet: LiveFleet) -> None:
         self._fleet = fleet
-        self._context = inert_context()
         self._lists: dict[str, tuple[RemoteTool, ...]] = {}
-        self._box = self._box_of(())
+        self._descriptors: tuple[ToolDescriptor, ...] = ()
+        self._names: frozenset[str] = frozenset()
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
         """The tools of the servers that are ready now, in configuration order, each server's in its own order."""
-        return self._present().descriptors()
-
-    @property
-    def runner(self) -> "LiveBox":
-        """The box itself."""
-        return self
+        endpoints = self._fleet.endpoints()
+        lists = {endpoint.config.id: tools for endpoint in endpoints if (tools := endpoint.offered())}
+        # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
+        if [*lists] != [*self._lists] or not all(map(operator.is_, lists.values(), self._lists.values())):
+            self._lists = lists
+            self._descriptors = tuple(tool.descriptor for tools in lists.values() for tool in tools)
+            self._names = frozenset(descriptor.name for descriptor in self._descriptors)
+        return self._descriptors
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
         """Run a tool on its server; every failure is an outcome with `is_error`.
 
         Cancelling, by token or task, tells the server.
         """
-        endpoint, tool = self._owner(call.name)
-        if endpoint is not None and (fault := endpoint.refusal(tool)) is not None:
-            return ToolOutcome(call.id, fault_text(call.name, fault), is_error=True)
-        # A call looks at its own server only: there may be many.
-        is_known = endpoint is not None and self._lists.get(endpoint.config.id) is endpoint.offered()
-        return await (self._box if is_known else self._present()).runner.run(call, cancel)
+        return (await self._result(call, cancel)).to_outcome(call.id)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of any server's phase or tools; returns what unregisters it."""
         return self._fleet.watch(callback)
 
-    def begin(
-        self,
-        name: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall | None:
-        """See `ShortWay.begin`."""
-        endpoint, tool = self._owner(name)
-        if endpoint is None:
-            return None
-        return endpoint.begin(tool, arguments, deliver, meta=meta, timeout_s=timeout_s, on_progress=on_progress)
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
+        """See `ToolSource`."""
+        endpoint, tool = self._owner(call.tool)
+        return endpoint.begin(msgspec.structs.replace(call, tool=tool), deliver) if endpoint is not None else None
 
     def _owner(self, name: str) -> tuple[LiveEndpoint | None, str]:
-        """The endpoint that a qualified name points to, and the server-side name."""
+        """The endpoint that a qualified name points to, and the server's own name for the tool."""
         server, found, tool = name.partition(QUALIFIER)
         return (self._fleet.endpoint(server) if found else None), tool
 
-    def _present(self) -> ToolBox:
-        """The box of this moment, made anew when any list is another one."""
-        endpoints = self._fleet.endpoints()
-        lists = {endpoint.config.id: tools for endpoint in endpoints if (tools := endpoint.offered())}
-        # By identity: comparing schemas that a server wrote costs time, and recursion, of its choosing.
-        if [*lists] != [*self._lists] or not all(map(operator.is_, lists.values(), self._lists.values())):
-            self._lists, self._box = lists, self._box_of(lists.values())
-        return self._box
-
-    def _box_of(self, lists: Iterable[tuple[RemoteTool, ...]]) -> ToolBox:
-        registry = ToolRegistry()
-        registry.register_all(graft_tool(self._fleet, tool) for tools in lists for tool in tools)
-        return registry.to_tool_box(lambda: self._context)
-
-
-def graft_tool(fleet: LiveFleet, remote: RemoteTool) -> DefinedTool:
-    """A server's tool as one of ours: called by its qualified name, run under its own on the endpoint of the moment."""
-    name = remote.descriptor.name
-
-    async def run(arguments: object, ctx: ToolContext) -> ToolResult:
-        endpoint = fleet.endpoint(remote.ref.server)
+    async def _result(self, call: ToolCall, cancel: CancelToken) -> ToolResult:
+        name, (endpoint, tool) = call.name, self._owner(call.name)
         try:
-            if endpoint is None:
-                raise no_such_server(remote.ref.server)
-            answer = await _unless_cancelled(ctx.cancel, endpoint.invoke(remote.ref.name, arguments))
+            if endpoint is not None and (fault := endpoint.refusal(tool)) is not None:
+                raise fault
+            if endpoint is None or not self._offers(endpoint, name):
+                return ToolResult.of_error(unknown_name_text(name, [each.name for each in self.descriptors()]))
+            if cancel.cancelled:
+                return ToolResult.of_error(f"{name} was cancelled before it began.")
+            answer = await _unless_cancelled(cancel, endpoint.invoke(tool, coerce_input(call.input)))
+            if answer is None:
+                await anyio.lowlevel.checkpoint_if_cancelled()  # the task, too: then there is nobody to tell
+                return ToolResult.of_error(f"{name} was cancelled.")
+            if len(answer.body) > INLINE_DECODE_BYTES:
+                return await anyio.to_thread.run_sync(project_answer, answer)
+            return project_answer(answer)
         except ProtocolFault as fault:
             return ToolResult.of_error(fault_text(name, fault))
-        if answer is None:
-            await anyio.lowlevel.checkpoint_if_cancelled()  # the task, too: then there is nobody to tell
-            return ToolResult.of_error(f"{name} was cancelled.")
-        if len(answer.body) > INLINE_DECODE_BYTES:
-            return await anyio.to_thread.run_sync(project_answer, answer)
-        return project_answer(answer)
+        except Exception as error:
+            return ToolResult.of_error(f"{name} did not finish: {str(error) or type(error).__name__}")
 
-    return define_tool(
-        ToolSpec(name, remote.descriptor.description, remote.descriptor.parameters, run, remote.descriptor.definition)
-    )
+    def _offers(self, endpoint: LiveEndpoint, name: str) -> bool:
+        # A call looks at its own server only, as long as nothing changed there: there may be many.
+        if self._lists.get(endpoint.config.id) is not endpoint.offered():
+            self.descriptors()
+        return name in self._names
 
 
 async def _unless_cancelled(cancel: CancelToken, calling: Awaitable[RemoteCallResult]) -> RemoteCallResult | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, arguments_json
 from quarterdeck.fleet.fleet import ServerFleetImpl
-from quarterdeck.fleet.short_call import refuse, settled
+from quarterdeck.fleet.raw_call import ended, refuse
 from quarterdeck.trust.judge.configured_servers import Row
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (
@@ -27,7 +27,7 @@ from quarterdeck_protocol.contract import (
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
-from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall
+from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall
 
 from .registrar import Registrar
 
@@ -143,37 +143,23 @@ class GatedEndpoint(LiveEndpoint):
         found = self._find(tool)
         return found if isinstance(found, ProtocolFault) else None
 
-    def begin(
-        self,
-        tool: str,
-        arguments: bytes,
-        deliver: Callable[[CallEnd], None],
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Callable[[ProgressNote], None] | None = None,
-    ) -> ShortCall:
-        """See `ShortWay.begin`: every call begins.
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`; here every call begins.
 
         One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
         """
 
-        def start(endpoint: ServerEndpointImpl, deliver: Callable[[CallEnd], None]) -> ShortCall:
-            noted = _NotedCall(self._note, tool, deliver)
-            call = endpoint.begin(
-                tool, arguments, noted.settle, meta=meta, timeout_s=timeout_s, on_progress=on_progress
-            )
-            if call is None:
-                return refuse(deliver, self._unknown_tool(tool))
-            noted.call = call
-            return noted
+        def start(endpoint: ServerEndpointImpl, deliver: Deliver) -> PendingCall:
+            noted = _NotedCall(self._note, call.tool, deliver)
+            noted.call = endpoint.begin(call, noted.settle)
+            return noted if noted.call is not None else refuse(deliver, self._unknown_tool(call.tool))
 
-        match self._find(tool):
+        match self._find(call.tool):
             case ProtocolFault() as fault:
                 return refuse(deliver, fault)
             case None:
-                wait_s = WAIT_S if timeout_s is None else min(WAIT_S, timeout_s)
-                return _WaitingCall(partial(self._awaited, tool, wait_s), start, deliver)
+                wait_s = WAIT_S if call.timeout_s is None else min(WAIT_S, call.timeout_s)
+                return _WaitingCall(partial(self._awaited, call.tool, wait_s), start, deliver)
             case endpoint:
                 return start(endpoint, deliver)
 
@@ -199,7 +185,7 @@ class GatedEndpoint(LiveEndpoint):
         Raises:
             ProtocolFault: see `ServerEndpoint.invoke`.
         """
-        result = await settled(partial(self.begin, tool, arguments))
+        result = await ended(partial(self.begin, RawCall(tool, arguments)))
         assert result is not None  # every call begins
         return result
 
@@ -279,26 +265,26 @@ class _NotedCall:
 
     __slots__ = ("_began", "_deliver", "_note", "_tool", "call")
 
-    def __init__(self, note: Note, tool: str, deliver: Callable[[CallEnd], None]) -> None:
-        self.call: ShortCall | None = None
+    def __init__(self, note: Note, tool: str, deliver: Deliver) -> None:
+        self.call: PendingCall | None = None
         self._note = note
         self._tool = tool
         self._deliver = deliver
         self._began: float | None = monotonic()
 
-    def settle(self, settled: CallEnd) -> None:
+    def settle(self, end: CallEnd) -> None:
         """It has ended."""
-        self._end(settled)
-        self._deliver(settled)
+        self._end(end)
+        self._deliver(end)
 
     def cancel(self, reason: str = "") -> Delivery:
-        """See `ShortCall`."""
+        """See `PendingCall`."""
         self._end(None)
         return self.call.cancel(reason) if self.call is not None else Delivery.NOT_SENT
 
-    def _end(self, settled: CallEnd | None) -> None:
+    def _end(self, end: CallEnd | None) -> None:
         if self._began is not None:
-            self._note(self._tool, monotonic() - self._began, settled)
+            self._note(self._tool, monotonic() - self._began, end)
             self._began = None
 
 
@@ -310,17 +296,17 @@ class _WaitingCall:
     def __init__(
         self,
         find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
-        start: Callable[[ServerEndpointImpl, Callable[[CallEnd], None]], ShortCall],
-        deliver: Callable[[CallEnd], None],
+        start: Callable[[ServerEndpointImpl, Deliver], PendingCall],
+        deliver: Deliver,
     ) -> None:
         self._start = start
         self._deliver = deliver
-        self._call: ShortCall | None = None
+        self._call: PendingCall | None = None
         # Held by this, and this by whoever began the call; the wait has an end in any case.
         self._waiting = asyncio.get_running_loop().create_task(self._wait(find))
 
     def cancel(self, reason: str = "") -> Delivery:
-        """See `ShortCall`."""
+        """See `PendingCall`."""
         if self._call is not None:
             return self._call.cancel(reason)
         self._waiting.cancel()

@@ -22,7 +22,7 @@ from quarterdeck_protocol.configs import Revision, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Open, Progress
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import CallEnd, ProgressNote, WireResult
+from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
                 await attempt
             assert_not_connected(caught.value, phase)
             assert caught.value.cause is played.endpoint.fault
-        assert played.endpoint.begin("echo", b"{}", lambda _: None) is None
+        assert played.endpoint.begin(RawCall("echo", b"{}"), lambda _: None) is None
         assert played.worker.asked.empty()
 
 
@@ -175,7 +175,7 @@ async def test_a_call_that_is_cancelled_as_it_is_answered_stays_cancelled() -> N
 async def test_a_hidden_tool_cannot_be_called() -> None:
     """A client that guesses a name would pass the user's filter."""
     async with stage() as played:
-        assert played.endpoint.begin("secret-one", b"{}", lambda _: None) is None
+        assert played.endpoint.begin(RawCall("secret-one", b"{}"), lambda _: None) is None
         with pytest.raises(ProtocolFault) as caught:
             await played.endpoint.invoke("secret-one")
         assert (caught.value.kind, caught.value.code, caught.value.delivery) == (
@@ -225,7 +225,7 @@ async def test_the_short_way_delivers_once_and_never_before_it_returns() -> None
     """A host would be called back for a call that it does not know yet."""
     settled: list[CallEnd] = []
     async with stage() as played:
-        call = played.endpoint.begin("echo", b"{}", settled.append)
+        call = played.endpoint.begin(RawCall("echo", b"{}"), settled.append)
         assert call is not None
         frame, _ = await played.worker.next(Call)
         played.worker.answer(frame, b'{"n":1}', era="e")
@@ -240,7 +240,7 @@ async def test_a_short_call_that_is_cancelled_delivers_nothing() -> None:
     """A client would get an answer to what it cancelled."""
     settled: list[CallEnd] = []
     async with stage() as played:
-        call = played.endpoint.begin("echo", b"{}", settled.append)
+        call = played.endpoint.begin(RawCall("echo", b"{}"), settled.append)
         assert call is not None
         frame, _ = await played.worker.next(Call)
         call.cancel("user said so")
@@ -255,8 +255,8 @@ async def test_a_refused_short_call_delivers_why_unless_it_is_cancelled_first() 
     settled: list[CallEnd] = []
     async with stage() as played:
         large = b"{" + b" " * 300_000 + b"}"
-        refused = played.endpoint.begin("echo", b"{}", settled.append, meta=large)
-        cancelled = played.endpoint.begin("echo", b"{}", settled.append, meta=large)
+        refused = played.endpoint.begin(RawCall("echo", b"{}", large), settled.append)
+        cancelled = played.endpoint.begin(RawCall("echo", b"{}", large), settled.append)
         assert refused is not None
         assert cancelled is not None
         assert settled == []

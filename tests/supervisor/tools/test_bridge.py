@@ -10,13 +10,12 @@ import pytest
 from support.fakes import FakeEndpoint, FakeFleet, call_result
 
 from quarterdeck.tools import bridge
-from quarterdeck.tools.bridge import LiveBox, fault_text, graft_tool, mount_protocol_bridge, project_answer
-from quarterdeck.tools.context import inert_context
+from quarterdeck.tools.bridge import LiveBox, fault_text, mount_protocol_bridge, project_answer
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import CancelToken, ShortWay, ToolCall, ToolOutcome, WatchableToolBox
+from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolOutcome
 
 
 def names_of(box: LiveBox) -> list[str]:
@@ -91,13 +90,6 @@ def test_watchers_hear_of_changes_until_they_unregister() -> None:
     forget()
     fleet.tell()
     assert heard == ["change"]
-
-
-def test_the_box_is_watchable_and_has_a_short_way() -> None:
-    """The host would treat it as static and send every call the long way."""
-    box = LiveBox(FakeFleet())
-    assert isinstance(box, WatchableToolBox)
-    assert isinstance(box, ShortWay)
 
 
 @pytest.mark.anyio
@@ -202,24 +194,14 @@ async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_outlives_its_server_says_that_it_is_gone() -> None:
-    """A deck that kept the tool would fail without a reason."""
-    fleet = FakeFleet(FakeEndpoint("fs", "read"))
-    tool = graft_tool(fleet, fleet.by_id.pop("fs").tools()[0])
-    outcome = await tool.invoke(ToolCall("1", "fs__read", {}), inert_context())
-    assert outcome.is_error
-    assert "there is no server 'fs'" in str(outcome.output)
-
-
-@pytest.mark.anyio
 async def test_a_tool_asks_for_its_endpoint_at_each_call() -> None:
     """After a restart, a tool held since before would call the dead generation."""
     fleet = FakeFleet(FakeEndpoint("fs", "read"))
-    tool = graft_tool(fleet, fleet.by_id["fs"].tools()[0])
+    box = LiveBox(fleet)
     fleet.by_id["fs"].phase = EndpointPhase.FAULTED
-    down = await tool.invoke(ToolCall("1", "fs__read", {}), inert_context())
+    down = await run(box, "fs__read")
     fleet.by_id["fs"] = FakeEndpoint("fs", "read")
-    up = await tool.invoke(ToolCall("2", "fs__read", {}), inert_context())
+    up = await run(box, "fs__read")
     assert (down.is_error, up.is_error) == (True, False)
 
 
@@ -294,21 +276,21 @@ async def test_cancelling_the_awaiting_task_passes_through() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_short_way_goes_to_the_owning_endpoint() -> None:
+async def test_a_raw_call_goes_to_the_owning_endpoint() -> None:
     """Fast calls would reach the wrong server, or lose their metadata and deadline."""
     endpoint = FakeEndpoint("fs", "read")
     box = LiveBox(FakeFleet(endpoint))
-    call = box.begin("fs__read", b"{}", lambda settled: None, meta=b'{"a":1}', timeout_s=3.0)
+    call = box.begin(RawCall("fs__read", b"{}", b'{"a":1}', 3.0), lambda _: None)
     assert call is not None
     call.cancel()
-    assert endpoint.begun == [("read", b"{}", {"meta": b'{"a":1}', "timeout_s": 3.0, "on_progress": None})]
+    assert endpoint.begun == [RawCall("read", b"{}", b'{"a":1}', 3.0)]
 
 
 @pytest.mark.parametrize("name", ["read", "other__read", "down__read"])
-def test_the_short_way_is_closed_where_there_is_no_ready_server(name: str) -> None:
+def test_no_raw_call_begins_where_there_is_no_ready_server(name: str) -> None:
     """The host would wait for an answer that never comes."""
     box = LiveBox(FakeFleet(FakeEndpoint("fs", "read"), FakeEndpoint("down", phase=EndpointPhase.FAULTED)))
-    assert box.begin(name, b"{}", lambda settled: None) is None
+    assert box.begin(RawCall(name, b"{}"), lambda _: None) is None
 
 
 @pytest.mark.anyio

@@ -14,7 +14,7 @@ from quarterdeck.trust import gate as module
 from quarterdeck.trust.judge.review import Decision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
-from quarterdeck_protocol.tools import CallEnd, CancelToken, ProgressNote, ToolCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, CancelToken, ProgressNote, RawCall, ToolCall, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approv
         assert gate is not None
         assert [each.name for each in box.descriptors()] == ["fs__b"]
         told: list[CallEnd] = []
-        assert box.begin(f"fs__{name}", b"{}", told.append) is not None
+        assert box.begin(RawCall(f"fs__{name}", b"{}"), told.append) is not None
         await at.until(lambda: bool(told))
         (fault,) = told
         assert isinstance(fault, ProtocolFault)
@@ -287,9 +287,8 @@ async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline()
         becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
         told: list[CallEnd] = []
         notes: list[ProgressNote] = []
-        LiveBox(at.gate).begin(
-            "fs__a", b'{"x":1}', told.append, meta=b'{"trace":1}', timeout_s=5.0, on_progress=notes.append
-        )
+        call = RawCall("fs__a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)
+        LiveBox(at.gate).begin(call, told.append)
         await turns()
         assert told == []
         at.fleet.coming.clear()
@@ -297,9 +296,7 @@ async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline()
         at.replaces(again)
         await at.until(lambda: bool(told))
         assert isinstance(told[0], WireResult)
-        assert again.begun == [
-            ("a", b'{"x":1}', {"meta": b'{"trace":1}', "timeout_s": 5.0, "on_progress": notes.append})
-        ]
+        assert again.begun == [RawCall("a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)]
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server() -> None:
@@ -309,7 +306,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server(
         at.fleet.coming.add("fs")
         becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
         told: list[CallEnd] = []
-        call = LiveBox(at.gate).begin("fs__a", b"{}", told.append)
+        call = LiveBox(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
         assert call is not None
         await turns()
         assert call.cancel("enough") is Delivery.NOT_SENT
@@ -347,7 +344,7 @@ async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
         assert status.fault is not None
         assert status.fault.code == "launch_held"
         told: list[CallEnd] = []
-        gate.begin("a", b"{}", told.append)
+        gate.begin(RawCall("a", b"{}"), told.append)
         await at.until(lambda: bool(told))
         assert told == [status.fault]
         output, is_error = await run(at, "fs__a")

@@ -22,11 +22,11 @@ from quarterdeck_protocol.tools import (
     CallEnd,
     CancelToken,
     ProgressNote,
+    RawCall,
     Report,
-    ShortWay,
-    ToolBox,
     ToolCall,
     ToolOutcome,
+    ToolSource,
     WireResult,
 )
 
@@ -88,7 +88,7 @@ class ClientCall:
     tell: Tell | None = None
 
 
-async def run_call(box: ToolBox, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
+async def run_call(box: ToolSource, call: ClientCall, drain: Drain | None = None) -> dict[str, object]:
     """Run `call` to its end, or to that of `drain`.
 
     Cancelling the awaiting task cancels the call where it runs: the server is told, a native tool's token switched.
@@ -100,8 +100,8 @@ async def run_call(box: ToolBox, call: ClientCall, drain: Drain | None = None) -
     try:
         async with AsyncExitStack() as stack:
             on_progress = await _relay(stack, call.tell) if call.tell is not None else None
-            if isinstance(box, ShortWay):
-                result = await _run_short(box, call, on_progress, drain)
+            if call.name not in box.native_names:
+                result = await _run_raw(box, call, on_progress, drain)
                 if result is not None:
                     return result
             outcome = await _run_native(box, call, on_progress, drain)
@@ -130,10 +130,10 @@ def _failure(name: str, error: BaseException) -> dict[str, object]:
             return text_result(str(error) or type(error).__name__, is_error=True)
 
 
-async def _run_short(
-    way: ShortWay, call: ClientCall, on_progress: Report | None, drain: Drain
+async def _run_raw(
+    box: ToolSource, call: ClientCall, on_progress: Report | None, drain: Drain
 ) -> dict[str, object] | None:
-    """The result of a grafted tool, None when the box wants the call the long way."""
+    """The result of a server's tool; None when the box takes no raw call of it."""
     try:
         arguments = json.dumps(call.arguments, separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
@@ -143,19 +143,19 @@ async def _run_short(
         return fault_result(fault)
     ended: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 
-    def deliver(settled: CallEnd) -> None:
+    def deliver(end: CallEnd) -> None:
         if ended.done():
             return
         try:
-            if isinstance(settled, WireResult):
-                ended.set_result(whole_result(settled, is_modern=call.is_modern))
+            if isinstance(end, WireResult):
+                ended.set_result(whole_result(end, is_modern=call.is_modern))
             else:
-                ended.set_result(fault_result(settled))
+                ended.set_result(fault_result(end))
         except BodyError as error:
             ended.set_result(fault_result(bad_result(error)))
             raise
 
-    running = way.begin(call.name, arguments, deliver, meta=call.meta, on_progress=on_progress)
+    running = box.begin(RawCall(call.name, arguments, call.meta, on_progress=on_progress), deliver)
     if running is None:
         return None
 
@@ -195,7 +195,7 @@ async def _send_notes(notes: MemoryObjectReceiveStream[ProgressNote], tell: Tell
             await tell(note)
 
 
-async def _run_native(box: ToolBox, call: ClientCall, report: Report | None, drain: Drain) -> ToolOutcome | None:
+async def _run_native(box: ToolSource, call: ClientCall, report: Report | None, drain: Drain) -> ToolOutcome | None:
     """The outcome of a native tool; None when `drain` ended it."""
     token = CancelToken()
     asked = ToolCall(call.id, call.name, dict(call.arguments), report)

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 
-from quarterdeck_protocol.tools import ToolBox
+from quarterdeck_protocol.tools import ToolBox, ToolSource
 
-from .box import SessionBox, box_without
+from .sources import SessionSource, source_without_native
 
 MAX_NAMED: Final = 64
 """Decks without a connection at one time; a further client takes the place of the one idle longest."""
@@ -46,7 +46,7 @@ OpenDeck = Callable[[], AbstractAsyncContextManager[OpenedDeck]]
 class Decks:
     """The decks of one host's clients."""
 
-    def __init__(self, live: ToolBox, open_deck: OpenDeck, *, idle_s: float = IDLE_S) -> None:
+    def __init__(self, live: ToolSource, open_deck: OpenDeck, *, idle_s: float = IDLE_S) -> None:
         """Open none yet.
 
         Args:
@@ -63,7 +63,9 @@ class Decks:
         self._last_problem = ""
 
     @asynccontextmanager
-    async def lend(self, client: Hashable, *, is_bound: bool, live: ToolBox | None = None) -> AsyncIterator[SessionBox]:
+    async def lend(
+        self, client: Hashable, *, is_bound: bool, live: ToolSource | None = None
+    ) -> AsyncIterator[SessionSource]:
         """The box of `client` for one request, opened when this is its first; it does not end meanwhile.
 
         Where a deck cannot be opened, the grafted tools are all there is, a native name's call says why, and the next
@@ -79,10 +81,10 @@ class Decks:
         place = self._places.get(client)
         if place is None:
             if self._is_closed:
-                yield box_without("this server is shutting down", live)
+                yield source_without_native("this server is shutting down", live)
                 return
             if not is_bound and not self._make_room():
-                yield box_without(f"{MAX_NAMED} other clients are using theirs: try again later", live)
+                yield source_without_native(f"{MAX_NAMED} other clients are using theirs: try again later", live)
                 return
             place = self._places[client] = _Place(self._open_deck, live, is_bound=is_bound)
         place.enter()
@@ -110,7 +112,7 @@ class Decks:
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _box(self, client: Hashable, place: "_Place", live: ToolBox) -> SessionBox:
+    async def _box(self, client: Hashable, place: "_Place", live: ToolSource) -> SessionSource:
         try:
             return await place.opened()
         except Exception as error:
@@ -120,7 +122,7 @@ class Decks:
             if problem != self._last_problem:
                 self._last_problem = problem
                 _log.error("no native tools: %s", problem)
-            return box_without(problem, live)
+            return source_without_native(problem, live)
 
     def _make_room(self) -> bool:
         """Whether there is room for one more deck without a connection, if need be in the place of an idle one."""
@@ -137,13 +139,13 @@ class Decks:
 class _Place:
     """One client's deck, from its opening to its end, in an owner task."""
 
-    def __init__(self, open_deck: OpenDeck, live: ToolBox, *, is_bound: bool) -> None:
+    def __init__(self, open_deck: OpenDeck, live: ToolSource, *, is_bound: bool) -> None:
         loop = asyncio.get_running_loop()
         self.is_bound: Final = is_bound
         self.idle: asyncio.TimerHandle | None = None
         self._users = 0
         self._ending = asyncio.Event()
-        self._opened: asyncio.Future[SessionBox] = loop.create_future()
+        self._opened: asyncio.Future[SessionSource] = loop.create_future()
         self._owner = loop.create_task(self._own(open_deck, live))
 
     @property
@@ -163,7 +165,7 @@ class _Place:
         self._users -= 1
         return not self._users
 
-    async def opened(self) -> SessionBox:
+    async def opened(self) -> SessionSource:
         """The client's box, once the deck is open.
 
         Raises:
@@ -185,10 +187,10 @@ class _Place:
             self._owner.cancel()
             await asyncio.wait([self._owner], timeout=1.0)
 
-    async def _own(self, open_deck: OpenDeck, live: ToolBox) -> None:
+    async def _own(self, open_deck: OpenDeck, live: ToolSource) -> None:
         try:
             async with open_deck() as deck:
-                self._opened.set_result(SessionBox(deck.box, live))
+                self._opened.set_result(SessionSource(deck.box, live))
                 await self._ending.wait()
         except Exception as error:
             if self._opened.done():

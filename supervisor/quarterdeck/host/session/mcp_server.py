@@ -30,9 +30,8 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp_types import CLIENT_INFO_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
-from quarterdeck.host.names.named_box import NamedBox
 from quarterdeck_protocol.mcp.jsonrpc import ENVELOPE_PREFIX
-from quarterdeck_protocol.tools import ProgressNote, ToolBox, ToolDescriptor, WatchableToolBox
+from quarterdeck_protocol.tools import ProgressNote, ToolDescriptor, ToolSource
 
 from .calls import ClientCall, Drain, Tell, run_call
 from .decks import Decks
@@ -68,7 +67,7 @@ class Sessions:
         """A client was shown these: it is to be told when they are others."""
         self._is_doubtful = self._is_doubtful or not are_same(tools, self._told)
 
-    async def tell_changes(self, box: WatchableToolBox) -> None:
+    async def tell_changes(self, box: ToolSource) -> None:
         """Tell every client whenever the tools of `box` are others than before; never returns, ends by cancellation.
 
         The first change is told at once.  What a box tells of may be anything: that it has the same tools again is
@@ -159,7 +158,7 @@ class Shown:
         decks: the native tools, offered before those of `box`; None for none.
     """
 
-    box: ToolBox
+    box: ToolSource
     name: str
     version: str
     options: FaceOptions = field(default_factory=FaceOptions)
@@ -181,7 +180,7 @@ class Face(Server[Answer]):
         self._shown = shown
         self._is_alone = is_alone
         self._catalog = Catalog(portable_schemas=shown.options.portable_schemas)
-        watchable = isinstance(shown.box, WatchableToolBox)
+        can_change = shown.box.can_change
         super().__init__(
             shown.name,
             version=shown.version,
@@ -189,9 +188,9 @@ class Face(Server[Answer]):
             get_tool_input_schema=self._header_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_subscriptions_listen=self.sessions.listen if watchable else None,
+            on_subscriptions_listen=self.sessions.listen if can_change else None,
         )
-        self._initialization = NotificationOptions(tools_changed=watchable)
+        self._initialization = NotificationOptions(tools_changed=can_change)
         # The SDK's own first middleware makes spans for an exporter that we do not have.
         self.middleware[:] = [self._pass_whole]
 
@@ -208,7 +207,7 @@ class Face(Server[Answer]):
 
     async def tell_changes(self) -> None:
         """Tell this face's clients of every change of the box; returns at once for a static one."""
-        if isinstance(self._shown.box, WatchableToolBox):
+        if self._shown.box.can_change:
             await self.sessions.tell_changes(self._shown.box)
 
     def leave(self) -> None:
@@ -260,7 +259,7 @@ class Face(Server[Answer]):
             context.lifespan_context.whole = await run_call(box, call, self.drain)
         return types.CallToolResult(content=[])
 
-    def _lent(self, context: Context) -> AbstractAsyncContextManager[ToolBox]:
+    def _lent(self, context: Context) -> AbstractAsyncContextManager[ToolSource]:
         """The box that this request's client is answered from."""
         decks, live = self._shown.decks, self._shown.box
         if decks is None:
@@ -279,9 +278,7 @@ class Face(Server[Answer]):
         # Asked for 2026-07-28 requests only: earlier revisions mirror nothing, and neither do native tools.
         box = self._shown.box
         descriptors = box.descriptors()
-        if isinstance(box, NamedBox):
-            name = box.public(name)
-        return self._catalog.header_schema(descriptors, name, LATEST_MODERN_VERSION)
+        return self._catalog.header_schema(descriptors, box.public(name), LATEST_MODERN_VERSION)
 
 
 @asynccontextmanager

@@ -14,13 +14,13 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from quarterdeck.common.published_names import NameBudget
-from quarterdeck.host.names.named_box import named_box
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.tools import ToolBox
+from quarterdeck_protocol.tools import ToolBox, as_source
 
 from .calls import Drain, alone
 from .decks import Decks
 from .mcp_server import Face, FaceOptions, Shown
+from .sources import RenamedSource
 
 StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 """What the SDK's transports yield, seen from the server."""
@@ -108,16 +108,16 @@ class ProviderHostImpl:
     """The one provider host.  Holds every connection until it ends, so that a dropped handle ends nothing."""
 
     def __init__(self, box: ToolBox, info: ProviderHostInfo, options: FaceOptions, decks: Decks | None = None) -> None:
-        self.box: Final = box
+        self.box: Final = as_source(box)
         self.info: Final = info
         self._options = options
         self._decks = decks
-        self._shown = Shown(box, info.name, info.version, options, decks)
+        self._shown = Shown(self.box, info.name, info.version, options, decks)
         self._running: set[RunningProviderHost] = set()
 
     def within(self, budget: NameBudget) -> "ProviderHostImpl":
         """The same host, but for the names of its tools: they keep to `budget`.  Calls by the longer ones work, too."""
-        return ProviderHostImpl(named_box(self.box, budget), self.info, self._options, self._decks)
+        return ProviderHostImpl(RenamedSource(self.box, budget), self.info, self._options, self._decks)
 
     @property
     def server_info(self) -> bytes:

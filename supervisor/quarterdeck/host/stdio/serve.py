@@ -26,7 +26,7 @@ from quarterdeck.host.session.provider import ProviderHostImpl, RunningProviderH
 from quarterdeck.host.session.results import bad_result, fault_parts, splice
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineBuffer, LineTooLongError
-from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall, ShortWay, WireResult
+from quarterdeck_protocol.tools import CallEnd, PendingCall, ProgressNote, RawCall, ToolSource, WireResult
 
 from .greeter import Head, claimed_stdio
 from .short_way import (
@@ -55,17 +55,16 @@ class Flight:
         self._sink = sink
         self._server_info = server_info if request.is_modern else None
         self._on_over = on_over
-        self._call: ShortCall | None = None
+        self._call: PendingCall | None = None
         self._is_over = False
 
-    def begin(self, way: ShortWay) -> bool:
+    def begin(self, box: ToolSource) -> bool:
         """Start the call; False when it has to go the long way."""
         request = self._request
         on_progress = self._pass_on if request.progress_token else None
+        call = RawCall(request.name, request.arguments, request.meta, on_progress=on_progress)
         try:
-            self._call = way.begin(
-                request.name, request.arguments, self._settle, meta=request.meta, on_progress=on_progress
-            )
+            self._call = box.begin(call, self._settle)
         except Exception:
             # Ours to mend; on the long way it becomes an answer, here it would be silence.
             _logger.exception("the call of %s could not begin", request.name)
@@ -85,7 +84,7 @@ class Flight:
             delivery = self._call.cancel("serving ends") if self._call is not None else Delivery.NOT_SENT
             self._answer(fault_parts(shut_down(delivery), self._server_info))
 
-    def _settle(self, settled: CallEnd) -> None:
+    def _settle(self, end: CallEnd) -> None:
         """Answer the client.
 
         Raises:
@@ -94,11 +93,11 @@ class Flight:
         if self._is_over:
             return
         self._end()
-        if not isinstance(settled, WireResult):
-            self._answer(fault_parts(settled, self._server_info))
+        if not isinstance(end, WireResult):
+            self._answer(fault_parts(end, self._server_info))
             return
         try:
-            self._answer(splice(settled, self._server_info))
+            self._answer(splice(end, self._server_info))
         except BodyError as error:
             self._answer(fault_parts(bad_result(error), self._server_info))
             raise
@@ -172,7 +171,6 @@ class _Connection:
     def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int, head: Head) -> None:
         self._host = host
         self._head = head
-        self._way = host.box if isinstance(host.box, ShortWay) else None
         self._server_info = host.server_info
         self._gate = Gate()
         self._flights: dict[int | str, Flight] = {}
@@ -255,10 +253,10 @@ class _Connection:
         if self._cancel(message):
             return
         # At the end the session's way says why nothing is begun any more.
-        request = self._gate.admit(message) if self._way is not None and not self._is_ending else None
-        if request is not None and self._way is not None and self._gate.in_flight < MAX_IN_FLIGHT:
+        request = self._gate.admit(message) if not self._is_ending else None
+        if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
             flight = Flight(request, self._sink, self._server_info, self._land)
-            if flight.begin(self._way):
+            if flight.begin(self._host.box):
                 self._gate.began(request.key)
                 self._flights[request.key] = flight
                 return

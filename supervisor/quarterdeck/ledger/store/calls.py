@@ -121,14 +121,14 @@ class CallLog:
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
 
-    def note(self, scope: str, server: str, tool: str, duration_s: float, settled: CallEnd | None) -> None:
-        """A call has ended; `settled` None when its caller gave up."""
+    def note(self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None) -> None:
+        """A call has ended; `end` None when its caller gave up."""
         if len(self._notes) >= MAX_WAITING:
             self._dropped += 1
             return
-        why = (settled.code or str(settled.kind)) if isinstance(settled, ProtocolFault) else ""
-        size = len(settled.body) if isinstance(settled, WireResult) else 0
-        self._notes.append(_Note(time(), scope, server, tool, _outcome(settled), why, duration_s, size))
+        why = (end.code or str(end.kind)) if isinstance(end, ProtocolFault) else ""
+        size = len(end.body) if isinstance(end, WireResult) else 0
+        self._notes.append(_Note(time(), scope, server, tool, _outcome(end), why, duration_s, size))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
@@ -157,12 +157,12 @@ class CallLog:
             self._dropped = 0
 
 
-def _outcome(settled: CallEnd | None) -> str:
-    if settled is None:
+def _outcome(end: CallEnd | None) -> str:
+    if end is None:
         return "cancelled"
-    if isinstance(settled, ProtocolFault):
+    if isinstance(end, ProtocolFault):
         return "fault"
-    return "error" if settled.is_error else "ok"
+    return "error" if end.is_error else "ok"
 
 
 def _row(note: _Note) -> CallRow:

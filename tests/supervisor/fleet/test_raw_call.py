@@ -1,4 +1,4 @@
-"""A call on the short way in its caller's hands."""
+"""A raw call in its caller's hands."""
 
 import asyncio
 
@@ -6,9 +6,10 @@ import pytest
 from support.workers import PlayedSeat
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.fleet.short_call import EndpointCall, RefusedCall
+from quarterdeck.fleet.raw_call import EndpointCall, RefusedCall
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.link.frames import Call
+from quarterdeck_protocol.tools import RawCall
 
 pytestmark = pytest.mark.anyio
 
@@ -18,8 +19,8 @@ async def test_giving_up_tells_the_worker_which_call_and_why() -> None:
     seat = PlayedSeat()
     endpoint = ServerEndpointImpl(StdioServerConfig(id="a", command="x"), seat)
     await endpoint.open()
-    first = endpoint.begin("echo", b"{}", lambda _: None)
-    second = endpoint.begin("echo", b"{}", lambda _: None)
+    first = endpoint.begin(RawCall("echo", b"{}"), lambda _: None)
+    second = endpoint.begin(RawCall("echo", b"{}"), lambda _: None)
     await seat.worker.next(Call)
     request, _ = await seat.worker.next(Call)
     assert isinstance(first, EndpointCall)

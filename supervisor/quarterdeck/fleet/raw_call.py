@@ -13,7 +13,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Failed, Reply
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_protocol.tools import CallEnd, ProgressNote, ShortCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
 
 from .handle import WorkerHandle, refused
 
@@ -22,7 +22,7 @@ SHORTEST_S: Final = 0.001
 
 
 class EndpointCall(Struct, frozen=True):
-    """See `ShortCall`."""
+    """See `PendingCall`."""
 
     handle: WorkerHandle
     request_id: int
@@ -35,7 +35,7 @@ class EndpointCall(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RefusedCall:
-    """See `ShortCall`; it never left, and the loop's next turn delivers why."""
+    """See `PendingCall`; it never left, and the loop's next turn delivers why."""
 
     delivery: asyncio.Handle
 
@@ -45,58 +45,44 @@ class RefusedCall:
         return Delivery.NOT_SENT
 
 
-Begin = Callable[[Callable[[CallEnd], None]], ShortCall | None]
-"""`ShortWay.begin` of one tool with its arguments; takes what the end of the call is delivered to."""
-
-
-def refuse(deliver: Callable[[CallEnd], None], fault: ProtocolFault) -> RefusedCall:
+def refuse(deliver: Deliver, fault: ProtocolFault) -> RefusedCall:
     """A call that is not made, and why."""
     return RefusedCall(asyncio.get_running_loop().call_soon(deliver, fault))
 
 
-async def settled(begin: Begin) -> RemoteCallResult | None:
+async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallResult | None:
     """The result of the call that `begin` starts; None when it starts none.  Cancelling the task cancels the call.
 
     Raises:
         ProtocolFault: it had no result.
     """
-    ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
+    arrived: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
 
-    def deliver(outcome: CallEnd) -> None:
-        if not ended.done():
-            ended.set_result(outcome)
+    def deliver(end: CallEnd) -> None:
+        if not arrived.done():
+            arrived.set_result(end)
 
     running = begin(deliver)
     if running is None:
         return None
     try:
-        outcome = await ended
+        end = await arrived
     except asyncio.CancelledError:
         running.cancel("the caller gave up")
         raise
-    if isinstance(outcome, ProtocolFault):
-        raise outcome
-    return RemoteCallResult(outcome, outcome.is_error)
+    if isinstance(end, ProtocolFault):
+        raise end
+    return RemoteCallResult(end, end.is_error)
 
 
-def begin_call(
-    handle: WorkerHandle,
-    config: ServerConfig,
-    tool: str,
-    arguments: bytes,
-    deliver: Callable[[CallEnd], None],
-    *,
-    meta: bytes,
-    timeout_s: float | None,
-    on_progress: Callable[[ProgressNote], None] | None,
-) -> ShortCall:
-    """Ask `handle` to run a tool; see `ShortWay.begin`."""
-    frame = Call(handle.next_id(), _limit(config, timeout_s), tool, on_progress is not None, meta)
+def begin_call(handle: WorkerHandle, config: ServerConfig, call: RawCall, deliver: Deliver) -> PendingCall:
+    """Ask `handle` to run a tool; see `ToolSource.begin`."""
+    frame = Call(handle.next_id(), _limit(config, call.timeout_s), call.tool, call.on_progress is not None, call.meta)
 
     def on_reply(reply: Reply, body: bytes) -> None:
-        deliver(_settle(handle, config, reply, body))
+        deliver(_end_of(handle, config, reply, body))
 
-    refusal = handle.ask(frame, arguments, on_reply, on_progress)
+    refusal = handle.ask(frame, call.arguments, on_reply, call.on_progress)
     if refusal is not None:
         return refuse(deliver, refused(refusal))
     return EndpointCall(handle, frame.request_id)
@@ -108,7 +94,7 @@ def _limit(config: ServerConfig, wish_s: float | None) -> float:
     return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
 
 
-def _settle(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: bytes) -> CallEnd:
+def _end_of(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: bytes) -> CallEnd:
     if isinstance(reply, Failed):
         return ProtocolFault.from_record(reply.fault)
     try:

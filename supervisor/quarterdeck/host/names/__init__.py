@@ -1,1 +1,0 @@
-"""How tools are named and shown to clients."""

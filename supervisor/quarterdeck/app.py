@@ -38,13 +38,14 @@ from quarterdeck.ledger.store.calls import CallLog
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.ledger.times import audit_time
 from quarterdeck.tools.bridge import LiveBox
+from quarterdeck.trust.approvals import Approvals
+from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of
+from quarterdeck.trust.exposure import record_exposure
 from quarterdeck.trust.gate import GatedFleet, NoteCall, wait_until
-from quarterdeck.trust.judge.configured_servers import Locks, configured, covered_scopes, places_of
-from quarterdeck.trust.judge.exposure import record_exposure
-from quarterdeck.trust.judge.package import has_to_install
-from quarterdeck.trust.judge.review import Decision
-from quarterdeck.trust.notice import notice
-from quarterdeck.trust.registrar import Registrar
+from quarterdeck.trust.judge.offers import notice
+from quarterdeck.trust.judge.server_rows import Locks
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck.trust.package import has_to_install
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -67,7 +68,7 @@ class Product:
     Attributes:
         directory: its runtime directory, gone at the end.
         fleet: the servers that run.
-        registrar: what is trusted of them.
+        approvals: what is trusted of them.
         gate: the servers as clients may see them.
         box: their tools, as they are at each moment.
         decks: the native tools, one deck for each client; None without any.
@@ -78,7 +79,7 @@ class Product:
         settings: Settings,
         directory: RuntimeDirectory,
         fleet: ServerFleetImpl,
-        registrar: Registrar,
+        approvals: Approvals,
         lock: Locks | None = None,
         announce: Callable[[str], None] = lambda _: None,
         note: NoteCall = lambda *_: None,
@@ -97,8 +98,8 @@ class Product:
         self._applying = asyncio.Lock()
         self.directory: Final = directory
         self.fleet: Final = fleet
-        self.registrar: Final = registrar
-        self.gate: Final = GatedFleet(fleet, registrar, note)
+        self.approvals: Final = approvals
+        self.gate: Final = GatedFleet(fleet, approvals, note)
         self.box: Final = LiveBox(self.gate)
         self.decks: Final = self._make_decks()
 
@@ -126,7 +127,7 @@ class Product:
         """
 
         async def record_and_apply() -> None:
-            await self.registrar.decide(decisions)
+            await self.approvals.decide(decisions)
             await self._apply()
 
         await carried_through(record_and_apply)
@@ -141,11 +142,11 @@ class Product:
 
     async def finished(self) -> None:
         """Wait until every server has been asked and judged, or has failed: each has deadlines of its own."""
-        await self.until(lambda: all(self.is_final(row.id) for row in self.registrar.rows), None)
+        await self.until(lambda: all(self.is_final(row.id) for row in self.approvals.rows), None)
 
     async def until(self, is_so: Callable[[], bool], within_s: float | None) -> bool:
         """Wait until it is so, looking after each change of a server or of what is trusted; whether it is."""
-        return await wait_until(self.registrar.watch, is_so, within_s)
+        return await wait_until(self.approvals.watch, is_so, within_s)
 
     def status(self) -> FleetStatus:
         """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""
@@ -207,40 +208,40 @@ class Product:
 
     def instructions(self) -> str:
         """What clients are told at their start: what is held, and who still starts; empty when there is nothing."""
-        return notice(self.registrar.held_counts, self.registrar.held_launches, self._starting())
+        return notice(self.approvals.held_counts, self.approvals.held_launches, self._starting())
 
     def _starting(self) -> list[str]:
         """The servers of which nothing can be shown yet, and that have not failed."""
-        return [row.id for row in self.registrar.rows if not self.is_presentable(row.id)]
+        return [row.id for row in self.approvals.rows if not self.is_presentable(row.id)]
 
     async def _apply(self) -> None:
-        """Have the registrar judge the present settings, and the fleet run what it lets start."""
+        """Have the approvals judge the present settings, and the fleet run what it lets start."""
         async with self._applying:
             settings, is_live = self._settings, self._is_live
             await asyncio.to_thread(self.directory.announce_trusted, settings.trusted)
             found = await asyncio.to_thread(configured, settings, self._lock)
-            await self.registrar.enlist(found.rows, is_live=is_live)
-            self._native_settings = await self.registrar.settle_native(found.native, is_live=is_live)
+            await self.approvals.set_rows(found.rows, is_live=is_live)
+            self._native_settings = await self.approvals.approved_native(found.native, is_live=is_live)
             # Only now, when what was the user's word until these run is judged as such; and before they run.
             wish = settings.native and replace(settings.native, settings=self._native_settings)
-            places = places_of(replace(settings, native=wish), self.registrar.startable)
+            places = places_of(replace(settings, native=wish), self.approvals.startable)
             await asyncio.to_thread(record_exposure, state_dir(), places)
             self._is_live = True
             self._scopes = {row.id: row.scope for row in found.rows}
             if self._serves and not self._settings.unread:
                 scopes = covered_scopes(self._settings.candidates, is_found=self._settings.is_found)
-                await self.registrar.withdraw_strangers(scopes, self._settings.ids)
-            await self.fleet.reconfigure(BridgeConfig(servers=self.registrar.startable))
+                await self.approvals.withdraw_unconfigured(scopes, self._settings.ids)
+            await self.fleet.reconfigure(BridgeConfig(servers=self.approvals.startable))
 
     def is_presentable(self, server: str) -> bool:
         """Whether nothing is gained by waiting for a server: something of it can be shown, or it is final."""
-        return self.registrar.is_provisional(server) or self.is_final(server)
+        return self.approvals.is_provisional(server) or self.is_final(server)
 
     def is_final(self, server: str) -> bool:
         """Whether a server has been asked and judged, or has failed, or is not there or not started."""
-        if self.registrar.launch_fault(server) is not None or all(row.id != server for row in self.registrar.rows):
+        if self.approvals.launch_fault(server) is not None or all(row.id != server for row in self.approvals.rows):
             return True
-        return self.fleet.has_settled(server) and self.registrar.is_judged(server)
+        return self.fleet.has_settled(server) and self.approvals.is_judged(server)
 
     def _make_decks(self) -> "Decks | None":
         if self._settings.native is None:
@@ -314,25 +315,25 @@ async def open_quarterdeck(
             ),
         )
         stack.push_async_callback(carried_through, fleet.tear_down)
-        registrar = Registrar(
+        approvals = Approvals(
             recorder,
             fleet,
             home_of=home_of,
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
             redact=lambda text: product.redact(text),  # noqa: PLW0108 - it is made below
         )
-        stack.push_async_callback(carried_through, registrar.close)
+        stack.push_async_callback(carried_through, approvals.close)
 
         def announce(url: str) -> None:
             if isinstance(recorder, WritingRecorder):
                 recorder.lease.update(msgspec.structs.replace(holder, url=url))
 
         product: Product = Product(
-            settings, runtime.directory, fleet, registrar, lock, announce, calls.note, serves=serves
+            settings, runtime.directory, fleet, approvals, lock, announce, calls.note, serves=serves
         )
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)
-        registrar.start()
+        approvals.start()
         await product._apply()  # noqa: SLF001 - its other half
         yield product
 

@@ -14,7 +14,7 @@ from support.berths import TIERS
 from support.forks import Forks
 from support.identities import Identity
 
-from quarterdeck.trust.judge.exposure import read_exposure
+from quarterdeck.trust.exposure import read_exposure
 from quarterdeck_protocol.policy import Tier
 
 PATIENCE_S = 60.0

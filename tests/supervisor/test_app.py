@@ -29,8 +29,8 @@ from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.tools.deck import session
-from quarterdeck.trust.judge.exposure import read_exposure
-from quarterdeck.trust.judge.review import Decision
+from quarterdeck.trust.exposure import read_exposure
+from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
@@ -179,7 +179,7 @@ async def test_a_decision_whose_command_is_interrupted_counts_all_the_same(folde
     async with open_quarterdeck(settings, serves=True) as product:
         await product.finished()
         assert "echo__echo" in {tool.name for tool in product.box.descriptors()}
-        (row,) = product.registrar.rows
+        (row,) = product.approvals.rows
         deciding = asyncio.create_task(
             product.decide([Decision(row.scope, "echo", ItemKey(Subject.TOOL, "echo"), "", b"")])
         )

@@ -23,7 +23,7 @@ from quarterdeck.ledger.events.events import (
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.calls import CallRow
 from quarterdeck.ledger.store.store import LedgerStore
-from quarterdeck.trust.judge.items import Document, hash_of, instructions_document
+from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
 
 SCOPE: Final = "/home/me/deck.json"
 

@@ -12,13 +12,13 @@ from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.worker_session import Custody
-from quarterdeck.trust.registrar import Registrar
+from quarterdeck.trust.approvals import Approvals
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 
 from .fakes import FakeEndpoint, FakeFleet
-from .trusting import TrustingRegistrar
+from .trusting import TrustingApprovals
 
 
 class ProductEndpoint(FakeEndpoint):
@@ -74,5 +74,5 @@ def product_of(root: Path, *endpoints: ProductEndpoint, settings: Settings | Non
     settings = replace(settings, servers=tuple(endpoint.config for endpoint in endpoints))
     with RuntimeDirectory.create(settings.digest, root) as directory:
         fleet = ProductFleet(*endpoints)
-        registrar = TrustingRegistrar(fleet, settings.servers)
-        yield Product(settings, directory, cast("ServerFleetImpl", fleet), cast("Registrar", registrar))
+        approvals = TrustingApprovals(fleet, settings.servers)
+        yield Product(settings, directory, cast("ServerFleetImpl", fleet), cast("Approvals", approvals))

@@ -1,4 +1,4 @@
-"""A registrar over a fleet in memory, with a recorder that a test can hold up, or fill the disk of."""
+"""A approvals over a fleet in memory, with a recorder that a test can hold up, or fill the disk of."""
 
 # ruff: noqa: D102 - what each method means is said in `Recorder` and `Locks`
 
@@ -16,11 +16,12 @@ from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
+from quarterdeck.trust.approvals import Approvals
+from quarterdeck.trust.configured_servers import Surroundings, row_of
 from quarterdeck.trust.gate import GatedFleet
-from quarterdeck.trust.judge.configured_servers import Locks, Row, Surroundings, row_of
-from quarterdeck.trust.judge.items import Document, hash_of
-from quarterdeck.trust.judge.review import Decision
-from quarterdeck.trust.registrar import Registrar
+from quarterdeck.trust.judge.documents import Document, hash_of
+from quarterdeck.trust.judge.server_rows import Locks, ServerRow
+from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter, TrustMode
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.link.frames import ServerCard
@@ -125,24 +126,24 @@ def stdio(
 
 def row(
     config: ServerConfig, *, standing: Standing = Standing.NAMED, path: Path = FILE, lock: Locks | None = None
-) -> Row:
+) -> ServerRow:
     """Its row in a file."""
     written: dict[str, Any] = {"command": getattr(config, "command", ""), "trust": str(config.trust)}
     return row_of(config, Origin(path, f"{config.id}", standing, written), Surroundings(lock))
 
 
 class Bench:
-    """A registrar at work."""
+    """A approvals at work."""
 
     def __init__(self, recorder: MemoryRecorder | None = None) -> None:
         self.recorder = recorder or MemoryRecorder()
         self.fleet: Any = FakeFleet()
-        self.registrar = Registrar(self.recorder, self.fleet, home_of=lambda _: Path("/nonexistent"))
-        self.gate = GatedFleet(self.fleet, self.registrar)
+        self.approvals = Approvals(self.recorder, self.fleet, home_of=lambda _: Path("/nonexistent"))
+        self.gate = GatedFleet(self.fleet, self.approvals)
 
     async def runs(self, endpoint: FakeEndpoint, **options: Any) -> None:
         """Configure one server alone, have it ready, and judged."""
-        await self.registrar.enlist([row(endpoint.config, **options)])
+        await self.approvals.set_rows([row(endpoint.config, **options)])
         self.replaces(endpoint)
         await self.judged(endpoint.config.id)
 
@@ -159,7 +160,7 @@ class Bench:
 
     async def judged(self, server: str = "fs") -> None:
         """Wait until nothing of the server waits to be judged."""
-        await self.until(lambda: self.registrar.is_judged(server))
+        await self.until(lambda: self.approvals.is_judged(server))
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Let the loop run until it is so."""
@@ -174,7 +175,7 @@ class Bench:
 
     def held(self, server: str = "fs") -> dict[str, str]:
         """What is held, by name; the instructions have an empty one."""
-        return {key.name: verdict.value for key, verdict in self.registrar.offer(server).held.items()}
+        return {key.name: verdict.value for key, verdict in self.approvals.offer(server).held.items()}
 
     def can_call(self, tool: str, server: str = "fs") -> bool:
         """Whether a call of it goes to the server at once."""
@@ -195,20 +196,20 @@ class Bench:
 
     async def approve(self, key: ItemKey, server: str = "fs") -> None:
         """A person approves what is on offer; it is judged anew."""
-        await self.registrar.decide([Decision(str(FILE), server, key, self.item(key, server).seen)])
+        await self.approvals.decide([Decision(str(FILE), server, key, self.item(key, server).seen)])
         await self.judged(server)
 
 
 @asynccontextmanager
 async def bench(recorder: MemoryRecorder | None = None) -> AsyncIterator[Bench]:
-    """A registrar that watches; it is closed at the end."""
+    """A approvals that watches; it is closed at the end."""
     made = Bench(recorder)
-    made.registrar.start()
+    made.approvals.start()
     yield made
     made.recorder.may_write.set()
     made.recorder.may_read.set()
     with anyio.fail_after(PATIENCE_S):
-        await made.registrar.close()
+        await made.approvals.close()
 
 
 def definition_hash(name: str, text: str, server: str = "fs") -> str:

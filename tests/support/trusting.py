@@ -1,23 +1,24 @@
-"""A registrar that trusts everything, for tests of what stands behind it."""
+"""A approvals that trusts everything, for tests of what stands behind it."""
 
-# ruff: noqa: D102 - what each method means is said in `Registrar`
+# ruff: noqa: D102 - what each method means is said in `Approvals`
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.trust.judge.configured_servers import Row, row_of
+from quarterdeck.trust.configured_servers import row_of
 from quarterdeck.trust.judge.offers import Offer
+from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
 
 from .fakes import FakeFleet
 
 
-class TrustingRegistrar:
-    """Offers what the fleet's endpoints have; see `Registrar`."""
+class TrustingApprovals:
+    """Offers what the fleet's endpoints have; see `Approvals`."""
 
     def __init__(self, fleet: FakeFleet, configs: tuple[ServerConfig, ...]) -> None:
-        self.rows: tuple[Row, ...] = tuple(row_of(config, None) for config in configs)
+        self.rows: tuple[ServerRow, ...] = tuple(row_of(config, None) for config in configs)
         self._fleet = fleet
 
     @property

@@ -11,7 +11,7 @@ from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.offers import describe_held
-from quarterdeck.trust.judge.review import Decision, StaleDecisionError
+from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import CLOSE_GRACE_S
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
@@ -95,10 +95,10 @@ async def _list_tools(product: Product) -> ToolList:
         for tool in endpoint.offered()
     )
     absent = [status for status in product.status().values() if not is_usable_phase(status.phase)]
-    rows = {row.id: row for row in product.registrar.rows}
+    rows = {row.id: row for row in product.approvals.rows}
     held = tuple(
         describe_held(rows[server], offer.held)
-        for server, offer in product.registrar.held.items()
+        for server, offer in product.approvals.held.items()
         if offer.held_tools or offer.blocked_tools
     )
     return ToolList(tools, await view_servers(product, absent), held)
@@ -161,7 +161,7 @@ async def _restart(product: Product, server: str) -> Answer:
     config, before = product.config(server), product.status().get(server)
     if before is None:
         return _no_server(product, server)
-    if config is None or product.registrar.launch_fault(server) is not None:
+    if config is None or product.approvals.launch_fault(server) is not None:
         return Restarted((await view_servers(product, [before]))[0])
     await product.fleet.restart(server)
     within_s = config.connect_timeout_s + RESTART_SLACK_S

@@ -53,13 +53,13 @@ async def call_tool(product: "Product", name: str, arguments: bytes, *, wait_s: 
         raise no_such_tool(name, product.box.descriptors())
 
     def is_known() -> bool:
-        return product.is_final(server) or tool in product.registrar.offer(server).names
+        return product.is_final(server) or tool in product.approvals.offer(server).names
 
     await product.until(is_known, wait_s)
     gate = product.gate.endpoint(server)
     if gate is None or (not gate.offered() and not is_usable_phase(gate.phase)):
         raise _not_ready(product.status()[server])
-    if (held := product.registrar.refusal(server, tool)) is not None:
+    if (held := product.approvals.refusal(server, tool)) is not None:
         raise held
     if tool not in {offered.ref.name for offered in gate.offered()}:
         raise no_such_tool(name, product.box.descriptors())

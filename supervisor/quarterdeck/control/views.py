@@ -12,7 +12,8 @@ import psutil
 from quarterdeck.app import Product
 from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import Custody
-from quarterdeck.trust.judge.configured_servers import fill_remedy
+from quarterdeck.trust.configured_servers import command_options
+from quarterdeck.trust.judge.server_rows import fill_remedy
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
@@ -59,7 +60,7 @@ async def view_servers(product: Product, statuses: Iterable[EndpointStatus]) -> 
 
 def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int]) -> ServerView:
     config, sandbox = product.config(status.server), status.sandbox
-    offer = product.registrar.offer(status.server)
+    offer = product.approvals.offer(status.server)
     is_usable = is_usable_phase(status.phase)
     return ServerView(
         id=status.server,
@@ -86,8 +87,8 @@ def view_fault(product: Product, fault: ProtocolFault, server: str | None = None
     """
     remedy = fault.remedy
     if remedy is not None and server is not None:
-        row = next((row for row in product.registrar.rows if row.id == server), None)
-        remedy = row.fill(remedy) if row is not None else fill_remedy(remedy, server, ())
+        row = next((row for row in product.approvals.rows if row.id == server), None)
+        remedy = row.fill(remedy) if row is not None else fill_remedy(remedy, server, command_options())
     return FaultView(
         kind=fault.kind,
         code=fault.code,

@@ -13,7 +13,7 @@ from typing import Final
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, arguments_json
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.raw_call import ended, refuse
-from quarterdeck.trust.judge.configured_servers import Row
+from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (
     EndpointStatus,
@@ -29,7 +29,7 @@ from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall
 
-from .registrar import Registrar
+from .approvals import Approvals
 
 WAIT_S: Final = 10.0
 """How long a call waits for a server that is being started."""
@@ -49,21 +49,21 @@ _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 class GatedFleet(LiveFleet):
     """The servers of a fleet, and those that are held, behind what is trusted of them."""
 
-    def __init__(self, fleet: ServerFleetImpl, registrar: Registrar, note: NoteCall = lambda *_: None) -> None:
-        """Behind what `registrar` trusts.
+    def __init__(self, fleet: ServerFleetImpl, approvals: Approvals, note: NoteCall = lambda *_: None) -> None:
+        """Behind what `approvals` trusts.
 
         Args:
             fleet: the servers.
-            registrar: what is trusted of them.
+            approvals: what is trusted of them.
             note: told of every call that has ended.
         """
         self._note = note
         self._fleet = fleet
-        self._registrar = registrar
+        self._approvals = approvals
         self._gates: dict[str, GatedEndpoint] = {}
-        self._rows: tuple[Row, ...] = ()
+        self._rows: tuple[ServerRow, ...] = ()
         # First of all watchers: the others look at what this makes.
-        registrar.watch(self._renew)
+        approvals.watch(self._renew)
 
     def endpoint(self, server: str) -> "GatedEndpoint | None":
         """The gate of this server; None when it is not configured."""
@@ -79,13 +79,13 @@ class GatedFleet(LiveFleet):
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of a phase, of tools, or of what of them is trusted."""
-        return self._registrar.watch(callback)
+        return self._approvals.watch(callback)
 
     def _renew(self) -> None:
-        """Have a gate for each row of the registrar; one whose configuration is the same stays."""
-        if self._registrar.rows is self._rows:
+        """Have a gate for each row of the approvals; one whose configuration is the same stays."""
+        if self._approvals.rows is self._rows:
             return
-        self._rows = self._registrar.rows
+        self._rows = self._approvals.rows
         old = self._gates
         self._gates = {}
         for row in self._rows:
@@ -93,8 +93,8 @@ class GatedFleet(LiveFleet):
             is_same = gate is not None and gate.config == row.config
             self._gates[row.id] = gate if gate is not None and is_same else self._gate(row)
 
-    def _gate(self, row: Row) -> "GatedEndpoint":
-        return GatedEndpoint(row.config, self._fleet, self._registrar, partial(self._note, row.scope, row.id))
+    def _gate(self, row: ServerRow) -> "GatedEndpoint":
+        return GatedEndpoint(row.config, self._fleet, self._approvals, partial(self._note, row.scope, row.id))
 
     async def spin_up(self) -> None:
         """See `ServerFleet`."""
@@ -108,11 +108,11 @@ class GatedFleet(LiveFleet):
 class GatedEndpoint(LiveEndpoint):
     """One server, whatever its endpoint of the moment is."""
 
-    def __init__(self, config: ServerConfig, fleet: ServerFleetImpl, registrar: Registrar, note: Note) -> None:
+    def __init__(self, config: ServerConfig, fleet: ServerFleetImpl, approvals: Approvals, note: Note) -> None:
         self._config = config
         self._note = note
         self._fleet = fleet
-        self._registrar = registrar
+        self._approvals = approvals
 
     @property
     def config(self) -> ServerConfig:
@@ -122,7 +122,7 @@ class GatedEndpoint(LiveEndpoint):
     @property
     def phase(self) -> EndpointPhase:
         """Of the endpoint of the moment."""
-        if self._registrar.launch_fault(self._config.id) is not None:
+        if self._approvals.launch_fault(self._config.id) is not None:
             return EndpointPhase.FAULTED
         endpoint = self._endpoint
         return endpoint.phase if endpoint is not None else EndpointPhase.IDLE
@@ -134,9 +134,9 @@ class GatedEndpoint(LiveEndpoint):
         """
         server, endpoint = self._config.id, self._endpoint
         is_there = (endpoint is not None and bool(endpoint.offered())) or self._is_coming
-        if not is_there and self._registrar.is_provisional(server):
+        if not is_there and self._approvals.is_provisional(server):
             is_there = is_usable_phase(self.phase)  # its list has not been looked at yet
-        return self._registrar.offer(server).tools if is_there else ()
+        return self._approvals.offer(server).tools if is_there else ()
 
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
@@ -165,14 +165,14 @@ class GatedEndpoint(LiveEndpoint):
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """The trusted ones of what the server lists."""
-        if (held := self._registrar.launch_fault(self._config.id)) is not None:
+        if (held := self._approvals.launch_fault(self._config.id)) is not None:
             raise held
         await self._until(lambda: self.phase not in _BEFORE_READY and not self._is_coming, WAIT_S)
         endpoint = self._endpoint
         if endpoint is None or not is_usable_phase(endpoint.phase):
             raise self._not_ready()
         await endpoint.list_tools()
-        await self._until(lambda: self._registrar.is_judged(self._config.id), WAIT_S)
+        await self._until(lambda: self._approvals.is_judged(self._config.id), WAIT_S)
         return self.offered()
 
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
@@ -191,7 +191,7 @@ class GatedEndpoint(LiveEndpoint):
 
     def status(self) -> EndpointStatus:
         """See `ServerEndpoint`."""
-        held = self._registrar.launch_fault(self._config.id)
+        held = self._approvals.launch_fault(self._config.id)
         if held is not None:
             return EndpointStatus(self._config.id, EndpointPhase.FAULTED, 0, held)
         status = self._fleet.status().get(self._config.id)
@@ -201,7 +201,7 @@ class GatedEndpoint(LiveEndpoint):
         """See `ServerEndpoint`: the fleet does."""
         await self._until(lambda: self.phase not in _BEFORE_READY, WAIT_S)
         if not is_usable_phase(self.phase):
-            raise self._registrar.launch_fault(self._config.id) or self._not_ready()
+            raise self._approvals.launch_fault(self._config.id) or self._not_ready()
 
     async def close(self) -> None:
         """See `ServerEndpoint`: closes the endpoint of the moment."""
@@ -215,24 +215,24 @@ class GatedEndpoint(LiveEndpoint):
     @property
     def _is_coming(self) -> bool:
         """Whether it is being started, for the first time or again."""
-        if self._registrar.launch_fault(self._config.id) is not None:
+        if self._approvals.launch_fault(self._config.id) is not None:
             return False
         return self._fleet.is_coming(self._config.id) or self.phase in _BEFORE_READY
 
     def _find(self, tool: str) -> ServerEndpointImpl | ProtocolFault | None:
         """Where this tool may be called at this moment, or why not; None while that is not known yet, but will be."""
         server, endpoint = self._config.id, self._endpoint
-        if (held := self._registrar.launch_fault(server)) is not None:
+        if (held := self._approvals.launch_fault(server)) is not None:
             return held
-        if endpoint is not None and is_usable_phase(endpoint.phase) and self._registrar.admits(server, tool, endpoint):
+        if endpoint is not None and is_usable_phase(endpoint.phase) and self._approvals.admits(server, tool, endpoint):
             return endpoint
         is_coming = self._is_coming
         if not is_coming and (endpoint is None or not is_usable_phase(endpoint.phase)):
-            return self._registrar.refusal(server, tool) or self._not_ready()
-        if not is_coming and not self._registrar.is_judged(server):
+            return self._approvals.refusal(server, tool) or self._not_ready()
+        if not is_coming and not self._approvals.is_judged(server):
             return None  # a person may just have approved it
-        refused = self._registrar.refusal(server, tool)
-        if refused is not None or (is_coming and not self._registrar.lacks(server, tool)):
+        refused = self._approvals.refusal(server, tool)
+        if refused is not None or (is_coming and not self._approvals.lacks(server, tool)):
             return refused
         return self._unknown_tool(tool)
 
@@ -242,10 +242,10 @@ class GatedEndpoint(LiveEndpoint):
         return self._find(tool) or self._not_ready()
 
     async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:
-        await wait_until(self._registrar.watch, is_so, within_s)
+        await wait_until(self._approvals.watch, is_so, within_s)
 
     def _unknown_tool(self, tool: str) -> ProtocolFault:
-        hint = did_you_mean(tool, self._registrar.offer(self._config.id).names)
+        hint = did_you_mean(tool, self._approvals.offer(self._config.id).names)
         message = f"{self._config.id} offers no tool {tool[:_MAX_NAME_CHARS]!r}{hint}"
         return ProtocolFault(FaultKind.TOOL_ERROR, message, code="unknown_tool", delivery=Delivery.NOT_SENT)
 

@@ -1,6 +1,6 @@
-"""Where the registrar stands with one server: its row, what its launch was judged to be, what it may offer.
+"""Where the approvals stands with one server: its row, what its launch was judged to be, what it may offer.
 
-What the registrar needs of its neighbours: somewhere to record, and a fleet to look after.
+What the approvals needs of its neighbours: somewhere to record, and a fleet to look after.
 
 Which start of each server is under way, so that every start and every end is told once.
 """
@@ -14,10 +14,10 @@ from typing import Final, Protocol
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.trust.judge.configured_servers import Row
-from quarterdeck.trust.judge.judgement import Verdict
 from quarterdeck.trust.judge.offers import NOTHING, Offer, launch_held
-from quarterdeck.trust.judge.package import resolved_package
+from quarterdeck.trust.judge.server_rows import ServerRow
+from quarterdeck.trust.judge.verdicts import Verdict
+from quarterdeck.trust.package import resolved_package
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault
@@ -49,8 +49,8 @@ class Recorder(Protocol):
         ...
 
 
-class LookedAfter(Protocol):
-    """What the registrar needs of a fleet."""
+class WatchedFleet(Protocol):
+    """What the approvals needs of a fleet."""
 
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
         """The present endpoint of this id."""
@@ -65,7 +65,7 @@ MAX_MESSAGE_CHARS = 500
 """Of a death's story; the log of the server has the rest."""
 
 
-class Lives:
+class RunningServers:
     """The starts that were told.
 
     Args:
@@ -76,45 +76,45 @@ class Lives:
     def __init__(self, home_of: Callable[[str], Path], redact: Callable[[str], str] = str) -> None:
         self._home_of = home_of
         self._redact = redact
-        self._begun: dict[str, tuple[Row, ServerEndpointImpl]] = {}
-        self._buried: dict[str, ServerEndpointImpl] = {}
+        self._under_way: dict[str, tuple[ServerRow, ServerEndpointImpl]] = {}
+        self._ended_starts: dict[str, ServerEndpointImpl] = {}
 
-    def has_news(self, endpoint: ServerEndpointImpl) -> bool:
+    def has_events(self, endpoint: ServerEndpointImpl) -> bool:
         """Whether it has begun or ended, and that was not told yet."""
         server = endpoint.config.id
         if endpoint.phase is EndpointPhase.READY:
-            return self._begun.get(server, (None, None))[1] is not endpoint
-        return is_terminal_phase(endpoint.phase) and self._buried.get(server) is not endpoint
+            return self._under_way.get(server, (None, None))[1] is not endpoint
+        return is_terminal_phase(endpoint.phase) and self._ended_starts.get(server) is not endpoint
 
-    async def news(self, row: Row, endpoint: ServerEndpointImpl) -> list[LedgerEvent]:
+    async def events_of(self, row: ServerRow, endpoint: ServerEndpointImpl) -> list[LedgerEvent]:
         """What is to be told of it, once; the end of an earlier start first."""
         events: list[LedgerEvent] = []
-        began = self._begun.get(row.id)
+        began = self._under_way.get(row.id)
         if began is not None and began[1] is not endpoint:
             events += self._end(row.id)
-        if not self.has_news(endpoint):
+        if not self.has_events(endpoint):
             return events
         if endpoint.phase is EndpointPhase.READY:
-            self._begun[row.id] = (row, endpoint)
+            self._under_way[row.id] = (row, endpoint)
             events.append(await self._began(row, endpoint))
-        elif row.id in self._begun:
+        elif row.id in self._under_way:
             events += self._end(row.id)
         else:
-            self._buried[row.id] = endpoint
+            self._ended_starts[row.id] = endpoint
             if endpoint.fault is not None:
                 events.append(_ended(row, endpoint.fault, self._redact))
         return events
 
     def end_all(self) -> list[LedgerEvent]:
         """Every start that is under way has ended with us."""
-        return [event for server in tuple(self._begun) for event in self._end(server)]
+        return [event for server in tuple(self._under_way) for event in self._end(server)]
 
     def _end(self, server: str) -> list[LedgerEvent]:
-        row, endpoint = self._begun.pop(server)
-        self._buried[server] = endpoint
+        row, endpoint = self._under_way.pop(server)
+        self._ended_starts[server] = endpoint
         return [_ended(row, endpoint.fault, self._redact)]
 
-    async def _began(self, row: Row, endpoint: ServerEndpointImpl) -> Began:
+    async def _began(self, row: ServerRow, endpoint: ServerEndpointImpl) -> Began:
         status, card = endpoint.status(), endpoint.card
         package = None
         if isinstance(row.config, StdioServerConfig):
@@ -132,7 +132,7 @@ class Lives:
         )
 
 
-def _ended(row: Row, fault: ProtocolFault | None, redact: Callable[[str], str]) -> Ended:
+def _ended(row: ServerRow, fault: ProtocolFault | None, redact: Callable[[str], str]) -> Ended:
     if fault is None:
         return Ended(scope=row.scope, server=row.id, code="closed", message="it was closed")
     dossier = fault.dossier
@@ -152,7 +152,7 @@ RETRY_S: Final = 5.0
 
 
 @dataclass(slots=True)
-class Desk:
+class ServerState:
     """One row's state.
 
     Attributes:
@@ -166,7 +166,7 @@ class Desk:
         is_unrecorded: whether the last list that was judged could not be recorded.
     """
 
-    row: Row
+    row: ServerRow
     verdict: Verdict
     loosened: tuple[str, ...] = ()
     offer: Offer = NOTHING
@@ -182,19 +182,19 @@ class Desk:
         self.launch_fault = None if is_admitted(self) else launch_held(self.row, self.verdict, self.loosened)
 
 
-def postpone(desk: Desk) -> None:
+def postpone(state: ServerState) -> None:
     """Have it judged again, but not at once."""
-    desk.retry_at = asyncio.get_running_loop().time() + RETRY_S
+    state.retry_at = asyncio.get_running_loop().time() + RETRY_S
 
 
-def is_admitted(desk: Desk) -> bool:
+def is_admitted(state: ServerState) -> bool:
     """Whether the server may be started."""
-    return desk.verdict is Verdict.ADMITTED
+    return state.verdict is Verdict.ADMITTED
 
 
-def has_list(desk: Desk, endpoint: ServerEndpointImpl) -> bool:
+def has_list(state: ServerState, endpoint: ServerEndpointImpl) -> bool:
     """Whether a ready server, started as this row wants it, has listed what was not judged yet."""
-    if not is_admitted(desk) or endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
+    if not is_admitted(state) or endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
         return False
-    is_new = desk.judged is None or desk.judged[0] is not endpoint or desk.judged[1] is not endpoint.tools()
-    return is_new and endpoint.config == desk.row.config
+    is_new = state.judged is None or state.judged[0] is not endpoint or state.judged[1] is not endpoint.tools()
+    return is_new and endpoint.config == state.row.config

@@ -39,7 +39,7 @@ from quarterdeck.host.session.decks import Decks
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.review import Decision, StaleDecisionError
+from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase

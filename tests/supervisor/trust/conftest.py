@@ -7,7 +7,7 @@ import pytest
 from support.registering import ReviewGate
 from support.workers import PATIENCE_S
 
-from quarterdeck.trust import examiner, server_state
+from quarterdeck.trust import list_review, server_state
 
 
 @pytest.fixture
@@ -15,14 +15,14 @@ def review_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReviewGate]:
     """Open at first; see the class."""
     gate = ReviewGate()
     gate.set()
-    review = examiner.review_documents
+    review = list_review.scan_list
 
     def reviewed(*arguments: Any) -> Any:
         gate.started += 1
         assert gate.wait(PATIENCE_S)
         return review(*arguments)
 
-    monkeypatch.setattr(examiner, "review_documents", reviewed)
+    monkeypatch.setattr(list_review, "scan_list", reviewed)
     yield gate
     assert gate.is_set(), "a thread is left waiting"
 

@@ -11,7 +11,7 @@ from support.workers import PATIENCE_S, turns
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust import gate as module
-from quarterdeck.trust.judge.review import Decision
+from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.tools import CallEnd, CancelToken, ProgressNote, RawCall, ToolCall, WireResult
@@ -29,8 +29,8 @@ async def started_again(at: Bench, endpoint: ToldEndpoint) -> Bench:
     """The next process, whose server has not connected yet."""
     endpoint.phase = EndpointPhase.CONNECTING
     later = Bench(MemoryRecorder(at.recorder.book, at.recorder.documents))
-    later.registrar.start()
-    await later.registrar.enlist([row(endpoint.config)])
+    later.approvals.start()
+    await later.approvals.set_rows([row(endpoint.config)])
     later.replaces(endpoint)
     return later
 
@@ -104,7 +104,7 @@ async def test_a_call_of_what_was_offered_at_the_start_waits_for_its_server() ->
     assert not calling.done()
     becomes(at, endpoint, EndpointPhase.READY)
     assert await calling == ("a {}", False)
-    await at.registrar.close()
+    await at.approvals.close()
 
 
 async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_refused() -> None:
@@ -127,7 +127,7 @@ async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_ref
     assert is_error
     assert "quarterdeck trust approve fs a" in str(output)
     assert called == []
-    await at.registrar.close()
+    await at.approvals.close()
 
 
 @pytest.mark.parametrize("is_slow", [True, False])
@@ -150,7 +150,7 @@ async def test_the_wait_ends_when_the_server_fails_or_takes_too_long(
         output, is_error = await calling
     assert is_error
     assert "fs is connecting" in str(output) if is_slow else "fs is faulted" in str(output)
-    await at.registrar.close()
+    await at.approvals.close()
 
 
 async def test_a_call_while_a_list_is_judged_waits_for_the_verdict() -> None:
@@ -239,7 +239,7 @@ async def test_what_was_not_there_before_a_restart_is_not_waited_for(name: str) 
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one", blocked="x", gone="y")
         await at.runs(endpoint)
-        await at.registrar.decide([Decision(str(FILE), "fs", tool_key("blocked"))])
+        await at.approvals.decide([Decision(str(FILE), "fs", tool_key("blocked"))])
         await at.lists(a="one", blocked="x", held="new")
         at.fleet.coming.add("fs")
         becomes(at, endpoint, EndpointPhase.FAULTED)
@@ -335,7 +335,7 @@ async def test_a_server_that_died_and_does_not_list_anew_offers_nothing() -> Non
 async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
     """It would be missing without a word, or be tried all the same."""
     async with bench() as at:
-        await at.registrar.enlist([row(stdio(), standing=Standing.PROJECT)])
+        await at.approvals.set_rows([row(stdio(), standing=Standing.PROJECT)])
         gate = at.gate.endpoint("fs")
         assert gate is not None
         assert (gate.phase, gate.offered()) == (EndpointPhase.FAULTED, ())
@@ -360,7 +360,7 @@ async def test_the_process_of_a_launch_that_is_held_cannot_be_called_any_more() 
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         assert at.can_call("a")
-        await at.registrar.enlist([row(stdio(command="evil"))])
+        await at.approvals.set_rows([row(stdio(command="evil"))])
         assert not at.can_call("a")
         assert at.offered() == []
         assert (await run(at, "fs__a"))[1]
@@ -369,13 +369,13 @@ async def test_the_process_of_a_launch_that_is_held_cannot_be_called_any_more() 
 async def test_a_gate_stays_while_its_configuration_does() -> None:
     """Each reload would end the watches, and the calls, of servers that did not change."""
     async with bench() as at:
-        await at.registrar.enlist([row(stdio("a")), row(stdio("b"))])
+        await at.approvals.set_rows([row(stdio("a")), row(stdio("b"))])
         gates = {gate.config.id: gate for gate in at.gate.endpoints()}
-        await at.registrar.enlist([row(stdio("b")), row(stdio("a", command="other")), row(stdio("c"))])
+        await at.approvals.set_rows([row(stdio("b")), row(stdio("a", command="other")), row(stdio("c"))])
         assert [gate.config.id for gate in at.gate.endpoints()] == ["b", "a", "c"]
         assert at.gate.endpoint("b") is gates["b"]
         assert at.gate.endpoint("a") is not gates["a"]
-        await at.registrar.enlist([])
+        await at.approvals.set_rows([])
         assert at.gate.endpoints() == ()
         assert at.gate.endpoint("a") is None
 
@@ -383,7 +383,7 @@ async def test_a_gate_stays_while_its_configuration_does() -> None:
 async def test_a_server_that_was_closed_says_so() -> None:
     """A message would send people to look for a server that is only stopped."""
     async with bench() as at:
-        await at.registrar.enlist([row(stdio())])
+        await at.approvals.set_rows([row(stdio())])
         gate = at.gate.endpoint("fs")
         assert gate is not None
         assert (gate.phase, gate.status().phase, gate.offered()) == (EndpointPhase.IDLE, EndpointPhase.IDLE, ())
@@ -407,6 +407,6 @@ async def test_watchers_hear_of_every_verdict() -> None:
         assert seen[-1] == []
         await at.approve(tool_key("a"))
         assert seen[-1] == [("a", "evil")]
-        await at.registrar.decide([Decision(str(FILE), "fs", tool_key("a"))])
+        await at.approvals.decide([Decision(str(FILE), "fs", tool_key("a"))])
         assert seen[-1] == []
         unwatch()

@@ -23,7 +23,7 @@ from .link import DryRun, print_diff
 if TYPE_CHECKING:
     from quarterdeck.config.load.origin import Origin
     from quarterdeck.config.settings import Settings
-    from quarterdeck.trust.judge.configured_servers import Row
+    from quarterdeck.trust.judge.server_rows import ServerRow
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_sandbox import Need
 
@@ -78,7 +78,7 @@ class _Subject:
 
     config: "StdioServerConfig"
     origin: "Origin"
-    row: "Row"
+    row: "ServerRow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _subject(whom: Source, server: str) -> _Subject:
         CommandError: it is not.
     """
     from quarterdeck.config.load.origin import Standing
-    from quarterdeck.trust.judge.configured_servers import configured
+    from quarterdeck.trust.configured_servers import configured
     from quarterdeck_protocol.configs import StdioServerConfig
 
     settings = load(whom)
@@ -132,7 +132,7 @@ def _subject(whom: Source, server: str) -> _Subject:
     return _Subject(config, origin, row)
 
 
-def _refuse_unapproved(whom: Source, row: "Row") -> None:
+def _refuse_unapproved(whom: Source, row: "ServerRow") -> None:
     """Whoever allows a path approves the whole row: what else waits in it has to be looked at first."""
     from quarterdeck.trust.judge.overview import State
 
@@ -142,8 +142,8 @@ def _refuse_unapproved(whom: Source, row: "Row") -> None:
         raise CommandError(
             ExitCode.USAGE, f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}"
         )
-    is_known_twin = row.twin is not None and launch.approved == row.twin.hash
-    if launch.state not in {State.APPROVED, State.UNSTARTED} and not is_known_twin:
+    is_known_form = row.other_form is not None and launch.approved == row.other_form.hash
+    if launch.state not in {State.APPROVED, State.UNSTARTED} and not is_known_form:
         raise CommandError(
             ExitCode.USAGE,
             f"how {row.id} is started waits for your approval: review the rest of its row first",
@@ -243,7 +243,7 @@ def _approve(whom: Source, subject: _Subject, plan: _Plan) -> None:
         CommandError: it is not approved.
     """
     from quarterdeck.ledger.events.events import Subject
-    from quarterdeck.trust.judge.review import Decision
+    from quarterdeck.trust.judge.verdicts import Decision
 
     with open_desk(whom) as desk:
         found = desk.server(subject.config.id)

@@ -256,7 +256,7 @@ def _texts(reader: "LedgerReader", before: "Book", after: "Book", place: "Server
 
 
 def _values(reader: "LedgerReader", hashes: "dict[ItemKey, str]", keys: "list[ItemKey]") -> "dict[ItemKey, object]":
-    from quarterdeck.trust.judge.items import value_of
+    from quarterdeck.trust.judge.documents import value_of
 
     wanted = {key: hashes[key] for key in keys if hashes.get(key)}
     return {key: value_of(reader.document(digest, archived=True) or b"null") for key, digest in wanted.items()}

@@ -193,7 +193,7 @@ def _redact(*, json: bool) -> None:
 def _witness(text: str) -> "Head":
     """The head that `--against` names."""
     from quarterdeck.ledger.events.chain import Head
-    from quarterdeck.trust.lock.files import LockFileError, load_lock
+    from quarterdeck.trust.lock_files import LockFileError, load_lock
 
     try:
         return Head.parse(text.replace(":", " ", 1))

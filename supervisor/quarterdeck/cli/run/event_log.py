@@ -25,7 +25,7 @@ def changes_logged(product: Product) -> Iterator[None]:
                 _tell(status)
 
     look()
-    unwatch = product.registrar.watch(look)
+    unwatch = product.approvals.watch(look)
     try:
         yield
     finally:

@@ -52,11 +52,11 @@ async def _first_drift(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
 def _drifts(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
     """How the servers that have listed their tools differ from the lock."""
     present = {}
-    for row in product.registrar.rows:
+    for row in product.approvals.rows:
         endpoint = product.fleet.endpoint(row.id)
         if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
             continue
-        if product.registrar.is_judged(row.id):
+        if product.approvals.is_judged(row.id):
             instructions = endpoint.card.instructions if endpoint.card is not None else ""
             present[row.id] = listed_documents(
                 instructions, (tool.descriptor.definition or b"null" for tool in endpoint.tools())

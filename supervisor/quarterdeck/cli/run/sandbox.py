@@ -96,7 +96,7 @@ async def _run(
     from quarterdeck.config.load.variables import server_environment
     from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
     from quarterdeck.config.places.private_homes import trusted_files, with_announced
-    from quarterdeck.trust.judge.exposure import record_exposure
+    from quarterdeck.trust.exposure import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import Tier
     from quarterdeck_sandbox import Asker, Places, confine, known_machine, plan_launch, run_foreground, temporary_folder

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
     from quarterdeck.ledger.store.lease import LeaseHeldError
-    from quarterdeck.trust.judge.configured_servers import Locks
+    from quarterdeck.trust.judge.server_rows import Locks
 
 _log = logging.getLogger("quarterdeck.config")
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from quarterdeck.ledger.events.events import Stored
     from quarterdeck.ledger.events.fold import Book
     from quarterdeck.ledger.store.store import LedgerStore
-    from quarterdeck.trust.judge.configured_servers import NativeRow, Row
     from quarterdeck.trust.judge.overview import Matter, ServerMatters
-    from quarterdeck.trust.judge.review import Decision
+    from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
+    from quarterdeck.trust.judge.verdicts import Decision
     from quarterdeck_protocol.configs import TrustMode
 
 _LOOK_AGAIN: Final = "look at what is held now, with quarterdeck trust diff, and decide again"
@@ -50,9 +50,10 @@ class Desk:
 
     def command(self, verb: str, server: str = "", *words: str) -> str:
         """The command of `trust` that goes on from here, as it can be typed."""
-        from quarterdeck.trust.judge.configured_servers import trust_command
+        from quarterdeck.trust.configured_servers import command_options
+        from quarterdeck.trust.judge.server_rows import trust_command
 
-        return trust_command(verb, server, *words, files=self.files)
+        return trust_command(verb, server, *words, options=command_options(self.files))
 
     @property
     def book(self) -> "Book":
@@ -70,10 +71,11 @@ class Desk:
 
     def is_suspicious(self, server: "ServerMatters", matter: "Matter") -> bool:
         """Whether the scan finds something in what is offered, by today's rules and beside today's neighbours."""
-        from quarterdeck.trust.judge.items import around, known_names, value_of
+        from quarterdeck.trust.judge.documents import value_of
         from quarterdeck.trust.scan import scan_definition
+        from quarterdeck.trust.scan.tool_names import names_around, names_by_server
 
-        siblings = around(known_names(self.book), server.scope, server.server)
+        siblings = names_around(names_by_server(self.book), server.scope, server.server)
         document = value_of(matter.body or self.read(matter.seen) or b"null")
         return bool(matter.findings or scan_definition(matter.key.subject, matter.key.name, document, siblings))
 
@@ -123,7 +125,7 @@ def open_desk(whom: Source) -> Iterator[Desk]:
     """
     from quarterdeck.ledger.errors import MissingLedgerError
     from quarterdeck.ledger.store.store import LedgerStore
-    from quarterdeck.trust.judge.configured_servers import configured, scope_of
+    from quarterdeck.trust.configured_servers import configured, scope_of
     from quarterdeck.trust.judge.overview import survey
 
     settings = load(whom, may_be_empty=True)
@@ -135,7 +137,7 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         desk = Desk((), settings, store, files)
         # Without a configuration nothing is looked at, and no key made.
         found = configured(settings) if settings.config_paths else None
-        rows: tuple[Row | NativeRow, ...] = ()
+        rows: tuple[ServerRow | NativeRow, ...] = ()
         if found is not None:
             rows = (*found.rows, *_said_of_native(desk.book, found.native))
         servers = survey(desk.book, rows, desk.read)
@@ -197,7 +199,7 @@ def _write(decisions: "Sequence[Decision]") -> None:
     from quarterdeck.ledger.store.lease import Holder, take_lease
     from quarterdeck.ledger.store.store import LedgerStore
     from quarterdeck.ledger.times import audit_time
-    from quarterdeck.trust.judge.review import StaleDecisionError, decide
+    from quarterdeck.trust.judge.verdicts import StaleDecisionError, decide
 
     us = Holder(pid=os.getpid(), digest="", command="trust", started_at=audit_time())
     try:

@@ -65,15 +65,15 @@ def locked(file: Path, ignore: Path | None = None) -> "DeckLock":
     Raises:
         CommandError: it cannot be used.
     """
-    from quarterdeck.trust.lock.files import load_lock
+    from quarterdeck.trust.lock_files import load_lock
 
     with _file_errors():
         return load_lock(file, ignore)
 
 
 def _write(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
-    from quarterdeck.trust.lock.files import MissingLockError, load_ignores, load_lock, save_lock
     from quarterdeck.trust.lock.lockfile import difference
+    from quarterdeck.trust.lock_files import MissingLockError, load_ignores, load_lock, save_lock
 
     with _file_errors():
         ignores = load_ignores(file, ignore)
@@ -109,7 +109,7 @@ def _write(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
 
 
 def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old: "DeckLock | None") -> "Draft":
-    from quarterdeck.trust.judge.configured_servers import row_of
+    from quarterdeck.trust.configured_servers import row_of
     from quarterdeck.trust.judge.overview import survey
     from quarterdeck.trust.lock.lockfile import DeckLock, MissingDocumentError, draft_lock
 
@@ -170,7 +170,7 @@ def _left_out(ignores: "Ignores") -> str:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    from quarterdeck.trust.lock.files import LockFileError, MissingLockError
+    from quarterdeck.trust.lock_files import LockFileError, MissingLockError
 
     try:
         yield

@@ -25,7 +25,7 @@ from .views import describe_key, print_difference, print_servers, view_differenc
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.fold import ItemKey
     from quarterdeck.trust.judge.overview import Matter, ServerMatters
-    from quarterdeck.trust.judge.review import Decision
+    from quarterdeck.trust.judge.verdicts import Decision
 
 
 HEADERS: Final = ("SERVER", "WHAT", "RULE", "PLACE", "NOW", "EXCERPT")
@@ -33,9 +33,9 @@ HEADERS: Final = ("SERVER", "WHAT", "RULE", "PLACE", "NOW", "EXCERPT")
 
 def scan_history(desk: Desk, *, json: bool) -> None:
     """Scan every document that was ever seen, once, and print what is found and whether it is still offered."""
-    from quarterdeck.trust.scan.history_scan import scan_all
+    from quarterdeck.trust.judge.scans import scan_recorded
 
-    found = scan_all(desk.sightings(), desk.book, desk.read)
+    found = scan_recorded(desk.sightings(), desk.book, desk.read)
     if json:
         print_json(
             {
@@ -180,7 +180,7 @@ def block(
     """Let no form of some tools be used, or of a server, until one is approved."""
     from quarterdeck.ledger.events.events import Subject
     from quarterdeck.ledger.events.fold import ItemKey
-    from quarterdeck.trust.judge.review import Decision
+    from quarterdeck.trust.judge.verdicts import Decision
 
     if bool(tools) == everything:
         raise CommandError(
@@ -283,7 +283,7 @@ def _project_launches(desk: Desk) -> "list[tuple[ServerMatters, tuple[Matter, ..
 
 
 def _approval(server: "ServerMatters", matter: "Matter") -> "Decision":
-    from quarterdeck.trust.judge.review import Decision
+    from quarterdeck.trust.judge.verdicts import Decision
 
     return Decision(server.scope, server.server, matter.key, matter.seen, matter.body)
 

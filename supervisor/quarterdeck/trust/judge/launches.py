@@ -22,7 +22,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.secrets import Hide, hide_args, hide_text, hide_value, hide_whole
 from quarterdeck_protocol.secrets.text import STAND_IN
 
-from .items import Document, sayable, value_of
+from .documents import Document, sayable, value_of
 
 SECRET_DIGITS: Final = 12
 """Of the hash that stands for a secret: enough to see that it changed."""
@@ -64,7 +64,7 @@ def launch_of(
     row: Mapping[str, object] | None = None,
     key: bytes = b"",
     *,
-    is_stranger: bool = False,
+    is_project: bool = False,
     files: Mapping[str, FileRead] | None = None,
 ) -> Launch:
     """How a server is started or reached.
@@ -76,19 +76,19 @@ def launch_of(
         row: how a file configures it, variables not expanded: their values are none of the ledger's business.  None
             for a server that no file configures.
         key: of the stand-ins for secrets.
-        is_stranger: whether the row is a project's.
+        is_project: whether the row is a project's.
         files: of the user's row, which another could have written: what values were taken from.  Then each of the row's
             own values counts too, and those of these files, as keyed hashes.  None for a row that nobody else could.
     """
     stand_in = stands_in(key)
 
     def launch(hide: Hide) -> dict[str, object]:
-        found = _launch(config, row, hide, is_stranger=is_stranger)
+        found = _launch(config, row, hide, is_project=is_project)
         return found if files is None else found | _all_values(config, row or {}, hide, key, files)
 
     clear = value_of(msgspec.json.encode(launch(_nothing)))
     kept = launch(stand_in)
-    shown = clear if is_stranger else launch(_unless_it_runs(stand_in))
+    shown = clear if is_project else launch(_unless_it_runs(stand_in))
     body = msgspec.json.encode(kept, order="sorted")
     document = Document(ItemKey(Subject.LAUNCH), hash_of(body), body)
     return Launch(document, msgspec.json.encode(shown, order="sorted"), clear, key)
@@ -145,19 +145,19 @@ _EVERY: Final = frozenset({"env", "headers"})
 
 
 def _launch(
-    config: ServerConfig, row: Mapping[str, object] | None, hide: Hide, *, is_stranger: bool
+    config: ServerConfig, row: Mapping[str, object] | None, hide: Hide, *, is_project: bool
 ) -> dict[str, object]:
     given = config.model_dump(mode="json", exclude_defaults=True) if row is None else row
     launch: dict[str, object] = {"transport": str(config.transport)}
     if isinstance(config, StdioServerConfig):
         launch["command"] = _hidden_text(_text(given.get("command")), hide)
         launch["args"] = _hidden_args(_words(given.get("args")), hide)
-        launch["env"] = _named(given.get("env"), _value_hider(hide), is_stranger=is_stranger)
+        launch["env"] = _named(given.get("env"), _value_hider(hide), is_project=is_project)
         launch |= {name: _hidden_value(given[name], hide) for name in _PROCESS_KEYS if given.get(name) is not None}
     else:
         launch["url"] = _hidden_text(_text(given.get("url")), hide)
         launch["headers"] = _named(
-            given.get("headers"), lambda _, value: hide_whole(value, hide), is_stranger=is_stranger
+            given.get("headers"), lambda _, value: hide_whole(value, hide), is_project=is_project
         )
     # The effective one, wherever the file says it: else a row could open itself from the top of its file.
     launch["trust"] = config.trust.value
@@ -219,11 +219,11 @@ def _hidden_value(value: object, hide: Hide) -> object:
     return value
 
 
-def _named(value: object, hide: Callable[[str, str], str], *, is_stranger: bool) -> object:
-    """Names alone; of a stranger's row the values too: a PATH of his choosing is another program."""
+def _named(value: object, hide: Callable[[str, str], str], *, is_project: bool) -> object:
+    """NamesByServer alone; of a stranger's row the values too: a PATH of his choosing is another program."""
     if not isinstance(value, Mapping):
-        return {} if is_stranger else []
-    if not is_stranger:
+        return {} if is_project else []
+    if not is_project:
         return sorted(_text(name) for name in value)
     return {_text(name): _named_member(_text(name), member, hide) for name, member in value.items()}
 

@@ -13,9 +13,9 @@ from quarterdeck.ledger.events.keys import key_of_qualified
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 
-from .configured_servers import NativeRow, Row
-from .items import Document
-from .judgement import INSTRUCTIONS, Verdict, under_instructions
+from .documents import Document
+from .server_rows import NativeRow, ServerRow
+from .verdicts import INSTRUCTIONS, Verdict, under_instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def last_held(entry: Entry) -> int:
     return sum(last_verdict(entry, tool) not in (Verdict.ADMITTED, Verdict.BLOCKED) for tool in tools)
 
 
-def snapshot_hashes(row: Row, entry: Entry) -> dict[str, str]:
+def snapshot_hashes(row: ServerRow, entry: Entry) -> dict[str, str]:
     """The documents of the tools that a server may offer before it is asked again, by tool: what it had live last, then
     what it had on offer and was approved since.
     """
@@ -112,7 +112,7 @@ def snapshot_hashes(row: Row, entry: Entry) -> dict[str, str]:
     return {tool: hash_ for tool, hash_ in (live | approved).items() if row.config.tools.admits(tool)}
 
 
-def snapshot_offer(row: Row, documents: Iterable[tuple[str, str, bytes]]) -> Offer:
+def snapshot_offer(row: ServerRow, documents: Iterable[tuple[str, str, bytes]]) -> Offer:
     """The offer of the tools in `documents`: their name, hash and body; what a lock does not name is left out."""
     tools: list[RemoteTool] = []
     for name, hash_, body in documents:
@@ -125,7 +125,7 @@ def snapshot_offer(row: Row, documents: Iterable[tuple[str, str, bytes]]) -> Off
     return Offer(tuple(tools), frozenset(tool.ref.name for tool in tools))
 
 
-def enrolments(row: Row, entry: Entry, offer: Offer, hashes: Mapping[str, str]) -> list[LedgerEvent]:
+def enrolments(row: ServerRow, entry: Entry, offer: Offer, hashes: Mapping[str, str]) -> list[LedgerEvent]:
     """The events after which the live set of this server is what it offers.
 
     Args:
@@ -154,7 +154,7 @@ def withdrawal(scope: str, server: str, entry: Entry) -> list[LedgerEvent]:
     return [Retired(scope=scope, server=server, key=key, tool=live.tool) for key, live in entry.live.items()]
 
 
-def describe_held(row: Row, held: Mapping[ItemKey, Verdict]) -> str:
+def describe_held(row: ServerRow, held: Mapping[ItemKey, Verdict]) -> str:
     """One line for people: how many tools are held and why, how many are blocked, and what to do."""
     kinds = Counter(verdict for key, verdict in held.items() if key.subject is Subject.TOOL)
     blocked = kinds.pop(Verdict.BLOCKED, 0)
@@ -167,7 +167,7 @@ def describe_held(row: Row, held: Mapping[ItemKey, Verdict]) -> str:
     return f"{row.id}: {', '.join(parts)}: see {row.command('diff')}"
 
 
-def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
+def tool_held(row: ServerRow, tool: str, verdict: Verdict) -> ProtocolFault:
     """What a call of a tool gets that is held or blocked: why, and the command that approves it."""
     name = f"{row.id}__{tool}"
     code, target = "tool_held", tool
@@ -185,7 +185,7 @@ def tool_held(row: Row, tool: str, verdict: Verdict) -> ProtocolFault:
     return _refused(FaultKind.TOOL_ERROR, message, code, _look_and_approve(row, target))
 
 
-def launch_held(row: Row, verdict: Verdict, loosened: Sequence[str] = ()) -> ProtocolFault:
+def launch_held(row: ServerRow, verdict: Verdict, loosened: Sequence[str] = ()) -> ProtocolFault:
     """Why a server is not started: its launch is held, or blocked."""
     if verdict is Verdict.BLOCKED:
         message = f"{row.id} is blocked: a person decided that it must not be started"
@@ -200,7 +200,7 @@ def _refused(kind: FaultKind, message: str, code: str, remedy: str) -> ProtocolF
     return ProtocolFault(kind, message, code=code, delivery=Delivery.NOT_SENT, remedy=remedy)
 
 
-def _look_and_approve(row: Row | NativeRow, what: str) -> str:
+def _look_and_approve(row: ServerRow | NativeRow, what: str) -> str:
     return f"look at it with `{row.command('diff')}`, approve it with `{row.command('approve', what)}`"
 
 
@@ -263,3 +263,39 @@ def _has_approved_instructions(entry: Entry) -> bool:
 def _is_approved(entry: Entry, tool: str, definition: str) -> bool:
     item = entry.items.get(ItemKey(Subject.TOOL, tool), Item())
     return item.approved == definition and not item.is_blocked
+
+
+MAX_SERVERS = 8
+"""Named one by one; a model's context is dear."""
+
+
+def notice(held: Mapping[str, int], launches: Sequence[str], starting: Sequence[str] = ()) -> str:
+    """How many tools are held, of which servers, which servers are not started, and which are; empty when all is well.
+
+    Args:
+        held: how many tools of each server are held.
+        launches: the servers whose launch is.
+        starting: the servers whose tools are not known yet.
+    """
+    held = {server: count for server, count in held.items() if count}
+    parts = []
+    if total := sum(held.values()):
+        listed = _listed([f"{server}: {count}" for server, count in held.items()])
+        what, them = ("tool is", "it") if total == 1 else ("tools are", "them")
+        parts.append(f"{total} {what} held until a person approves {them} ({listed})")
+    if launches:
+        count = len(launches)
+        parts.append(
+            f"{count} {'server is' if count == 1 else 'servers are'} not started until a person approves how "
+            f"({_listed(launches)})"
+        )
+    told = [f"{'; '.join(parts)}. The user can look with `quarterdeck trust list`."] if parts else []
+    if starting:
+        whose = "its tools are" if len(starting) == 1 else "their tools are"
+        told.append(f"Still starting: {_listed(starting)}; {whose} announced when they can be called.")
+    return " ".join(told)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MAX_SERVERS])
+    return f"{shown} and {len(names) - MAX_SERVERS} more" if len(names) > MAX_SERVERS else shown

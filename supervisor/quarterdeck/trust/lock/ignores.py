@@ -19,7 +19,7 @@ from typing import Final, Self
 import msgspec
 
 from quarterdeck.ledger.events.events import Subject, hash_of
-from quarterdeck.trust.judge.items import Document, value_of
+from quarterdeck.trust.judge.documents import Document, value_of
 
 IGNORE_NAME: Final = "lock.ignore"
 

@@ -1,4 +1,4 @@
-"""`deck.lock`: the approved form of every tool, for version control; elsewhere nothing else is admitted.  Pure.
+"""`deck.lock`: the approved form of every tool, for version control.  Pure.
 
     {
       "version": 1,
@@ -7,9 +7,7 @@
     }
 
 How servers are launched is not in it, since paths differ between machines.  `package` tells people what was looked at,
-and `ledger` what the ledger's chain amounted to; neither is judged.
-
-From what is approved to the lock of it, and from what servers list to what a lock is held against.  Pure.
+and `ledger` which state of the ledger it was made from; neither is judged.
 """
 
 import json
@@ -23,7 +21,7 @@ from quarterdeck.config.load.document import DocumentError, JsonObject, parse_do
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.items import Document, instructions_document, value_of
+from quarterdeck.trust.judge.documents import Document, instructions_document, value_of
 from quarterdeck.trust.judge.overview import Matter, Read, ServerMatters, State
 from quarterdeck_protocol.names import did_you_mean, is_server_id, nearest_key
 

@@ -1,28 +1,24 @@
-"""The phrases by which definitions try to rule the model instead of describing a tool.  Pure.
-
-Written after what was published: the experiments of Invariant Labs (April 2025: direct poisoning, shadowing, the
-WhatsApp takeover), CyberArk's full-schema poisoning, HiddenLayer's parameter names, and the rules of open scanners.
-The words are ours.  Each phrase keeps clear of what honest servers write: tests hold both.
-
-A text as words, and phrases to look for in them.  Pure.
+"""The phrases by which a definition tries to rule the model, and the search for them in a text.  Pure.
 
 A phrase is written as its words, with gaps:
 
     ignore|disregard .. previous|prior .. instructions|rules
 
-`|` parts the choices of one word, `..` stands for up to three words of whatever kind, `...` for up to ten.  No phrase
-reaches across the end of a sentence.  Case, line breaks, punctuation and markup do not count; a few things that are
+`|` separates the choices for one word, `..` stands for up to three words of any kind, `...` for up to ten.  No phrase
+reaches across the end of a sentence.  Case, line breaks, punctuation and markup do not count.  A few things that are
 said in many ways are one word each: `@file` (where only secrets are kept), `@dotfile` (where settings are, and secrets
-among them), `@secret` (passwords, keys), `@env` (environment variables), `@talk` (what the model and its user said, or
-what the model was told).  The time to match is linear in the text: no regular expression does it, but a walk over
-the words.
+among them), `@secret` (passwords, keys), `@env` (environment variables), `@talk` (the conversation, or what the model
+was told).  The search walks over the words, in time linear in the text, without a regular expression.
+
+Written after what was published: the experiments of Invariant Labs (April 2025: direct poisoning, shadowing, the
+WhatsApp takeover), CyberArk's full-schema poisoning, HiddenLayer's parameter names, and the rules of open scanners.
+The words are ours.  Each phrase avoids what honest servers write: tests hold both.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from . import languages
 from .disguises import plain
 
 _GAPS: Final = {"..": 3, "...": 10}
@@ -38,7 +34,7 @@ _FILE: Final = (
 )
 _DOTFILE: Final = r"\.env|\.(?:npmrc|pypirc)|\.kube/config|\.docker/config\.json|\.config/gcloud"
 _CREDENTIAL: Final = (
-    r"(?:api|private|ssh|secret|access|auth|session|bearer|signing|encryption)[\s_-]{1,12}(?:keys?|tokens?)"
+    r"(?:api|private|ssh|secret|access|auth|session|owner|signing|encryption)[\s_-]{1,12}(?:keys?|tokens?)"
     r"|api_?keys?|pass(?:word|phrase|code)s?|credentials?|(?:seed|recovery|mnemonic)[\s_-]{1,12}phrases?"
     r"|session[\s_-]{1,12}cookies?|credit[\s_-]{1,12}card"
 )
@@ -106,7 +102,7 @@ class Phrasebook:
                 self._by_first.setdefault(word, []).append((rule, each))
 
     def find(self, words: list[Word]) -> Iterator[tuple[str, int, int]]:
-        """The rules that strike, each once, and where: from the start of a phrase to its end."""
+        """The rules that match, each once, and where: from the start of a phrase to its end."""
         struck: set[str] = set()
         for place, word in enumerate(words):
             for rule, each in self._by_first.get(word.text, ()):
@@ -244,11 +240,7 @@ PHRASES: Final[dict[str, tuple[str, ...]]] = {
         "pretend|claim|masquerade .. to|as .. be|the .. official|trusted|verified|legitimate .. tool|server",
     ),
 }
-"""By rule: see `words` for how a phrase is written."""
-
-PHRASEBOOK: Final = Phrasebook(
-    (rule, phrase(text)) for book in (PHRASES, languages.PHRASES) for rule, texts in book.items() for text in texts
-)
+"""By rule, in English; each in the notation that the module describes."""
 
 ASKING: Final[dict[str, tuple[str, ...]]] = {
     "asks-context": (
@@ -268,5 +260,95 @@ ASKING: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 """What the description of a parameter asks for without a word of asking: whoever describes one expects it."""
+
+_DE_USER: Final = "nutzer|nutzern|nutzerin|benutzer|benutzern|anwender|anwenderin|user"
+_ES_LOOT: Final = "contraseña|contraseñas|conversación|claves|credenciales|historial|contenido"
+_PT_LOOT: Final = "senha|senhas|conversa|credenciais|chaves|histórico|conteúdo"
+
+FOREIGN_PHRASES: Final[dict[str, tuple[str, ...]]] = {
+    "instructs-model": (
+        # German, French, Spanish, Portuguese, Italian, Russian.
+        "ignoriere|ignorieren|vergiss|vergessen|missachte|missachten .. anweisungen|instruktionen|regeln|vorgaben",
+        "ignore|ignorez|ignorer|oublie|oubliez .. toutes|les|tes|vos .. instructions|consignes|directives|règles",
+        "ignore|ignorez|oublie|oubliez .. instructions|consignes .. précédentes|antérieures",
+        "ignora|ignorar|ignore|olvida|olvide|omite .. todas|las|tus|sus .. instrucciones|indicaciones|órdenes",
+        "ignora|olvida|ignore .. instrucciones|instruções .. anteriores|previas",
+        "ignore|ignora|ignorar|esqueça|esquece|desconsidere .. as|suas|todas .. instruções|orientações|regras",
+        "ignora|ignorare|ignorate|dimentica|dimenticare|dimenticate .. istruzioni|indicazioni|regole|direttive",
+        "игнорируй|игнорируйте|игнорировать|забудь|забудьте|отбрось .. инструкции|инструкций|указания|правила",
+    ),
+    "conceals-from-user": (
+        f"sag|sage|sagen|verrate|verraten|erzähle|erzählen|zeige|teile|melde|informiere .. {_DE_USER} .. nicht|nichts",
+        f"erwähne|erwähnen|verrate|sage|zeige .. nicht|nichts|niemals .. {_DE_USER}",
+        f"ohne .. {_DE_USER} .. informieren|fragen|wissen|benachrichtigen|sagen",
+        "ne .. dis|dites|dire|informe|informez|informer|mentionne|révèle|révélez|montre .. utilisateur|usager",
+        "sans .. utilisateur|usager .. sache|informer|remarque|prévenir|voie",
+        "insu .. utilisateur|usager",
+        "no .. digas|diga|decir|informes|informe|menciones|mencione|muestres|reveles|revele .. usuario|usuaria|nadie",
+        "sin .. usuario|usuaria .. sepa|entere|note|saberlo|vea",
+        "não|nao .. diga|dizer|conte|informe|mencione|revele|mostre .. usuário|usuario|utilizador|ninguém",
+        "sem .. usuário|utilizador .. saiba|saber|perceba|perceber|veja",
+        "non .. dire|dirlo|dica|informare|informi|menzionare|menzioni|rivelare|riveli|mostrare .. utente|nessuno",
+        "senza .. utente .. sappia|saperlo|informare|accorga",
+        # A capital `Не` looks like `He`, and is read as that.
+        "не|he .. говори|говорите|сообщай|сообщайте|рассказывай|упоминай|показывай .. пользователю|никому",
+        "тайно|втайне|скрытно|незаметно .. пользователя",
+    ),
+    "asks-secrets": (
+        "sende|senden|schicke|schicken|übermittle|übermitteln|kopiere .. passwort|passwörter|zugangsdaten|schlüssel",
+        "passwort|passwörter|zugangsdaten .. an .. senden|schicken|übermitteln",
+        "envoie|envoyez|envoyer|transmets|transmettez .. mot|mots|clé|clés|identifiants|secrets .. passe|à|vers|api",
+        f"envía|envíe|enviar|manda|mande|reenvía|sube .. {_ES_LOOT} .. a|al",
+        f"envie|envia|enviar|mande|transmita .. {_PT_LOOT} .. para|a|ao",
+        "invia|inviare|inviate|manda|trasmetti .. password|credenziali|chiavi|conversazione|cronologia .. a|al|all",
+        "отправь|отправьте|отправляй|перешли|передай|передайте .. пароль|пароли|ключи|ключ|переписку|содержимое",
+    ),
+    "asks-context": (
+        "sende|schicke|übermittle|füge .. gespräch|gesprächsverlauf|unterhaltung|chatverlauf|systemprompt",
+        "envoie|envoyez|transmets|transmettez|inclus|incluez .. conversation|historique|discussion .. à|vers|dans",
+    ),
+}
+"""The same in German, French, Spanish, Portuguese, Italian and Russian."""
+
+_NEAR: Final = r"[^。！？.!?\n]{0,14}"
+_ZH_USER: Final = "(?:用户|用戶|使用者|任何人)"
+_ZH_LOOT: Final = "(?:密码|密碼|密钥|密鑰|凭据|憑證|对话|對話|聊天记录|聊天記錄|文件内容|系统提示|系統提示|提示词)"
+_JA_USER: Final = "(?:ユーザー|ユーザ|利用者|使用者)"
+_JA_LOOT: Final = "(?:パスワード|秘密鍵|会話|認証情報|ファイルの内容|API ?キー|システムプロンプト)"
+_KO_LOOT: Final = "(?:비밀번호|암호|대화|자격 ?증명|API ?키|시스템 ?프롬프트|파일 ?내용)"
+
+FOREIGN_PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
+    (
+        "instructs-model",
+        re.compile(
+            "(?:忽略|无视|無視|忘记|忘記|忘掉)[^。！？\n]{0,16}(?:指令|指示|规则|規則|提示|说明|說明)"
+            f"|(?:指示|命令|ルール|プロンプト){_NEAR}(?:無視|忘れ|破棄)"
+            f"|(?:지시|명령|지침|규칙|프롬프트){_NEAR}(?:무시|잊어)"
+        ),
+    ),
+    (
+        "conceals-from-user",
+        re.compile(
+            f"(?:不要|别|別|请勿|請勿|不得|切勿){_NEAR}(?:告诉|告訴|告知|通知|透露|提及|提醒|显示){_NEAR}{_ZH_USER}"
+            f"|(?:不要|别|別|请勿|請勿|不得|切勿)(?:让|讓|向|对|對){_ZH_USER}"
+            f"|(?:瞒着|瞞著|隐瞒|隱瞞){_NEAR}{_ZH_USER}"
+            f"|{_JA_USER}(?:に|には|へ){_NEAR}(?:言わない|伝えない|知らせない|教えない|報告しない|話さない|見せない|内緒|秘密に)"
+            f"|(?:사용자|유저|이용자)(?:에게|한테|가){_NEAR}(?:말하지|알리지|보여주지|언급하지|밝히지|모르게)"
+        ),
+    ),
+    (
+        "asks-secrets",
+        re.compile(
+            f"(?:发送|發送|上传|上傳|转发|轉發|传送|傳送){_NEAR}{_ZH_LOOT}|{_ZH_LOOT}{_NEAR}(?:发送|發送|上传|上傳|转发|轉發|发给)"
+            f"|{_JA_LOOT}{_NEAR}(?:送信|転送|アップロード|送って|送る)"
+            f"|{_KO_LOOT}{_NEAR}(?:전송|보내|업로드|전달)"
+        ),
+    ),
+)
+"""By rule: what is looked for in Chinese, Japanese and Korean, which do not part their words."""
+
+PHRASEBOOK: Final = Phrasebook(
+    (rule, phrase(text)) for book in (PHRASES, FOREIGN_PHRASES) for rule, texts in book.items() for text in texts
+)
 
 ASKBOOK: Final = Phrasebook((rule, phrase(text)) for rule, texts in ASKING.items() for text in texts)

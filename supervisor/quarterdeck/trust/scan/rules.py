@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.diff.excerpt import place_of, shown
 
-from . import disguises, languages
+from . import disguises
 from .disguises import readings
-from .phrases import ASKBOOK, PHRASEBOOK, Word, words_of
-from .siblings import NOBODY, Siblings, mixes_scripts, siblings_of_names
+from .phrases import ASKBOOK, FOREIGN_PATTERNS, PHRASEBOOK, Word, words_of
 from .texts import MAX_TEXT_CHARS, Text, texts_of
+from .tool_names import NO_NAMES, KnownNames, mixes_scripts
 
 MAX_EXCERPT_CHARS: Final = 160
 """Enough to judge by; the definition itself is a command away."""
@@ -29,7 +29,7 @@ class Rule:
 
     Attributes:
         id: stable: it is written into the ledger.
-        sentence: what was found where it strikes, for people.
+        sentence: what was found where it matches, for people.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that a rule strikes at.
+    """One place that a rule matches at.
 
     Attributes:
         rule: its id.
@@ -81,7 +81,7 @@ RULES: Final[Mapping[str, Rule]] = {
 """By id."""
 
 
-class Strike(NamedTuple):
+class RuleMatch(NamedTuple):
     """One place of a text: what is quoted, and a sentence of its own where the rule's does not tell enough."""
 
     rule: str
@@ -89,52 +89,52 @@ class Strike(NamedTuple):
     sentence: str = ""
 
 
-def strikes(text: Text, siblings: Siblings) -> Iterator[Strike]:
+def matches(text: Text, known: KnownNames) -> Iterator[RuleMatch]:
     """What the rules on texts find in one."""
     yield from unseen(text.text)
     if (found := mixes_scripts(text.text)) is not None:
-        yield Strike("mixed-script", found[0])
+        yield RuleMatch("mixed-script", found[0])
     if len(text.text) < (_MIN_CHARS if text.text.isascii() else _MIN_SIGNS):
         return
     for rule, look in _PATTERNS:
         if (match := look(text.text)) is not None:
-            yield Strike(rule, _around(text.text, *match.span()))
+            yield RuleMatch(rule, _around(text.text, *match.span()))
     if (span := disguises.encoded(text.text)) is not None:
-        yield Strike("long-base64", text.text[span[0] : span[1]])
+        yield RuleMatch("long-base64", text.text[span[0] : span[1]])
     said, words = words_of(text.text)
     struck: set[str] = set()
     for rule, start, end in _spoken(said, words, is_asking=text.is_of_parameter):
         if rule not in struck:
             struck.add(rule)
-            yield Strike(rule, _around(said, start, end))
+            yield RuleMatch(rule, _around(said, start, end))
     yield from _behind(text.text, struck)
     if text.is_name and _is_greedy(text.text) and "asks-context" not in struck:
-        yield Strike("asks-context", text.text)
+        yield RuleMatch("asks-context", text.text)
     if "shadows-tool" not in struck:
-        yield from _meddling(said, siblings)
+        yield from _meddling(said, known)
 
 
 def _spoken(said: str, words: list[Word], *, is_asking: bool) -> Iterator[tuple[str, int, int]]:
-    """The rules that strike at what a text says, and where."""
+    """The rules that match at what a text says, and where."""
     yield from PHRASEBOOK.find(words)
     if is_asking:
         yield from ASKBOOK.find(words)
     if not said.isascii():
-        for rule, pattern in languages.PATTERNS:
+        for rule, pattern in FOREIGN_PATTERNS:
             if (found := pattern.search(said)) is not None:
                 yield rule, *found.span()
 
 
-def _behind(text: str, struck: Collection[str]) -> Iterator[Strike]:
+def _behind(text: str, struck: Collection[str]) -> Iterator[RuleMatch]:
     """What a text says in an encoding, unless it says that openly."""
     for reading in readings(text):
         if reading.is_certain:
-            yield Strike("encoded-text", reading.text)
+            yield RuleMatch("encoded-text", reading.text)
             return
         said, words = words_of(reading.text[:MAX_TEXT_CHARS])
         for rule, start, end in _spoken(said, words, is_asking=False):
             if rule not in struck:
-                yield Strike("encoded-text", _around(said, start, end))
+                yield RuleMatch("encoded-text", _around(said, start, end))
                 return
 
 
@@ -145,13 +145,13 @@ def _is_greedy(name: str) -> bool:
     return plain.strip("_") in _GREEDY_NAMES or (is_wrapped and plain.strip("_") in _HIDDEN_NAMES)
 
 
-def unseen(text: str) -> Iterator[Strike]:
+def unseen(text: str) -> Iterator[RuleMatch]:
     """Invisible characters."""
     places = disguises.hidden_characters(text)
     if places:
         words = disguises.hidden_words(text)
         sentence = f"{len(places)} characters of the text are not seen by people" if len(places) > 1 else ""
-        yield Strike("hidden-unicode", words or text[max(0, places[0] - 20) : places[0] + 60], sentence)
+        yield RuleMatch("hidden-unicode", words or text[max(0, places[0] - 20) : places[0] + 60], sentence)
 
 
 _MIN_CHARS: Final = 8
@@ -269,14 +269,16 @@ _MAX_MENTIONS: Final = 50
 """Of one text that are looked at."""
 
 
-def _meddling(said: str, siblings: Siblings) -> Iterator[Strike]:
+def _meddling(said: str, known: KnownNames) -> Iterator[RuleMatch]:
     """Another server's tool, named in full, or told what to do."""
-    for count, (name, start, end, is_qualified) in enumerate(siblings.mentions(said)):
+    for count, (name, start, end, is_qualified) in enumerate(known.mentions(said)):
         if count == _MAX_MENTIONS:
             return
         near = said[max(0, start - _ORDER_CHARS) : end + _ORDER_CHARS]
         if is_qualified or _ORDER.search(near):
-            yield Strike("shadows-tool", _around(said, start, end), f"the text speaks of another server's tool, {name}")
+            yield RuleMatch(
+                "shadows-tool", _around(said, start, end), f"the text speaks of another server's tool, {name}"
+            )
             return
 
 
@@ -299,26 +301,22 @@ MAX_FINDINGS: Final = 50
 _MAX_SENTENCE_CHARS: Final = 240
 
 
-def scan_definition(
-    kind: str, name: str, document: object, siblings: Siblings | frozenset[str] = NOBODY
-) -> tuple[Finding, ...]:
+def scan_definition(kind: str, name: str, document: object, known: KnownNames = NO_NAMES) -> tuple[Finding, ...]:
     """What is suspicious about a definition, the outer places first.
 
     Args:
         kind: of what it is; nobody but people reads a launch, so that only what they cannot see counts there.
         name: the tool's own name; empty for the others.
         document: a JSON value.
-        siblings: the names around it; or all of them in one set: qualified ones are other servers' tools', the others
-            native.
+        known: the names that it is held against.
     """
-    around = siblings if isinstance(siblings, Siblings) else siblings_of_names(siblings)
     found: dict[tuple[str, str], Finding] = {}
-    for place, strike in _strikes(kind, name, document, around):
+    for place, match in _matches(kind, name, document, known):
         finding = Finding(
-            strike.rule,
+            match.rule,
             place,
-            shown(strike.quote, MAX_EXCERPT_CHARS),
-            shown(strike.sentence or RULES[strike.rule].sentence, _MAX_SENTENCE_CHARS),
+            shown(match.quote, MAX_EXCERPT_CHARS),
+            shown(match.sentence or RULES[match.rule].sentence, _MAX_SENTENCE_CHARS),
         )
         found.setdefault((finding.rule, finding.place), finding)
         if len(found) == MAX_FINDINGS:
@@ -326,21 +324,21 @@ def scan_definition(
     return tuple(found.values())
 
 
-def _strikes(kind: str, name: str, document: object, siblings: Siblings) -> Iterator[tuple[str, Strike]]:
+def _matches(kind: str, name: str, document: object, known: KnownNames) -> Iterator[tuple[str, RuleMatch]]:
     if kind == Subject.TOOL:
-        yield from (("/name", strike) for strike in _name_strikes(name, siblings))
+        yield from (("/name", match) for match in _name_matches(name, known))
     texts, beyond = texts_of(document)
     if beyond is not None:
-        yield place_of(beyond.path), Strike("too-much-text", beyond.text[:MAX_EXCERPT_CHARS])
+        yield place_of(beyond.path), RuleMatch("too-much-text", beyond.text[:MAX_EXCERPT_CHARS])
     for text in texts:
-        found = unseen(text.text) if kind == Subject.LAUNCH else strikes(text, siblings)
-        for strike in found:
-            yield place_of(text.path), strike
+        found = unseen(text.text) if kind == Subject.LAUNCH else matches(text, known)
+        for match in found:
+            yield place_of(text.path), match
 
 
-def _name_strikes(name: str, siblings: Siblings) -> Iterator[Strike]:
-    if name in siblings.native:
-        yield Strike("shadows-tool", name, "the name is that of a native tool")
-    elif (bearer := siblings.mistaken_for(name)) is not None:
-        yield Strike("confusable-name", name, f"the name looks like {bearer.name}, {bearer.what}")
-    yield from strikes(Text(None, name, is_name=True), NOBODY)
+def _name_matches(name: str, known: KnownNames) -> Iterator[RuleMatch]:
+    if name in known.native:
+        yield RuleMatch("shadows-tool", name, "the name is that of a native tool")
+    elif (owner := known.mistaken_for(name)) is not None:
+        yield RuleMatch("confusable-name", name, f"the name looks like {owner.name}, {owner.what}")
+    yield from matches(Text(None, name, is_name=True), NO_NAMES)

@@ -25,7 +25,7 @@ _PLAIN_NAMES: Final = frozenset(
     title type unevaluatedItems unevaluatedProperties uniqueItems writeOnly _meta
     """.split()  # noqa: SIM905 - as words they are read, as a list they are not
 )
-"""Names of members that say nothing of their own."""
+"""NamesByServer of members that say nothing of their own."""
 
 
 _IMAGE: Final = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/]*={0,2}")

@@ -19,8 +19,8 @@ from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.lease import Holder, take_lease
 from quarterdeck.ledger.store.store import LedgerStore
-from quarterdeck.trust.judge.configured_servers import scope_of
-from quarterdeck.trust.judge.review import Decision
+from quarterdeck.trust.configured_servers import scope_of
+from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
 
 

@@ -13,9 +13,9 @@ from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.source import Source
 from quarterdeck.cli.trust import lock as lock_command
 from quarterdeck.control.protocol import ListingList, Listings, ListingView, Request
-from quarterdeck.trust.judge.configured_servers import scope_of
-from quarterdeck.trust.judge.items import Document
-from quarterdeck.trust.lock.files import load_lock
+from quarterdeck.trust.configured_servers import scope_of
+from quarterdeck.trust.judge.documents import Document
+from quarterdeck.trust.lock_files import load_lock
 
 
 @pytest.fixture

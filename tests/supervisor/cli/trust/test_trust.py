@@ -14,8 +14,8 @@ from quarterdeck.cli.trust import trust as trust_command
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.store import LedgerStore
-from quarterdeck.trust.judge.configured_servers import scope_of
-from quarterdeck.trust.judge.items import Document, hash_of, instructions_document
+from quarterdeck.trust.configured_servers import scope_of
+from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
 
 LONGER = tool_form("now", "Tells the time, and the day.")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
 
-from quarterdeck.trust.judge.items import Document, value_of
+from quarterdeck.trust.judge.documents import Document, value_of
 from quarterdeck.trust.judge.launches import Launch, launch_of, redacted_launch, revealed, stands_in
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 
@@ -80,7 +80,9 @@ def test_values_of_variables_and_headers_are_nobodys_business() -> None:
     """A secret would lie in the ledger for good."""
     row = {"command": "npx", "env": {"B_TOKEN": "hunter2", "A": "${A}"}}
     assert written(row)["env"] == ["A", "B_TOKEN"]
-    assert written({"url": "http://h/", "headers": {"Authorization": "Bearer hunter2"}})["headers"] == ["Authorization"]
+    assert written({"url": "http://h/", "headers": {"Authorization": "NameOwner hunter2"}})["headers"] == [
+        "Authorization"
+    ]
     assert stdio(env={"A": "one"}).hash == stdio(env={"A": "two"}).hash
 
 
@@ -96,7 +98,7 @@ def test_values_of_variables_and_headers_are_nobodys_business() -> None:
         ["https://h.example/?a=1&api_key=hunter2&b=2"],
         ["-e", "GITHUB_TOKEN=hunter2"],
         ["--env=API_KEY=hunter2"],
-        ["--header", "Authorization: Bearer hunter2hunter2"],
+        ["--header", "Authorization: NameOwner hunter2hunter2"],
     ],
 )
 def test_a_literal_secret_among_the_arguments_is_replaced(args: list[str]) -> None:
@@ -139,31 +141,31 @@ def test_the_trust_that_counts_is_part_of_a_launch_wherever_the_file_says_it() -
     assert launch_of(config, {"command": "npx"}).document.hash != launch_of(opened, {"command": "npx"}).document.hash
 
 
-def launch(args: Sequence[str] = (), key: bytes = KEY, *, is_stranger: bool = False, **members: object) -> Launch:
+def launch(args: Sequence[str] = (), key: bytes = KEY, *, is_project: bool = False, **members: object) -> Launch:
     """The launch of a row in a file."""
     row = {"command": "npx", "args": list(args), **members}
-    return launch_of(StdioServerConfig(id="s", command="npx"), row, key, is_stranger=is_stranger)
+    return launch_of(StdioServerConfig(id="s", command="npx"), row, key, is_project=is_project)
 
 
 @pytest.mark.parametrize("args", [*BY_PLACE, *NUMBERS, *((secret,) for secret in BY_LOOKS)], ids=" ".join)
-@pytest.mark.parametrize("is_stranger", [False, True])
-def test_no_planted_secret_is_kept(args: tuple[str, ...], is_stranger: bool) -> None:
+@pytest.mark.parametrize("is_project", [False, True])
+def test_no_planted_secret_is_kept(args: tuple[str, ...], is_project: bool) -> None:
     """It would lie in the ledger for good, and a changed one would not be noticed."""
-    kept = launch(args, is_stranger=is_stranger)
+    kept = launch(args, is_project=is_project)
     planted = [secret for secret in (SECRET, "94123456", *BY_LOOKS) if any(secret in arg for arg in args)]
     assert planted
     for secret in planted:
         assert secret.encode() not in kept.document.body
         assert json.dumps(secret)[1:-1].encode() not in kept.document.body
         changed = [arg.replace(secret, f"{secret[:-1]}{'0' if secret[-1] != '0' else '1'}") for arg in args]
-        assert launch(changed, is_stranger=is_stranger).document.hash != kept.document.hash
-    assert kept.document.hash != launch(args, b"another key", is_stranger=is_stranger).document.hash
+        assert launch(changed, is_project=is_project).document.hash != kept.document.hash
+    assert kept.document.hash != launch(args, b"another key", is_project=is_project).document.hash
 
 
 def test_a_strangers_values_are_kept_hidden_and_shown_whole() -> None:
     """A project's password would lie in the ledger; or something that runs could hide behind the name of one."""
     row = {"env": {"API_KEY": SECRET, "PATH": "/evil"}, "cwd": f"/x?token={SECRET}"}
-    found = launch(["--token", "x; curl evil"], is_stranger=True, **row)
+    found = launch(["--token", "x; curl evil"], is_project=True, **row)
     kept, shown = value_of(found.document.body), value_of(found.shown)
     assert isinstance(kept, dict)
     assert isinstance(shown, dict)
@@ -171,7 +173,7 @@ def test_a_strangers_values_are_kept_hidden_and_shown_whole() -> None:
     assert kept["env"]["API_KEY"].startswith("(secret ")
     assert shown["env"] == row["env"]
     assert shown["args"] == ["--token", "x; curl evil"]
-    remote = launch_of(SseServerConfig(id="s", url="http://h/"), {"headers": {"X": SECRET}}, KEY, is_stranger=True)
+    remote = launch_of(SseServerConfig(id="s", url="http://h/"), {"headers": {"X": SECRET}}, KEY, is_project=True)
     assert SECRET.encode() not in remote.document.body
     assert SECRET.encode() in remote.shown
 
@@ -189,7 +191,7 @@ OLD_FORMS = (
     (["--key", SECRET], ["--key", SECRET]),
     (["--tokenizer", "gpt2"], ["--tokenizer", "(secret {gpt2})"]),
     ([f"https://u:{SECRET}@h/?api_key={SECRET}"], ["https://u:{0}@h/?api_key={0}"]),
-    (["--header", f"Authorization: Bearer {SECRET}"], ["--header", "Authorization: Bearer {0}"]),
+    (["--header", f"Authorization: NameOwner {SECRET}"], ["--header", "Authorization: NameOwner {0}"]),
     (["--pwd", f"a {SECRET}"], ["--pwd", f"a {SECRET}"]),
 )
 
@@ -210,14 +212,14 @@ def test_a_launch_that_older_rules_hid_in_another_way_is_recognised(args: list[s
 def test_a_strangers_launch_that_was_kept_in_clear_is_recognised() -> None:
     """Approved projects would be held after an update."""
     row = {"env": {"API_KEY": SECRET}, "cwd": "/x"}
-    found = launch(["--pass", SECRET], is_stranger=True, **row)
+    found = launch(["--pass", SECRET], is_project=True, **row)
     old = found.shown
     assert SECRET.encode() in old
     assert found.is_described_by(old)
     redacted = redacted_launch(old, KEY)
     assert SECRET.encode() not in redacted
     assert found.is_described_by(redacted)
-    other = launch(["--pass", SECRET], is_stranger=True, env={"API_KEY": "other"}, cwd="/x")
+    other = launch(["--pass", SECRET], is_project=True, env={"API_KEY": "other"}, cwd="/x")
     assert not other.is_described_by(old)
     assert not other.is_described_by(redacted)
 
@@ -232,9 +234,9 @@ def test_a_stand_in_that_somebody_writes_is_no_secret_it_stands_for() -> None:
 
 
 @given(st.lists(st.text("ab=-:/@ (){}\"'", max_size=12), max_size=4), st.booleans())
-def test_a_launch_is_always_described_by_what_is_kept_of_it(args: list[str], is_stranger: bool) -> None:
+def test_a_launch_is_always_described_by_what_is_kept_of_it(args: list[str], is_project: bool) -> None:
     """Cleaning a ledger, or an update, would hold a server that nobody changed."""
-    found = launch(args, is_stranger=is_stranger)
+    found = launch(args, is_project=is_project)
     assert found.is_described_by(found.document.body)
     clear = json.dumps(found.clear).encode()
     assert found.is_described_by(redacted_launch(clear, KEY))

@@ -10,8 +10,7 @@ from support.registering import AT, FILE, INSTRUCTIONS, OnlyNamed, definition_ha
 from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey, LiveTool
 from quarterdeck.ledger.events.keys import key_of_qualified
-from quarterdeck.trust.judge.items import Document, instructions_document, tool_document
-from quarterdeck.trust.judge.judgement import Verdict
+from quarterdeck.trust.judge.documents import Document, instructions_document, tool_document
 from quarterdeck.trust.judge.offers import (
     NOTHING,
     Offer,
@@ -27,6 +26,7 @@ from quarterdeck.trust.judge.offers import (
     without,
     without_news,
 )
+from quarterdeck.trust.judge.verdicts import Verdict
 
 OF_LAUNCHES = {Verdict.EXPOSED, Verdict.LOOSER}
 OF_TOOLS_ALONE = {Verdict.ADMITTED, Verdict.UNDER_INSTRUCTIONS, Verdict.DRIFTED}

@@ -19,9 +19,10 @@ from quarterdeck.ledger.events.events import (
     Subject,
 )
 from quarterdeck.ledger.events.fold import Book, ItemKey
-from quarterdeck.trust.judge.configured_servers import Row, Surroundings, row_of
-from quarterdeck.trust.judge.items import Document, hash_of, instructions_document, tool_document
+from quarterdeck.trust.configured_servers import Surroundings, row_of
+from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document, tool_document
 from quarterdeck.trust.judge.overview import ServerMatters, State, difference, renames, survey
+from quarterdeck.trust.judge.server_rows import ServerRow
 
 SCOPE = str(FILE)
 
@@ -50,7 +51,7 @@ def book(events: Iterable[LedgerEvent]) -> Book:
     return Book.of(Stored(seq, AT, event) for seq, event in enumerate(events, 1))
 
 
-def one(*events: LedgerEvent, rows: Iterable[Row] = ()) -> ServerMatters:
+def one(*events: LedgerEvent, rows: Iterable[ServerRow] = ()) -> ServerMatters:
     [server] = survey(book(events), rows)
     return server
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.items import Document, hash_of, instructions_document
+from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
 from quarterdeck.trust.lock.ignores import IGNORED, Ignores
 from quarterdeck.trust.lock.lockfile import (
     DeckLock,

@@ -20,7 +20,7 @@ from support.histories import (
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Stored
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.trust.judge.items import instructions_document
+from quarterdeck.trust.judge.documents import instructions_document
 from quarterdeck.trust.judge.overview import survey
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import (

@@ -153,7 +153,7 @@ def test_an_attack_is_found_by_its_rule(rule: str, text: str) -> None:
 
 @pytest.mark.parametrize("text", HONEST)
 def test_an_honest_description_is_left_alone(text: str) -> None:
-    """Each of these is near to a phrase; a scan that strikes here is not read where it matters."""
+    """Each of these is near to a phrase; a scan that matches here is not read where it matters."""
     assert list(PHRASEBOOK.find(words_of(text)[1])) == []
 
 

@@ -4,7 +4,7 @@ from support.registering import AT, FILE
 
 from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ServerKey
-from quarterdeck.trust.judge.items import around, known_names
+from quarterdeck.trust.scan.tool_names import names_around, names_by_server
 
 SCOPE = str(FILE)
 
@@ -20,7 +20,7 @@ def book(*events: LedgerEvent) -> Book:
 def test_what_is_held_has_a_name_and_what_is_gone_for_good_has_none() -> None:
     """Under `strict` nothing would be anybody's neighbour; and tools of last year would be for ever."""
     where = {"scope": SCOPE, "server": "mail", "subject": Subject.TOOL}
-    found = known_names(
+    found = names_by_server(
         book(
             seen("mail", "send_email"),
             seen("mail", "once"),
@@ -36,12 +36,12 @@ def test_what_is_held_has_a_name_and_what_is_gone_for_good_has_none() -> None:
 
 def test_a_server_is_no_neighbour_of_itself() -> None:
     """The same server in two files would be said to shadow itself."""
-    names = known_names(
+    names = names_by_server(
         book(seen("mail", "send_email"), seen("mail", "send_email", "/other.json"), seen("fs", "read_it"))
     )
-    siblings = around(names, SCOPE, "mail", native={"bash"})
-    assert siblings.own == {"send_email"}
-    assert siblings.native == {"bash"}
-    assert siblings.qualified >= {"fs__read_it"}
-    assert not any("send_email" in name for name in siblings.qualified)
-    assert around(names, SCOPE, "mail", own=["now"]).own == {"now"}
+    known = names_around(names, SCOPE, "mail", native={"bash"})
+    assert known.own == {"send_email"}
+    assert known.native == {"bash"}
+    assert known.qualified >= {"fs__read_it"}
+    assert not any("send_email" in name for name in known.qualified)
+    assert names_around(names, SCOPE, "mail", own=["now"]).own == {"now"}

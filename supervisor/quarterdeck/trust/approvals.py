@@ -15,10 +15,7 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Subject
 from quarterdeck.ledger.events.fold import Book, Item, ItemKey
-from quarterdeck.trust.judge.configured_servers import NativeRow, Row
-from quarterdeck.trust.judge.items import read_native, value_of
-from quarterdeck.trust.judge.judgement import Judgement, Verdict, judge_launch, judge_native
-from quarterdeck.trust.judge.loosening import loosens, loosens_native
+from quarterdeck.trust.judge.documents import read_native, value_of
 from quarterdeck.trust.judge.offers import (
     NOTHING,
     Offer,
@@ -31,12 +28,14 @@ from quarterdeck.trust.judge.offers import (
     withdrawal,
     without,
 )
-from quarterdeck.trust.judge.review import Decision, decide
+from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
+from quarterdeck.trust.judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
+from quarterdeck.trust.judge.wider_config import loosens, loosens_native
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.faults import ProtocolFault
 
-from .examiner import Examiner, held_log
-from .server_state import Desk, Lives, LookedAfter, Recorder, has_list, is_admitted, postpone
+from .list_review import ListReview, held_log
+from .server_state import Recorder, RunningServers, ServerState, WatchedFleet, has_list, is_admitted, postpone
 
 CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""
@@ -50,13 +49,13 @@ LOOK_AGAIN_S: Final = 5.0
 _log = logging.getLogger("quarterdeck.trust")
 
 
-class Registrar:
+class Approvals:
     """Watches a fleet from `start` to `close`."""
 
     def __init__(
         self,
         recorder: Recorder,
-        fleet: LookedAfter,
+        fleet: WatchedFleet,
         *,
         home_of: Callable[[str], Path],
         native_names: frozenset[str] = frozenset(),
@@ -73,10 +72,10 @@ class Registrar:
         """
         self._recorder = recorder
         self._fleet = fleet
-        self._desks: dict[str, Desk] = {}
-        self._rows: tuple[Row, ...] = ()
-        self._lives = Lives(home_of, redact)
-        self._examiner = Examiner(recorder, lambda: self._desks, native_names)
+        self._states: dict[str, ServerState] = {}
+        self._rows: tuple[ServerRow, ...] = ()
+        self._running = RunningServers(home_of, redact)
+        self._lists = ListReview(recorder, lambda: self._states, native_names)
         self._working: set[asyncio.Task[None]] = set()
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
@@ -92,7 +91,7 @@ class Registrar:
 
     # Rows
 
-    async def enlist(self, rows: Iterable[Row], *, is_live: bool = False) -> None:
+    async def set_rows(self, rows: Iterable[ServerRow], *, is_live: bool = False) -> None:
         """Judge how these servers would be launched, in place of the rows before; `startable` says the outcome.
 
         What is unchanged keeps its offer.  A server that was not looked at yet offers its last approved tools.
@@ -101,8 +100,8 @@ class Registrar:
             rows: all that there are now.
             is_live: whether a person started us to have them, or they came while we run.
         """
-        desks: dict[str, Desk] = {}
-        old_desks = list(self._desks.values())
+        states: dict[str, ServerState] = {}
+        old_states = list(self._states.values())
         events: list[LedgerEvent] = []
         documents: dict[str, bytes] = {}
         for row in rows:
@@ -111,30 +110,30 @@ class Registrar:
             verdict = judgement.verdicts[row.launch.key]
             events += judgement.events
             documents[row.launch.hash] = row.launch.body
-            old = self._desks.get(row.id)
+            old = self._states.get(row.id)
             is_same = old is not None and (old.row, old.verdict) == (row, verdict)
-            desks[row.id] = old if old is not None and is_same else Desk(row, verdict, loosened)
+            states[row.id] = old if old is not None and is_same else ServerState(row, verdict, loosened)
         try:
             await self._recorder.record(events, documents)
         except LedgerWriteError as error:
             # A launch that nobody could record is as if never seen; the next start judges it again.
             _log.error("how servers are launched is not recorded: %s", error)
-        for desk in desks.values():
-            if desk.judged is None and is_admitted(desk):
-                await self._take_snapshot(desk)
-        present = {(desk.row.scope, desk.row.id) for desk in desks.values()}
-        gone = [desk for desk in self._desks.values() if (desk.row.scope, desk.row.id) not in present]
-        self._desks = desks
-        self._rows = tuple(desk.row for desk in desks.values())
-        for desk in desks.values():
-            fault = desk.launch_fault
-            if fault is not None and not any(desk is old for old in old_desks):
+        for state in states.values():
+            if state.judged is None and is_admitted(state):
+                await self._take_snapshot(state)
+        present = {(state.row.scope, state.row.id) for state in states.values()}
+        gone = [state for state in self._states.values() if (state.row.scope, state.row.id) not in present]
+        self._states = states
+        self._rows = tuple(state.row for state in states.values())
+        for state in states.values():
+            fault = state.launch_fault
+            if fault is not None and not any(state is old for old in old_states):
                 held_log.warning("%s: %s", fault, fault.remedy)
         await self._withdraw(gone)
         self._review()
         self._tell()
 
-    async def settle_native(self, row: NativeRow, *, is_live: bool) -> NativeSettings:
+    async def approved_native(self, row: NativeRow, *, is_live: bool) -> NativeSettings:
         """What of the key `native` holds now: what the files say, or what was approved last while that waits."""
         entry = self.book.entry(row.scope, row.id)
         approved = entry.items.get(row.launch.key, Item()).approved
@@ -158,7 +157,7 @@ class Registrar:
         self._native_fault = fault
         return before
 
-    async def withdraw_strangers(self, scopes: Iterable[str], ids: Iterable[str]) -> None:
+    async def withdraw_unconfigured(self, scopes: Iterable[str], ids: Iterable[str]) -> None:
         """Have nothing live of servers that these files configured once, and do not any more.
 
         Args:
@@ -175,77 +174,79 @@ class Registrar:
     @property
     def startable(self) -> tuple[ServerConfig, ...]:
         """The servers that may be started, in configuration order."""
-        return tuple(desk.row.config for desk in self._desks.values() if desk.verdict is Verdict.ADMITTED)
+        return tuple(state.row.config for state in self._states.values() if state.verdict is Verdict.ADMITTED)
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[ServerRow, ...]:
         """All rows, in configuration order; the same tuple until they are enlisted anew."""
         return self._rows
 
     def launch_fault(self, server: str) -> ProtocolFault | None:
         """Why a server is not started; None when it may be, or there is no such row."""
-        desk = self._desks.get(server)
-        return desk.launch_fault if desk is not None else None
+        state = self._states.get(server)
+        return state.launch_fault if state is not None else None
 
     # Offers
 
     def offer(self, server: str) -> Offer:
         """What a server may offer now, whatever its phase."""
-        desk = self._desks.get(server)
-        return desk.offer if desk is not None else NOTHING
+        state = self._states.get(server)
+        return state.offer if state is not None else NOTHING
 
     def is_provisional(self, server: str) -> bool:
         """Whether the offer is what was approved last time, before the server itself was asked."""
-        desk = self._desks.get(server)
-        return desk is not None and desk.judged is None and bool(desk.offer.tools)
+        state = self._states.get(server)
+        return state is not None and state.judged is None and bool(state.offer.tools)
 
     def admits(self, server: str, tool: str, endpoint: ServerEndpointImpl) -> bool:
         """Whether a call of this tool on this endpoint may be made: the offer is of this endpoint, and has it."""
-        desk = self._desks.get(server)
-        return desk is not None and desk.judged is not None and desk.judged[0] is endpoint and tool in desk.offer.names
+        state = self._states.get(server)
+        return (
+            state is not None and state.judged is not None and state.judged[0] is endpoint and tool in state.offer.names
+        )
 
     def lacks(self, server: str, tool: str) -> bool:
         """Whether this tool is not in the server's last list of this process, as far as that is trusted."""
-        desk = self._desks.get(server)
-        return desk is not None and desk.judged is not None and tool not in desk.offer.names
+        state = self._states.get(server)
+        return state is not None and state.judged is not None and tool not in state.offer.names
 
     def refusal(self, server: str, tool: str) -> ProtocolFault | None:
         """Why a call of this tool is not made by what is trusted; None when that does not forbid it."""
-        desk = self._desks.get(server)
-        if desk is None:
+        state = self._states.get(server)
+        if state is None:
             return None
-        if not is_admitted(desk):
-            return desk.launch_fault
-        verdict = desk.offer.held.get(ItemKey(Subject.TOOL, tool), Verdict.ADMITTED)
-        if desk.judged is None and tool not in desk.offer.names:
-            verdict = last_verdict(self.book.entry(desk.row.scope, server), tool)
-        return tool_held(desk.row, tool, verdict) if verdict is not Verdict.ADMITTED else None
+        if not is_admitted(state):
+            return state.launch_fault
+        verdict = state.offer.held.get(ItemKey(Subject.TOOL, tool), Verdict.ADMITTED)
+        if state.judged is None and tool not in state.offer.names:
+            verdict = last_verdict(self.book.entry(state.row.scope, server), tool)
+        return tool_held(state.row, tool, verdict) if verdict is not Verdict.ADMITTED else None
 
     def is_judged(self, server: str) -> bool:
         """Whether nothing that a server listed waits to be judged."""
-        desk = self._desks.get(server)
-        return desk is None or (desk.work is None and not self._is_due(desk))
+        state = self._states.get(server)
+        return state is None or (state.work is None and not self._is_due(state))
 
     @property
     def held(self) -> Mapping[str, Offer]:
         """The offers of which something is held, by server; a server whose launch is held offers nothing."""
-        return MappingProxyType({server: desk.offer for server, desk in self._desks.items() if desk.offer.held})
+        return MappingProxyType({server: state.offer for server, state in self._states.items() if state.offer.held})
 
     @property
     def held_counts(self) -> Mapping[str, int]:
         """How many tools of each server are held; of one that was not asked yet, how many were at last."""
         counts = {}
-        for server, desk in self._desks.items():
-            if desk.judged is not None:
-                counts[server] = desk.offer.held_tools
-            elif is_admitted(desk):
-                counts[server] = last_held(self.book.entry(desk.row.scope, server))
+        for server, state in self._states.items():
+            if state.judged is not None:
+                counts[server] = state.offer.held_tools
+            elif is_admitted(state):
+                counts[server] = last_held(self.book.entry(state.row.scope, server))
         return MappingProxyType(counts)
 
     @property
     def held_launches(self) -> tuple[str, ...]:
         """The servers that are not started until a person approves how; not those that a person has blocked."""
-        waiting = (server for server, desk in self._desks.items() if desk.verdict not in _DECIDED)
+        waiting = (server for server, state in self._states.items() if state.verdict not in _DECIDED)
         return tuple(waiting)
 
     # Decisions
@@ -259,7 +260,7 @@ class Registrar:
             StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.
             LedgerWriteError: it cannot be kept: nothing was recorded.
         """
-        async with self._examiner.recording:
+        async with self._lists.recording:
             record = decide(self.book, decisions)
             await self._recorder.record(record.events, record.documents)
         touched: dict[tuple[str, str], list[ItemKey]] = {}
@@ -267,14 +268,14 @@ class Registrar:
             blocked = touched.setdefault((decision.scope, decision.server), [])
             if not decision.hash:
                 blocked.append(decision.key)
-        for desk in self._desks.values():
-            if (keys := touched.get((desk.row.scope, desk.row.id))) is None:
+        for state in self._states.values():
+            if (keys := touched.get((state.row.scope, state.row.id))) is None:
                 continue
             if keys:
-                desk.offer = without(desk.offer, keys)
-            if desk.judged is not None:
-                desk.judged = (desk.judged[0], None)
-            desk.retry_at = 0.0  # what could not be recorded a moment ago now can
+                state.offer = without(state.offer, keys)
+            if state.judged is not None:
+                state.judged = (state.judged[0], None)
+            state.retry_at = 0.0  # what could not be recorded a moment ago now can
         self._tell()
         self._review()
 
@@ -293,7 +294,7 @@ class Registrar:
         self._unwatch()
         if self._working:
             await asyncio.wait(tuple(self._working), timeout=CLOSE_S)
-        await self._record_quietly(self._lives.end_all())
+        await self._record_quietly(self._running.end_all())
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of the fleet or of an offer; returns what unregisters it."""
@@ -313,42 +314,42 @@ class Registrar:
 
     def _review(self) -> None:
         """Have every server looked at that has something new, each in a task of its own."""
-        for desk in self._desks.values():
-            if not self._is_closed and desk.work is None and self._is_due(desk):
-                desk.work = asyncio.get_running_loop().create_task(self._work(desk))
-                self._working.add(desk.work)
-                desk.work.add_done_callback(self._working.discard)
+        for state in self._states.values():
+            if not self._is_closed and state.work is None and self._is_due(state):
+                state.work = asyncio.get_running_loop().create_task(self._work(state))
+                self._working.add(state.work)
+                state.work.add_done_callback(self._working.discard)
 
-    def _is_due(self, desk: Desk) -> bool:
-        if asyncio.get_running_loop().time() < desk.retry_at:
+    def _is_due(self, state: ServerState) -> bool:
+        if asyncio.get_running_loop().time() < state.retry_at:
             return False
-        endpoint = self._fleet.endpoint(desk.row.id)
+        endpoint = self._fleet.endpoint(state.row.id)
         if endpoint is None:
             return False
-        return self._lives.has_news(endpoint) or has_list(desk, endpoint)
+        return self._running.has_events(endpoint) or has_list(state, endpoint)
 
-    async def _work(self, desk: Desk) -> None:
+    async def _work(self, state: ServerState) -> None:
         loop = asyncio.get_running_loop()
         try:
-            endpoint = self._fleet.endpoint(desk.row.id)
+            endpoint = self._fleet.endpoint(state.row.id)
             if endpoint is not None:
-                await self._record_quietly(await self._lives.news(desk.row, endpoint))
-                await self._examiner.examine(desk, endpoint)
+                await self._record_quietly(await self._running.events_of(state.row, endpoint))
+                await self._lists.review(state, endpoint)
                 self._look_again_soon()
         except Exception:
-            _log.exception("what %s offers could not be judged", desk.row.id)
-            postpone(desk)
+            _log.exception("what %s offers could not be judged", state.row.id)
+            postpone(state)
         finally:
-            desk.work = None
-        if desk.retry_at > loop.time():
-            loop.call_at(desk.retry_at + 0.01, self._review)
+            state.work = None
+        if state.retry_at > loop.time():
+            loop.call_at(state.retry_at + 0.01, self._review)
         self._tell()
         self._review()
 
     def _look_again_soon(self) -> None:
         """Have everything scanned beside the names that are known now; not more often than a storm would make it."""
         loop = asyncio.get_running_loop()
-        if self._look_timer is None and not self._is_closed and self._examiner.has_new_names:
+        if self._look_timer is None and not self._is_closed and self._lists.has_new_names:
             self._look_timer = loop.call_at(max(loop.time(), self._looked_at + LOOK_AGAIN_S), self._look_again)
 
     def _look_again(self) -> None:
@@ -360,20 +361,20 @@ class Registrar:
 
     async def _look_at_all(self) -> None:
         try:
-            await self._examiner.look_again()
+            await self._lists.scan_again()
         except Exception:
             _log.exception("what servers offer could not be scanned again")
         self._look_again_soon()
 
     # Helpers
 
-    def _loosened(self, row: Row) -> tuple[str, ...]:
+    def _loosened(self, row: ServerRow) -> tuple[str, ...]:
         """By what a row asks for more than the one that runs; of a new one, than the defaults."""
-        desk = self._desks.get(row.id)
-        is_known = desk is not None and is_admitted(desk) and desk.row.scope == row.scope
-        return loosens(desk.row.config if desk is not None and is_known else None, row.config)
+        state = self._states.get(row.id)
+        is_known = state is not None and is_admitted(state) and state.row.scope == row.scope
+        return loosens(state.row.config if state is not None and is_known else None, row.config)
 
-    async def _judge_launch(self, row: Row, loosened: Sequence[str]) -> Judgement:
+    async def _judge_launch(self, row: ServerRow, loosened: Sequence[str]) -> Judgement:
         entry = self.book.entry(row.scope, row.id)
         approved = entry.items.get(row.launch.key, Item()).approved
         body = await self._recorder.document(approved) if approved else None
@@ -385,22 +386,22 @@ class Registrar:
             entry,
             row.launch,
             row.rules,
-            twin=row.twin,
+            other_form=row.other_form,
             loosened=loosened,
             was_open=was_open,
             today=row.todays_hash(approved, body),
         )
 
-    async def _take_snapshot(self, desk: Desk) -> None:
+    async def _take_snapshot(self, state: ServerState) -> None:
         """Offer what was approved last; of a server that is judged meanwhile, what that says."""
-        wanted = snapshot_hashes(desk.row, self.book.entry(desk.row.scope, desk.row.id))
-        if wanted == desk.snapshot:
+        wanted = snapshot_hashes(state.row, self.book.entry(state.row.scope, state.row.id))
+        if wanted == state.snapshot:
             return
-        offer = await self._snapshot(desk.row, wanted)
-        if desk.judged is None:
-            desk.snapshot, desk.offer = wanted, offer
+        offer = await self._snapshot(state.row, wanted)
+        if state.judged is None:
+            state.snapshot, state.offer = wanted, offer
 
-    async def _snapshot(self, row: Row, wanted: Mapping[str, str]) -> Offer:
+    async def _snapshot(self, row: ServerRow, wanted: Mapping[str, str]) -> Offer:
         documents = [
             (name, hash_, body)
             for name, hash_ in wanted.items()
@@ -408,12 +409,12 @@ class Registrar:
         ]
         return await asyncio.to_thread(snapshot_offer, row, documents) if documents else NOTHING
 
-    async def _withdraw(self, gone: Sequence[Desk]) -> None:
+    async def _withdraw(self, gone: Sequence[ServerState]) -> None:
         """Nothing of a server that is configured no more stays live."""
-        for desk in gone:
-            async with self._examiner.recording:
-                entry = self.book.entry(desk.row.scope, desk.row.id)
-                await self._record_quietly(withdrawal(desk.row.scope, desk.row.id, entry))
+        for state in gone:
+            async with self._lists.recording:
+                entry = self.book.entry(state.row.scope, state.row.id)
+                await self._record_quietly(withdrawal(state.row.scope, state.row.id, entry))
 
     async def _record_quietly(self, events: Sequence[LedgerEvent]) -> None:
         """Record what nobody's safety depends on."""

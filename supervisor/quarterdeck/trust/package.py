@@ -11,9 +11,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from quarterdeck.trust.judge.package_request import Ecosystem, Request, request_of, runner_of
 from quarterdeck_sandbox import HostileTree
-
-from .package_request import Ecosystem, Request, request_of, runner_of
 
 MAX_CANDIDATES: Final = 200
 """Installations of one package, and environments of a cache, that are looked at."""

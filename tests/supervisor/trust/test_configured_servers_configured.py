@@ -8,8 +8,8 @@ from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.settings import Settings
-from quarterdeck.trust.judge.configured_servers import configured, places_of
-from quarterdeck.trust.judge.exposure import record_exposure
+from quarterdeck.trust.configured_servers import configured, places_of
+from quarterdeck.trust.exposure import record_exposure
 from quarterdeck_protocol.configs import StdioServerConfig
 
 

@@ -25,9 +25,9 @@ from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Authority, Ended, Enrolled, Retired
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.configured_servers import NativeRow
-from quarterdeck.trust.judge.items import native_document
-from quarterdeck.trust.judge.review import Decision, StaleDecisionError
+from quarterdeck.trust.judge.documents import native_document
+from quarterdeck.trust.judge.server_rows import NativeRow
+from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Preset, SandboxPolicy
@@ -39,11 +39,11 @@ async def test_the_process_of_a_row_that_is_held_is_not_judged_any_more() -> Non
     """A changed command would be called until its old process has ended, or its list be approved by the wrong row."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
-        await at.registrar.enlist([row(stdio(command="evil"))])
+        await at.approvals.set_rows([row(stdio(command="evil"))])
         await at.judged()
-        assert at.registrar.launch_fault("fs") is not None
-        assert (at.offered(), at.can_call("a"), at.registrar.startable) == ([], False, ())
-        await at.registrar.enlist([row(stdio())])
+        assert at.approvals.launch_fault("fs") is not None
+        assert (at.offered(), at.can_call("a"), at.approvals.startable) == ([], False, ())
+        await at.approvals.set_rows([row(stdio())])
         await at.judged()
         assert at.offered() == [("a", "one")]
 
@@ -56,11 +56,11 @@ async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns
         await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
         review_gate.clear()
         told: list[list[tuple[str, str]]] = []
-        at.registrar.watch(lambda: told.append(at.offered()))
-        await at.registrar.decide([Decision(str(FILE), "fs", tool_key("a"))])
+        at.approvals.watch(lambda: told.append(at.offered()))
+        await at.approvals.decide([Decision(str(FILE), "fs", tool_key("a"))])
         assert told[0] == [("b", "two")]
         assert (at.can_call("a"), at.can_call("b")) == (False, True)
-        refused = at.registrar.refusal("fs", "a")
+        refused = at.approvals.refusal("fs", "a")
         assert refused is not None
         assert "blocked" in refused.message
         review_gate.set()
@@ -75,7 +75,7 @@ async def test_a_form_that_is_not_offered_any_more_cannot_be_approved() -> None:
         await at.lists(a="evil")
         before = list(at.recorder.events)
         with pytest.raises(StaleDecisionError, match="quarterdeck trust diff fs"):
-            await at.registrar.decide(
+            await at.approvals.decide(
                 [Decision(str(FILE), "fs", tool_key("b")), Decision(str(FILE), "fs", tool_key("a"), seen)]
             )
         assert at.recorder.events == before
@@ -97,14 +97,14 @@ async def test_a_decision_that_cannot_be_recorded_does_not_count() -> None:
 async def test_closing_waits_for_what_is_judged_even_for_a_row_that_is_gone(review_gate: ReviewGate) -> None:
     """The ledger would be closed under a record that is being made."""
     at = Bench()
-    at.registrar.start()
-    await at.registrar.enlist([row(stdio()), row(stdio("other"))])
+    at.approvals.start()
+    await at.approvals.set_rows([row(stdio()), row(stdio("other"))])
     review_gate.clear()
     at.replaces(ToldEndpoint(stdio(), a="one"))
     at.replaces(ToldEndpoint(stdio("other"), b="two"))
     await at.until(lambda: review_gate.started == 2)
-    await at.registrar.enlist([row(stdio("other"))])
-    closing = asyncio.create_task(at.registrar.close())
+    await at.approvals.set_rows([row(stdio("other"))])
+    closing = asyncio.create_task(at.approvals.close())
     await asyncio.sleep(0)
     assert not closing.done()
     review_gate.set()
@@ -130,17 +130,17 @@ async def test_the_next_start_offers_what_was_approved_last_under_the_same_keys(
         await at.lists(a="one", b="evil")
         keys = dict(at.entry().live)
     async with bench(await restarted(at.recorder)) as at:
-        await at.registrar.enlist([row(stdio())])
+        await at.approvals.set_rows([row(stdio())])
         endpoint = ToldEndpoint(stdio(), a="one", b="evil")
         endpoint.phase = EndpointPhase.CONNECTING
         at.replaces(endpoint)
-        assert at.registrar.is_provisional("fs")
+        assert at.approvals.is_provisional("fs")
         assert (at.offered(), at.can_call("a")) == ([("a", "one")], False)
-        assert at.registrar.held_counts == {"fs": 1}
-        refused = at.registrar.refusal("fs", "b")
+        assert at.approvals.held_counts == {"fs": 1}
+        refused = at.approvals.refusal("fs", "b")
         assert refused is not None
         assert "quarterdeck trust approve fs b" in str(refused.remedy)
-        assert at.registrar.refusal("fs", "a") is at.registrar.refusal("fs", "stranger") is None
+        assert at.approvals.refusal("fs", "a") is at.approvals.refusal("fs", "stranger") is None
         endpoint.phase = EndpointPhase.READY
         at.fleet.tell()
         await at.judged()
@@ -157,9 +157,9 @@ async def test_held_instructions_hold_everything_over_a_restart_and_are_counted(
         at.replaces(ToldEndpoint(stdio(), a="one", b="two", instructions="evil"))
         await at.judged()
     async with bench(await restarted(at.recorder)) as at:
-        await at.registrar.enlist([row(stdio())])
-        assert at.registrar.offer("fs").tools == ()
-        assert at.registrar.held_counts == {"fs": 2}
+        await at.approvals.set_rows([row(stdio())])
+        assert at.approvals.offer("fs").tools == ()
+        assert at.approvals.held_counts == {"fs": 2}
 
 
 @pytest.mark.parametrize("key", [tool_key("a"), INSTRUCTIONS])
@@ -168,18 +168,18 @@ async def test_what_is_blocked_leaves_the_offer_of_the_last_time_too(key: ItemKe
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", instructions="nice"))
     async with bench(await restarted(at.recorder)) as at:
-        await at.registrar.enlist([row(stdio())])
+        await at.approvals.set_rows([row(stdio())])
         endpoint = ToldEndpoint(stdio(), a="one", instructions="nice")
         endpoint.phase = EndpointPhase.CONNECTING
         at.replaces(endpoint)
         assert at.offered() == [("a", "one")]
-        await at.registrar.decide([Decision(str(FILE), "fs", key)])
+        await at.approvals.decide([Decision(str(FILE), "fs", key)])
         assert at.offered() == []
-        await at.registrar.enlist([row(stdio())])
+        await at.approvals.set_rows([row(stdio())])
         assert at.offered() == []
     async with bench(await restarted(at.recorder)) as at:
-        await at.registrar.enlist([row(stdio())])
-        assert at.registrar.offer("fs").tools == ()
+        await at.approvals.set_rows([row(stdio())])
+        assert at.approvals.offer("fs").tools == ()
 
 
 async def test_a_server_that_is_judged_while_the_last_offer_is_read_keeps_the_verdict() -> None:
@@ -189,13 +189,13 @@ async def test_a_server_that_is_judged_while_the_last_offer_is_read_keeps_the_ve
         at.replaces(ToldEndpoint(stdio(), a="one", instructions="evil"))
         await at.judged()
     async with bench(await restarted(at.recorder)) as at:
-        await at.registrar.enlist([row(stdio())])
+        await at.approvals.set_rows([row(stdio())])
         endpoint = ToldEndpoint(stdio(), a="evil", instructions="evil")
         endpoint.phase = EndpointPhase.CONNECTING
         at.replaces(endpoint)
-        await at.registrar.decide([Decision(str(FILE), "fs", INSTRUCTIONS, at.item(INSTRUCTIONS).seen)])
+        await at.approvals.decide([Decision(str(FILE), "fs", INSTRUCTIONS, at.item(INSTRUCTIONS).seen)])
         at.recorder.slow = definition_hash("a", "one")
-        enlisting = asyncio.create_task(at.registrar.enlist([row(stdio())]))
+        enlisting = asyncio.create_task(at.approvals.set_rows([row(stdio())]))
         await at.until(lambda: at.recorder.reading > 0)
         endpoint.phase = EndpointPhase.READY
         at.fleet.tell()
@@ -210,30 +210,30 @@ async def test_rows_of_a_project_wait_for_a_person_whatever_their_mode_and_again
     """A cloned repository would start commands."""
     evil, other = stdio(trust=TrustMode.OPEN), stdio(command="other", trust=TrustMode.OPEN)
     async with bench() as at:
-        await at.registrar.enlist([row(evil, standing=Standing.PROJECT)])
-        assert (at.registrar.startable, at.registrar.held_launches) == ((), ("fs",))
+        await at.approvals.set_rows([row(evil, standing=Standing.PROJECT)])
+        assert (at.approvals.startable, at.approvals.held_launches) == ((), ("fs",))
         launch = row(evil, standing=Standing.PROJECT).launch
-        await at.registrar.decide([Decision(str(FILE), "fs", LAUNCH, launch.hash, launch.body)])
-        await at.registrar.enlist([row(evil, standing=Standing.PROJECT)])
-        assert at.registrar.startable == (evil,)
-        await at.registrar.enlist([row(other, standing=Standing.PROJECT)])
-        assert at.registrar.startable == ()
+        await at.approvals.decide([Decision(str(FILE), "fs", LAUNCH, launch.hash, launch.body)])
+        await at.approvals.set_rows([row(evil, standing=Standing.PROJECT)])
+        assert at.approvals.startable == (evil,)
+        await at.approvals.set_rows([row(other, standing=Standing.PROJECT)])
+        assert at.approvals.startable == ()
 
 
 async def test_what_comes_while_a_serve_runs_and_asks_for_more_waits_and_says_how_it_starts() -> None:
     """An edit would start a program outside of any sandbox within a second."""
     trusted = StdioServerConfig(id="fs", command="run", sandbox=SandboxPolicy(preset=Preset.TRUSTED))
     async with bench() as at:
-        await at.registrar.enlist([row(trusted)], is_live=True)
-        assert at.registrar.startable == ()
-        fault = at.registrar.launch_fault("fs")
+        await at.approvals.set_rows([row(trusted)], is_live=True)
+        assert at.approvals.startable == ()
+        fault = at.approvals.launch_fault("fs")
         assert fault is not None
         assert "it asks for more than before (preset, network, minimum" in fault.message
         assert f"`quarterdeck trust approve fs --all -c {FILE}`" in str(fault.remedy)
         launch = row(trusted).launch
-        await at.registrar.decide([Decision(str(FILE), "fs", LAUNCH, launch.hash)])
-        await at.registrar.enlist([row(trusted)], is_live=True)
-        assert at.registrar.startable == (trusted,)
+        await at.approvals.decide([Decision(str(FILE), "fs", LAUNCH, launch.hash)])
+        await at.approvals.set_rows([row(trusted)], is_live=True)
+        assert at.approvals.startable == (trusted,)
 
 
 async def test_what_a_person_started_stays_when_it_could_not_be_recorded() -> None:
@@ -242,15 +242,15 @@ async def test_what_a_person_started_stays_when_it_could_not_be_recorded() -> No
     recorder = MemoryRecorder()
     recorder.is_full = True
     async with bench(recorder) as at:
-        await at.registrar.enlist([row(trusted)])
-        await at.registrar.enlist([row(trusted)], is_live=True)
-        assert at.registrar.startable == (trusted,)
+        await at.approvals.set_rows([row(trusted)])
+        await at.approvals.set_rows([row(trusted)], is_live=True)
+        assert at.approvals.startable == (trusted,)
 
 
 def native(exposed: str = "", **settings: object) -> NativeRow:
     """What a file says of native tools."""
     said = NativeSettings.model_validate(settings)
-    return NativeRow(said, str(FILE), native_document(said), exposed, (FILE,))
+    return NativeRow(said, str(FILE), native_document(said), exposed, ("-c", str(FILE)))
 
 
 async def test_native_tools_keep_what_was_approved_while_more_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -258,18 +258,18 @@ async def test_native_tools_keep_what_was_approved_while_more_is_asked_for(caplo
     caplog.set_level(logging.WARNING, "quarterdeck.trust.held")
     none, full = native(sandbox={"network": "none"}), native(sandbox={"network": "full"})
     async with bench() as at:
-        assert await at.registrar.settle_native(native(), is_live=False) == native().settings
+        assert await at.approvals.approved_native(native(), is_live=False) == native().settings
         assert at.recorder.events == [], "nobody said anything"
-        assert await at.registrar.settle_native(none, is_live=False) == none.settings
+        assert await at.approvals.approved_native(none, is_live=False) == none.settings
         for _ in range(2):
-            assert await at.registrar.settle_native(full, is_live=True) == none.settings
+            assert await at.approvals.approved_native(full, is_live=True) == none.settings
         exposed = native("/w/mcp.json", sandbox={"network": "full"})
-        assert await at.registrar.settle_native(exposed, is_live=False) == none.settings
+        assert await at.approvals.approved_native(exposed, is_live=False) == none.settings
         assert "/w/mcp.json lies where" in caplog.messages[1]
         assert len(caplog.messages) == 2, "each is said once"
         assert f"`quarterdeck trust approve native.tools --all -c {FILE}`" in caplog.messages[0]
-        await at.registrar.decide([Decision(str(FILE), "native.tools", LAUNCH, full.launch.hash)])
-        assert await at.registrar.settle_native(exposed, is_live=True) == full.settings
+        await at.approvals.decide([Decision(str(FILE), "native.tools", LAUNCH, full.launch.hash)])
+        assert await at.approvals.approved_native(exposed, is_live=True) == full.settings
 
 
 async def test_a_row_that_moves_to_another_file_or_is_gone_leaves_nothing_live() -> None:
@@ -280,7 +280,7 @@ async def test_a_row_that_moves_to_another_file_or_is_gone_leaves_nothing_live()
         await at.runs(ToldEndpoint(stdio(), a="one"), path=Path("/nonexistent/other.json"))
         assert not at.entry().live
         assert at.entry(path=Path("/nonexistent/other.json")).live
-        await at.registrar.enlist([])
+        await at.approvals.set_rows([])
         assert not at.entry(path=Path("/nonexistent/other.json")).live
         assert at.offered() == []
 
@@ -293,8 +293,8 @@ async def test_a_watcher_that_fails_keeps_nothing_from_the_others(caplog: pytest
         raise LookupError("a bad client")
 
     async with bench() as at:
-        at.registrar.watch(fails)
-        unwatch = at.registrar.watch(lambda: told.append("told"))
+        at.approvals.watch(fails)
+        unwatch = at.approvals.watch(lambda: told.append("told"))
         await at.runs(ToldEndpoint(stdio(), a="one"))
         assert told
         assert "a watcher of what is offered failed" in caplog.text
@@ -320,11 +320,11 @@ async def test_every_start_and_its_end_are_told_once() -> None:
 async def test_of_a_stranger_nothing_is_known_and_nothing_forbidden() -> None:
     """A name that no server has would be refused as held."""
     async with bench() as at:
-        assert at.registrar.offer("nobody").tools == ()
-        assert at.registrar.refusal("nobody", "x") is None
-        assert at.registrar.launch_fault("nobody") is None
-        assert at.registrar.is_judged("nobody")
-        assert not at.registrar.admits("nobody", "x", ToldEndpoint(stdio("nobody"), x="y"))  # type: ignore[arg-type]
+        assert at.approvals.offer("nobody").tools == ()
+        assert at.approvals.refusal("nobody", "x") is None
+        assert at.approvals.launch_fault("nobody") is None
+        assert at.approvals.is_judged("nobody")
+        assert not at.approvals.admits("nobody", "x", ToldEndpoint(stdio("nobody"), x="y"))  # type: ignore[arg-type]
 
 
 async def test_the_hash_of_a_definition_is_that_of_the_whole_of_it() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck.config.places.paths import workspace_paths
 from quarterdeck.ledger.open import ledger_dir
-from quarterdeck.trust.judge.exposure import FILE_NAME, MAX_BYTES, Exposure, read_exposure, record_exposure
+from quarterdeck.trust.exposure import FILE_NAME, MAX_BYTES, Exposure, read_exposure, record_exposure
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.trust.judge.package import has_to_install, resolved_package
+from quarterdeck.trust.package import has_to_install, resolved_package
 
 
 def write(path: Path, text: str = "", at: float = 0) -> Path:

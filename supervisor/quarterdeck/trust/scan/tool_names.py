@@ -1,11 +1,15 @@
-"""The names around a server: what its tools may be taken for, and what tools of others it should not name.  Pure."""
+"""The names of all known tools, held against a server's own: what can be confused, and what should not be named.  Pure.
+
+What the ledger has recorded counts, held tools too: which server answered first, or lists nothing, makes no difference.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import Book, ServerKey
 from quarterdeck_protocol.names import QUALIFIER
 
 from .disguises import INVISIBLE, compatible, is_mixed, unmasked
@@ -29,7 +33,11 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 _SHAPES: Final = str.maketrans({"I": "l", "1": "l", "|": "l", "!": "l", "0": "o"})
 
 
-class Bearer(NamedTuple):
+NamesByServer = Mapping[ServerKey, tuple[str, ...]]
+"""The tools of each server, by its own names."""
+
+
+class NameOwner(NamedTuple):
     """Who has a name."""
 
     name: str
@@ -38,20 +46,20 @@ class Bearer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Siblings:
+class KnownNames:
     """Names that a definition is held against; make it with `of`, once for all tools of a server.
 
     Attributes:
         own: names of the server's own tools.
         native: names of native tools.
-        bearers: all other names that may be mistaken, by what they look like.
+        owners: all other names that may be mistaken, by what they look like.
         qualified: the qualified names of other servers' tools, and the forms that clients make of them.
         plain: other servers' own names for their tools, those that are no common words, lower case.
     """
 
     own: frozenset[str] = frozenset()
     native: frozenset[str] = frozenset()
-    bearers: Mapping[str, tuple[Bearer, ...]] = field(default_factory=dict)
+    owners: Mapping[str, tuple[NameOwner, ...]] = field(default_factory=dict)
     qualified: frozenset[str] = frozenset()
     plain: frozenset[str] = frozenset()
 
@@ -70,17 +78,17 @@ class Siblings:
             native: native tools that are served beside it.
             others: the tools of each other server by its id, by that server's own names.
         """
-        bearers: dict[str, list[Bearer]] = {}
+        owners: dict[str, list[NameOwner]] = {}
         for name in own:
-            bearers.setdefault(skeleton(name), []).append(Bearer(name, "another tool of the same server"))
+            owners.setdefault(skeleton(name), []).append(NameOwner(name, "another tool of the same server"))
         for name in native:
-            bearers.setdefault(skeleton(name), []).append(Bearer(name, _NATIVE))
+            owners.setdefault(skeleton(name), []).append(NameOwner(name, _NATIVE))
         qualified: set[str] = set()
         plain: set[str] = set()
         for server, tools in (others or {}).items():
-            bearers.setdefault(skeleton(server), []).append(Bearer(server, "the server"))
+            owners.setdefault(skeleton(server), []).append(NameOwner(server, "the server"))
             for name in tools:
-                bearers.setdefault(skeleton(name), []).append(Bearer(name, f"a tool of the server {server}"))
+                owners.setdefault(skeleton(name), []).append(NameOwner(name, f"a tool of the server {server}"))
                 qualified.add(f"{server}{QUALIFIER}{name}".lower())
                 if is_telling(name):
                     qualified |= {f"{server}{joint}{name}".lower() for joint in _JOINTS}
@@ -88,18 +96,18 @@ class Siblings:
         return cls(
             frozenset(own),
             frozenset(native),
-            {shape: _distinct(found) for shape, found in bearers.items()},
+            {shape: _distinct(found) for shape, found in owners.items()},
             frozenset(qualified),
             frozenset(plain - {name.lower() for name in own}),
         )
 
-    def mistaken_for(self, name: str) -> Bearer | None:
+    def mistaken_for(self, name: str) -> NameOwner | None:
         """Whose name `name` looks like without being it."""
-        for bearer in self.bearers.get(skeleton(name), ()):
+        for owner in self.owners.get(skeleton(name), ()):
             # `Read` is taken for a native `read`; among servers everyone has a case and a joint of their own.
-            is_alike = _loosely(name) == _loosely(bearer.name) and bearer.name not in self.native
-            if bearer.name != name and not is_alike:
-                return bearer
+            is_alike = _loosely(name) == _loosely(owner.name) and owner.name not in self.native
+            if owner.name != name and not is_alike:
+                return owner
         return None
 
     def mentions(self, text: str) -> Iterator[tuple[str, int, int, bool]]:
@@ -116,16 +124,49 @@ class Siblings:
                 yield found[0].rstrip(".-"), *found.span(), False
 
 
-def _distinct(bearers: Collection[Bearer]) -> tuple[Bearer, ...]:
+def _distinct(owners: Collection[NameOwner]) -> tuple[NameOwner, ...]:
     """A few that stand for all: each is compared with every name of that shape, and a server may have thousands."""
-    loose: dict[tuple[str, bool], Bearer] = {}
-    for bearer in sorted(bearers):
-        loose.setdefault((_loosely(bearer.name), bearer.what == _NATIVE), bearer)
+    loose: dict[tuple[str, bool], NameOwner] = {}
+    for owner in sorted(owners):
+        loose.setdefault((_loosely(owner.name), owner.what == _NATIVE), owner)
     return tuple(loose.values())[:MAX_ALIKE]
 
 
-NOBODY: Final = Siblings()
+NO_NAMES: Final = KnownNames()
 """A server that is alone."""
+
+
+def names_by_server(book: Book) -> NamesByServer:
+    """The tools of each server that are offered or were approved; servers without any are left out."""
+    names = {
+        key: tuple(
+            item_key.name
+            for item_key, item in entry.items.items()
+            if item_key.subject is Subject.TOOL and (item.seen or item.approved)
+        )
+        for key, entry in book.entries.items()
+    }
+    return {key: found for key, found in names.items() if found}
+
+
+def names_around(
+    names: NamesByServer, scope: str, server: str, *, own: Collection[str] | None = None, native: Collection[str] = ()
+) -> KnownNames:
+    """The names that one server's definitions are held against.
+
+    Args:
+        names: those that are known.
+        scope: the file of the server's row.
+        server: its id; the server of this id in another file is the same to a person, and its names do not count.
+        own: its own tools; those that are known by default.
+        native: native tools that are served beside it.
+    """
+    others: dict[str, list[str]] = {}
+    for key, found in names.items():
+        if key.server != server:
+            others.setdefault(key.server, []).extend(found)
+    mine = names.get(ServerKey(scope, server), ()) if own is None else own
+    return KnownNames.of(own=mine, native=native, others=others)
 
 
 def skeleton(name: str) -> str:
@@ -150,19 +191,5 @@ def _loosely(name: str) -> str:
 
 
 def is_telling(name: str) -> bool:
-    """Whether a name is its bearer's alone, and no word of everyday speech."""
+    """Whether a name is its owner's alone, and no word of everyday speech."""
     return len(name) >= MIN_MENTION_CHARS and (not name.isalpha() or any(letter.isupper() for letter in name[1:]))
-
-
-@lru_cache(maxsize=8)
-def siblings_of_names(names: frozenset[str]) -> Siblings:
-    """Siblings of a flat set: a qualified name is another server's tool's, any other a native one."""
-    others: dict[str, list[str]] = {}
-    native: list[str] = []
-    for name in sorted(names):
-        server, joint, tool = name.partition(QUALIFIER)
-        if joint and server and tool:
-            others.setdefault(server, []).append(tool)
-        else:
-            native.append(name)
-    return Siblings.of(native=native, others=others)

@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Subject
-from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
+from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Subject, hash_of
+from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck_protocol.configs import TrustMode
 
-from .items import Document
+from .documents import Document
 
 INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
 """Of any server; it has one."""
@@ -89,7 +89,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
+class OtherForm:
     """The other form of a launch document: with each value of the row, or with the names alone.
 
     Attributes:
@@ -108,7 +108,7 @@ def judge_launch(
     document: Document,
     rules: Rules,
     *,
-    twin: Twin | None = None,
+    other_form: OtherForm | None = None,
     loosened: Sequence[str] = (),
     was_open: bool = False,
     today: str = "",
@@ -121,7 +121,7 @@ def judge_launch(
         entry: what is known of it.
         document: its launch.
         rules: how it is judged.  A lock says nothing of launches: paths differ from machine to machine.
-        twin: the other form of the document, when its approval counts as one of this.
+        other_form: the other form of the document, when its approval counts as one of this.
         loosened: by what a row that came while a `serve` runs asks for more than before.
         was_open: whether the launch that is approved was open, too: a row does not open itself.
         today: the hash that the approved launch has in today's form; empty for the one that it was approved by.
@@ -133,9 +133,9 @@ def judge_launch(
         verdict = Verdict.BLOCKED
     elif item.approved == document.hash:
         verdict = Verdict.ADMITTED
-    elif twin is not None and approved == twin.hash:
+    elif other_form is not None and approved == other_form.hash:
         # The values are recorded as soon as they can be changed; an approval of all of them is never made less.
-        verdict, voice = Verdict.ADMITTED, None if twin.is_fuller else Authority.NAMED
+        verdict, voice = Verdict.ADMITTED, None if other_form.is_fuller else Authority.NAMED
     elif approved == document.hash:
         # Older rules kept it in another form: it is recorded in today's.
         voice = item.by or Authority.PERSON
@@ -269,3 +269,60 @@ def _judgement(
         ]
         by_key = under_instructions(by_key)
     return Judgement(MappingProxyType(by_key), tuple(events))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person wants of one thing.
+
+    Attributes:
+        hash: of the form that is approved; empty to block every form.
+        body: of a launch that no process has recorded yet, the document.
+    """
+
+    scope: str
+    server: str
+    key: ItemKey
+    hash: str = ""
+    body: bytes = b""
+
+
+class StaleDecisionError(ValueError):
+    """A form that is not offered any more, or never was, is to be approved; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """What is to be recorded: events, and the documents that they name and that may be new."""
+
+    events: tuple[LedgerEvent, ...]
+    documents: dict[str, bytes]
+
+
+def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
+    """The record of these decisions, all or none.
+
+    Raises:
+        StaleDecisionError: one approves a form that is not on offer: it was looked at before the offer changed.
+    """
+    events: list[LedgerEvent] = []
+    documents: dict[str, bytes] = {}
+    for decision in decisions:
+        subject, name = decision.key
+        scope, server = decision.scope, decision.server
+        if not decision.hash:
+            events.append(Blocked(scope=scope, server=server, subject=subject, name=name))
+            continue
+        item = book.entry(scope, server).items.get(decision.key, Item())
+        if decision.hash not in (item.seen, item.approved):
+            if subject is not Subject.LAUNCH or hash_of(decision.body) != decision.hash:
+                raise StaleDecisionError(
+                    f"{server}: {name or subject} is no longer offered in that form: look at it again with "
+                    f"`quarterdeck trust diff {server}`"
+                )
+            documents[decision.hash] = decision.body
+            events.append(Seen(scope=scope, server=server, subject=subject, name=name, hash=decision.hash))
+        events.append(
+            Approved(scope=scope, server=server, subject=subject, name=name, hash=decision.hash, by=Authority.PERSON)
+        )
+    return DecisionRecord(tuple(events), documents)

@@ -22,9 +22,9 @@ from support.workers import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned
-from quarterdeck.trust import examiner as module
-from quarterdeck.trust import registrar
-from quarterdeck.trust.judge.review import Decision
+from quarterdeck.trust import approvals
+from quarterdeck.trust import list_review as module
+from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def test_instructions_hold_all_tools_with_them() -> None:
         await at.judged()
         assert at.offered() == []
         assert at.held() == {"": "changed", "a": "under_instructions"}
-        assert at.registrar.held_counts == {"fs": 1}
+        assert at.approvals.held_counts == {"fs": 1}
         await at.approve(INSTRUCTIONS)
         assert at.offered() == [("a", "one")]
 
@@ -72,11 +72,11 @@ async def test_instructions_hold_all_tools_with_them() -> None:
 async def test_nothing_is_offered_before_what_admits_it_is_recorded() -> None:
     """A crash would leave a tool in use that nobody's record admits."""
     async with bench() as at:
-        await at.registrar.enlist([row(stdio())])
+        await at.approvals.set_rows([row(stdio())])
         at.recorder.may_write.clear()
         at.replaces(ToldEndpoint(stdio(), a="one"))
         await at.until(lambda: at.recorder.writing > 0)
-        assert (at.offered(), at.can_call("a"), at.registrar.is_judged("fs")) == ([], False, False)
+        assert (at.offered(), at.can_call("a"), at.approvals.is_judged("fs")) == ([], False, False)
         at.recorder.may_write.set()
         await at.judged()
         assert at.can_call("a")
@@ -102,7 +102,7 @@ async def test_a_list_that_changes_while_it_is_judged_is_judged_again() -> None:
 async def test_an_endpoint_that_is_replaced_while_it_is_judged_admits_nothing_of_its_successor() -> None:
     """A restarted server would be called by what was found of its forerunner."""
     async with bench() as at:
-        await at.registrar.enlist([row(stdio())])
+        await at.approvals.set_rows([row(stdio())])
         at.recorder.may_write.clear()
         at.replaces(ToldEndpoint(stdio(), a="one"))
         await at.until(lambda: at.recorder.writing > 0)
@@ -119,12 +119,12 @@ async def test_an_old_rows_work_does_not_write_the_new_rows_offer(review_gate: R
     """A row that was made strict would offer what its open forerunner let in."""
     open_row, strict = stdio(trust=TrustMode.OPEN), stdio(trust=TrustMode.STRICT)
     async with bench() as at:
-        await at.registrar.enlist([row(open_row)])
+        await at.approvals.set_rows([row(open_row)])
         review_gate.clear()
         at.replaces(ToldEndpoint(open_row, a="one"))
         await at.until(lambda: review_gate.started == 1)
-        await at.registrar.decide([Decision(str(FILE), "fs", LAUNCH, row(strict).launch.hash, row(strict).launch.body)])
-        await at.registrar.enlist([row(strict)])
+        await at.approvals.decide([Decision(str(FILE), "fs", LAUNCH, row(strict).launch.hash, row(strict).launch.body)])
+        await at.approvals.set_rows([row(strict)])
         at.replaces(ToldEndpoint(strict, a="one"))
         review_gate.set()
         await at.judged()
@@ -142,7 +142,7 @@ async def test_a_block_that_is_recorded_while_a_list_is_judged_holds(review_gate
         at.fleet.tell()
         await at.until(lambda: review_gate.started == 2)
         at.recorder.may_write.clear()
-        deciding = asyncio.create_task(at.registrar.decide([Decision(str(FILE), "fs", tool_key("a"))]))
+        deciding = asyncio.create_task(at.approvals.decide([Decision(str(FILE), "fs", tool_key("a"))]))
         await at.until(lambda: at.recorder.writing > 0)
         review_gate.set()
         await turns(200)  # the list is looked through, and would be judged by the book without the block
@@ -193,14 +193,14 @@ async def test_a_failure_to_judge_leaves_the_offer_and_is_tried_again(
     """An error in a rule of the scan would let a change in, or hold it for ever."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
-        review, failures = module.review_documents, [ValueError("a rule failed")]
+        review, failures = module.scan_list, [ValueError("a rule failed")]
 
         def fails_once(*arguments: Any) -> Any:
             if failures:
                 raise failures.pop()
             return review(*arguments)
 
-        monkeypatch.setattr(module, "review_documents", fails_once)
+        monkeypatch.setattr(module, "scan_list", fails_once)
         at.fleet.by_id["fs"].lists(a="one", b="new")
         at.fleet.tell()
         await at.until(lambda: at.held() == {"b": "new"})
@@ -224,13 +224,13 @@ async def test_a_neighbour_is_seen_whoever_answers_first_and_whatever_is_held(
     monkeypatch: pytest.MonkeyPatch, mode: TrustMode, first: str
 ) -> None:
     """A server that shadows another's tool would only have to answer sooner, or to be configured under `strict`."""
-    monkeypatch.setattr(registrar, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(approvals, "LOOK_AGAIN_S", 0.0)
     async with bench() as at:
         servers = {
             "fs": ToldEndpoint(stdio("fs", trust=mode), a=SHADOWING),
             "mail": ToldEndpoint(stdio("mail", trust=mode), send_email="Sends."),
         }
-        await at.registrar.enlist([row(endpoint.config) for endpoint in servers.values()])
+        await at.approvals.set_rows([row(endpoint.config) for endpoint in servers.values()])
         for server in (first, *(servers.keys() - {first})):
             at.replaces(servers[server])
             await at.judged(server)
@@ -241,8 +241,8 @@ async def test_a_neighbour_is_seen_whoever_answers_first_and_whatever_is_held(
 async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
     """A model would call a server's `Read` in place of ours."""
     async with bench() as at:
-        at.registrar._examiner._native_names = frozenset({"read"})
-        await at.registrar.enlist([row(stdio("fs"))])
+        at.approvals._lists._native_names = frozenset({"read"})
+        await at.approvals.set_rows([row(stdio("fs"))])
         at.replaces(ToldEndpoint(stdio("fs"), Read="Reads."))
         await at.judged("fs")
         assert told(at) == {"confusable-name"}
@@ -250,10 +250,10 @@ async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
 
 async def test_a_name_that_comes_later_is_looked_for_in_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server could wait with its lie until the other one has the tool."""
-    monkeypatch.setattr(registrar, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(approvals, "LOOK_AGAIN_S", 0.0)
     async with bench() as at:
         fs, mail = ToldEndpoint(stdio("fs"), a=SHADOWING), ToldEndpoint(stdio("mail"), other="Else.")
-        await at.registrar.enlist([row(fs.config), row(mail.config)])
+        await at.approvals.set_rows([row(fs.config), row(mail.config)])
         for endpoint in (fs, mail):
             at.replaces(endpoint)
             await at.judged(endpoint.config.id)
@@ -268,9 +268,9 @@ async def test_findings_that_cannot_be_recorded_stop_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk would end the watch over what servers offer."""
-    monkeypatch.setattr(registrar, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(approvals, "LOOK_AGAIN_S", 0.0)
     async with bench() as at:
-        await at.registrar.enlist([row(stdio("fs")), row(stdio("mail"))])
+        await at.approvals.set_rows([row(stdio("fs")), row(stdio("mail"))])
         at.replaces(ToldEndpoint(stdio("fs"), a=SHADOWING))
         await at.judged("fs")
         record = at.recorder.record

@@ -8,19 +8,12 @@ from support.registering import FILE, OnlyNamed, stdio, told_tool
 
 from quarterdeck.config.load.origin import FileRead, Origin, Standing
 from quarterdeck.config.native_tools import NativeSettings
-from quarterdeck.trust.judge.configured_servers import (
-    NATIVE_ID,
-    PROGRAM_SCOPE,
-    USER_SCOPE,
-    Row,
-    Surroundings,
-    native_row,
-    row_of,
-    writable_places,
-)
-from quarterdeck.trust.judge.exposure import Exposure
-from quarterdeck.trust.judge.items import tool_document
-from quarterdeck.trust.judge.judgement import Twin
+from quarterdeck.config.settings import Settings
+from quarterdeck.trust.configured_servers import Surroundings, native_row, places_of, row_of
+from quarterdeck.trust.exposure import Exposure
+from quarterdeck.trust.judge.documents import tool_document
+from quarterdeck.trust.judge.server_rows import NATIVE_ID, PROGRAM_SCOPE, USER_SCOPE, ServerRow
+from quarterdeck.trust.judge.verdicts import OtherForm
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -73,7 +66,7 @@ KEY = b"k" * 32
 
 def looked_at(
     folder: Path, *before: Path, now: tuple[Path, ...] = (), is_recorded: bool = True, env: str = "x", file: str = "v"
-) -> Row:
+) -> ServerRow:
     """A row of a file in `folder` that takes a variable from `folder/env`, when these places could be written."""
     row = {"command": "run", "env": {"A": env}, "envFile": "env"}
     origin = Origin(folder / "mcp.json", "fs", Standing.NAMED, row, "", {"env": FileRead(folder / "env", {"B": file})})
@@ -103,10 +96,10 @@ def test_no_value_stands_in_a_launch_in_clear(tmp_path: Path) -> None:
 def test_what_was_approved_by_name_counts_until_somebody_could_have_changed_the_values(tmp_path: Path) -> None:
     """Every server would be held once when a workspace is named, or after an update; or an old approval cover all."""
     plain = looked_at(tmp_path).launch.hash
-    assert looked_at(tmp_path, now=(tmp_path,)).twin == Twin(plain, is_fuller=False)
-    assert looked_at(tmp_path, tmp_path, is_recorded=False).twin == Twin(plain, is_fuller=False)
-    assert looked_at(tmp_path, tmp_path).twin is None
-    assert looked_at(tmp_path).twin == Twin(looked_at(tmp_path, tmp_path).launch.hash, is_fuller=True)
+    assert looked_at(tmp_path, now=(tmp_path,)).other_form == OtherForm(plain, is_fuller=False)
+    assert looked_at(tmp_path, tmp_path, is_recorded=False).other_form == OtherForm(plain, is_fuller=False)
+    assert looked_at(tmp_path, tmp_path).other_form is None
+    assert looked_at(tmp_path).other_form == OtherForm(looked_at(tmp_path, tmp_path).launch.hash, is_fuller=True)
 
 
 def test_a_row_says_which_of_its_files_could_be_written(tmp_path: Path) -> None:
@@ -137,4 +130,4 @@ def test_the_key_native_has_a_name_that_no_server_can_have() -> None:
 def test_what_servers_may_write_is_every_write_grant() -> None:
     """A place would not be remembered, and what a server wrote there be the user's word."""
     writer = StdioServerConfig(id="a", command="x", sandbox=SandboxPolicy(read=("/r",), write=("/w", "/v")))
-    assert writable_places([writer, stdio()]) == ("/w", "/v")
+    assert places_of(Settings(), [writer, stdio()]) == ("/w", "/v")

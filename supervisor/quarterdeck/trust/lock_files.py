@@ -6,8 +6,8 @@ from pathlib import Path
 from quarterdeck.common.files.replace import replacing
 from quarterdeck.common.files.text_file import TextFileError, read_text
 
-from .ignores import IGNORE_NAME, MAX_IGNORE_BYTES, IgnoreError, Ignores
-from .lockfile import MAX_LOCK_BYTES, DeckLock, LockError, parse_lock, render
+from .lock.ignores import IGNORE_NAME, MAX_IGNORE_BYTES, IgnoreError, Ignores
+from .lock.lockfile import MAX_LOCK_BYTES, DeckLock, LockError, parse_lock, render
 
 
 class LockFileError(Exception):

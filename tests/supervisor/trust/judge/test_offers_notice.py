@@ -1,6 +1,6 @@
 """What clients are told of what is held."""
 
-from quarterdeck.trust.notice import MAX_SERVERS, notice
+from quarterdeck.trust.judge.offers import MAX_SERVERS, notice
 
 
 def test_when_all_is_well_nothing_is_said() -> None:

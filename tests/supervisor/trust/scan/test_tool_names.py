@@ -1,10 +1,10 @@
-"""Names that are taken for others, and names that a description has no business with."""
+"""NamesByServer that are taken for others, and names that a description has no business with."""
 
 import pytest
 
-from quarterdeck.trust.scan.siblings import Siblings, is_telling, mixes_scripts, siblings_of_names, skeleton
+from quarterdeck.trust.scan.tool_names import KnownNames, is_telling, mixes_scripts, skeleton
 
-AROUND = Siblings.of(
+AROUND = KnownNames.of(
     own=["add", "list_items"],
     native=["read", "bash"],
     others={"github": ["create_issue", "search"], "mail": ["send_email"]},
@@ -12,7 +12,7 @@ AROUND = Siblings.of(
 
 
 @pytest.mark.parametrize(
-    ("name", "bearer"),
+    ("name", "owner"),
     [
         ("rеad", "read"),  # Cyrillic е
         ("Read", "read"),
@@ -32,10 +32,10 @@ AROUND = Siblings.of(
         ("r\u200bead", "read"),
     ],
 )
-def test_a_name_that_looks_like_another_is_told(name: str, bearer: str | None) -> None:
+def test_a_name_that_looks_like_another_is_told(name: str, owner: str | None) -> None:
     """A person who reads `rеad` approves `read`."""
     found = AROUND.mistaken_for(name)
-    assert (found.name if found else None) == bearer
+    assert (found.name if found else None) == owner
 
 
 def test_look_alikes_share_a_skeleton_and_others_do_not() -> None:
@@ -58,7 +58,7 @@ def test_tools_of_others_are_found_by_their_qualified_names_and_those_of_clients
 
 def test_the_own_tools_of_a_server_are_its_own_business() -> None:
     """Two file servers both have `read_file`, and both speak of it."""
-    around = Siblings.of(own=["read_file"], others={"other": ["read_file"]})
+    around = KnownNames.of(own=["read_file"], others={"other": ["read_file"]})
     assert list(around.mentions("Use read_file before edit_file.")) == []
 
 
@@ -71,13 +71,6 @@ def test_common_words_name_nobody() -> None:
         True,
         False,
     ]
-
-
-def test_a_flat_set_of_names_is_enough() -> None:
-    """Qualified ones are other servers', the others native."""
-    around = siblings_of_names(frozenset({"read", "github__create_issue"}))
-    assert around.native == {"read"}
-    assert [name for name, *_ in around.mentions("Then call github__create_issue.")] == ["github__create_issue"]
 
 
 def test_a_word_of_mixed_scripts_is_told() -> None:

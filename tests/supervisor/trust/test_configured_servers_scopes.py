@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.load.origin import Origin, Standing
-from quarterdeck.trust.judge.configured_servers import PROGRAM_SCOPE, USER_SCOPE, covered_scopes, scope_of, scope_of_row
+from quarterdeck.trust.configured_servers import covered_scopes, scope_of, scope_of_row
+from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE, USER_SCOPE
 
 
 def test_a_file_has_one_scope_from_wherever_it_is_named(tmp_path: Path) -> None:

@@ -1,14 +1,8 @@
 """What can be approved of a server, each with the hash that an approval names: its launch, its instructions, its tools.
 
-Pure.  A document is kept as it came; its hash is that of the JSON value in it, whatever the order of its keys.
-
-The names around a server, as the scan needs them: of every tool that the book knows, held ones too.  Pure.
-
-What was recorded counts, and not who has answered first: who lists late, or lists nothing that is admitted, has names
-all the same.
+A document is kept as it came; its hash is that of the JSON value in it, whatever the order of its keys.  Pure.
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -16,45 +10,8 @@ from pydantic import ValidationError
 
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.ledger.events.events import Subject, hash_of
-from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
-from quarterdeck.trust.scan import Siblings
+from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck_protocol.contract import RemoteTool
-
-Names = Mapping[ServerKey, tuple[str, ...]]
-"""The tools of each server, by its own names."""
-
-
-def known_names(book: Book) -> Names:
-    """The tools of each server that are offered or were approved; servers without any are left out."""
-    names = {
-        key: tuple(
-            item_key.name
-            for item_key, item in entry.items.items()
-            if item_key.subject is Subject.TOOL and (item.seen or item.approved)
-        )
-        for key, entry in book.entries.items()
-    }
-    return {key: found for key, found in names.items() if found}
-
-
-def around(
-    names: Names, scope: str, server: str, *, own: Collection[str] | None = None, native: Collection[str] = ()
-) -> Siblings:
-    """The names around one server.
-
-    Args:
-        names: those that are known.
-        scope: the file of the server's row.
-        server: its id; the server of this id in another file is the same to a person, and none of its neighbours.
-        own: its own tools; those that are known by default.
-        native: native tools that are served beside it.
-    """
-    others: dict[str, list[str]] = {}
-    for key, found in names.items():
-        if key.server != server:
-            others.setdefault(key.server, []).extend(found)
-    mine = names.get(ServerKey(scope, server), ()) if own is None else own
-    return Siblings.of(own=mine, native=native, others=others)
 
 
 @dataclass(frozen=True, slots=True)

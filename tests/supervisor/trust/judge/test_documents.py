@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.items import Document, hash_of, instructions_document, tool_document, value_of
+from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document, tool_document, value_of
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.names import RemoteToolRef
 from quarterdeck_protocol.tools import ToolDescriptor

@@ -8,9 +8,9 @@ import pytest
 from support.histories import NOW, TOLD, tool_form
 
 from quarterdeck.ledger.events.chain import Head
-from quarterdeck.trust.lock.files import LockFileError, MissingLockError, load_ignores, load_lock, save_lock
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import lock_of
+from quarterdeck.trust.lock_files import LockFileError, MissingLockError, load_ignores, load_lock, save_lock
 
 LOCK = lock_of({"time": [TOLD, NOW]}, Ignores(), Head(3, "ab" * 32))
 

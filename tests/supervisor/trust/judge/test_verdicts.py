@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
-from quarterdeck.trust.judge.items import Document, hash_of
-from quarterdeck.trust.judge.judgement import Judgement, Rules, Twin, Verdict, judge_launch, judge_listing, judge_native
+from quarterdeck.trust.judge.documents import Document, hash_of
+from quarterdeck.trust.judge.verdicts import (
+    Judgement,
+    OtherForm,
+    Rules,
+    Verdict,
+    judge_launch,
+    judge_listing,
+    judge_native,
+)
 from quarterdeck_protocol.configs import TrustMode
 
 SCOPE, SERVER = "/home/me/deck.json", "s"
@@ -41,7 +49,7 @@ def document(key: ItemKey, form: int) -> Document:
 
 
 @dataclass
-class Desk:
+class ServerState:
     """One server's ledger, and what is done with a judgement: its events are recorded."""
 
     book: Book = field(default_factory=Book)
@@ -99,8 +107,8 @@ def locked(*documents: Document, mode: TrustMode = TrustMode.BASELINE) -> Rules:
 
 def test_baseline_approves_what_is_there_at_first_sight_and_says_so() -> None:
     """A user would have to approve every tool of every server before the first call."""
-    desk = Desk()
-    judgement = judge_listing(SCOPE, SERVER, desk.entry, [instructions(), tool("a")], Rules())
+    state = ServerState()
+    judgement = judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules())
     assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
     assert judgement.events == (
         Seen(**about(INSTRUCTIONS), hash=instructions().hash),
@@ -112,63 +120,63 @@ def test_baseline_approves_what_is_there_at_first_sight_and_says_so() -> None:
 
 def test_baseline_holds_what_changes_and_what_is_added_later() -> None:
     """A rug pull would go unseen."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"), tool("b"))
-    verdicts = desk.lists(instructions(), tool("a", 1), tool("b"), tool("c"))
+    state = ServerState()
+    state.lists(instructions(), tool("a"), tool("b"))
+    verdicts = state.lists(instructions(), tool("a", 1), tool("b"), tool("c"))
     assert [verdicts[tool(name).key] for name in "abc"] == [Verdict.CHANGED, Verdict.ADMITTED, Verdict.NEW]
-    assert desk.lists(instructions(), tool("a"), tool("b"))[tool("a").key] is Verdict.ADMITTED
+    assert state.lists(instructions(), tool("a"), tool("b"))[tool("a").key] is Verdict.ADMITTED
 
 
 def test_what_is_listed_again_unchanged_is_nothing_to_write_down() -> None:
     """The ledger would grow with every reconnect."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"))
-    assert judge_listing(SCOPE, SERVER, desk.entry, [instructions(), tool("a")], Rules()).events == ()
+    state = ServerState()
+    state.lists(instructions(), tool("a"))
+    assert judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules()).events == ()
 
 
 def test_what_is_not_listed_any_more_is_written_down_once_and_stays_approved() -> None:
     """A tool that comes back after an outage would have to be approved again."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"), tool("b"))
-    judgement = judge_listing(SCOPE, SERVER, desk.entry, [instructions(), tool("a")], Rules())
+    state = ServerState()
+    state.lists(instructions(), tool("a"), tool("b"))
+    judgement = judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules())
     assert judgement.events == (Gone(**about(tool("b").key)),)
-    desk.record(judgement.events)
-    assert judge_listing(SCOPE, SERVER, desk.entry, [instructions(), tool("a")], Rules()).events == ()
-    assert desk.lists(instructions(), tool("a"), tool("b"))[tool("b").key] is Verdict.ADMITTED
+    state.record(judgement.events)
+    assert judge_listing(SCOPE, SERVER, state.entry, [instructions(), tool("a")], Rules()).events == ()
+    assert state.lists(instructions(), tool("a"), tool("b"))[tool("b").key] is Verdict.ADMITTED
 
 
 def test_a_first_list_without_tools_opens_no_door_for_other_instructions() -> None:
     """A server that offers no tool at first could tell models something else later, and nobody would be asked."""
-    desk = Desk()
-    assert desk.lists(instructions())[INSTRUCTIONS] is Verdict.ADMITTED
-    assert desk.lists(instructions(1), tool("a"))[INSTRUCTIONS] is Verdict.CHANGED
+    state = ServerState()
+    assert state.lists(instructions())[INSTRUCTIONS] is Verdict.ADMITTED
+    assert state.lists(instructions(1), tool("a"))[INSTRUCTIONS] is Verdict.CHANGED
 
 
 def test_changed_instructions_hold_every_tool() -> None:
     """A model would be told the changed text with the first tool it is shown."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"), tool("b"))
-    verdicts = desk.lists(instructions(1), tool("a"), tool("b", 1))
+    state = ServerState()
+    state.lists(instructions(), tool("a"), tool("b"))
+    verdicts = state.lists(instructions(1), tool("a"), tool("b", 1))
     assert list(verdicts.values()) == [Verdict.CHANGED, Verdict.UNDER_INSTRUCTIONS, Verdict.CHANGED]
-    desk.approve(instructions(1))
-    assert desk.lists(instructions(1), tool("a"), tool("b", 1))[tool("a").key] is Verdict.ADMITTED
+    state.approve(instructions(1))
+    assert state.lists(instructions(1), tool("a"), tool("b", 1))[tool("a").key] is Verdict.ADMITTED
 
 
 def test_strict_holds_everything_until_a_person_approves_it() -> None:
     """Strict would be no stricter than the default."""
-    desk = Desk()
-    assert set(desk.lists(instructions(), tool("a"), rules=STRICT).values()) == {Verdict.NEW}
-    desk.approve(instructions())
-    desk.approve(tool("a"))
-    verdicts = desk.lists(instructions(), tool("a"), tool("b"), rules=STRICT)
+    state = ServerState()
+    assert set(state.lists(instructions(), tool("a"), rules=STRICT).values()) == {Verdict.NEW}
+    state.approve(instructions())
+    state.approve(tool("a"))
+    verdicts = state.lists(instructions(), tool("a"), tool("b"), rules=STRICT)
     assert [verdicts[tool(name).key] for name in "ab"] == [Verdict.ADMITTED, Verdict.NEW]
 
 
 def test_open_admits_every_form_and_writes_each_down() -> None:
     """Who chose to be open could not look up later what was used."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"), rules=OPEN)
-    judgement = judge_listing(SCOPE, SERVER, desk.entry, [instructions(1), tool("a", 1)], OPEN)
+    state = ServerState()
+    state.lists(instructions(), tool("a"), rules=OPEN)
+    judgement = judge_listing(SCOPE, SERVER, state.entry, [instructions(1), tool("a", 1)], OPEN)
     assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
     assert [event.by for event in judgement.events if isinstance(event, Approved)] == [Authority.OPEN, Authority.OPEN]
 
@@ -176,113 +184,113 @@ def test_open_admits_every_form_and_writes_each_down() -> None:
 @pytest.mark.parametrize("rules", [Rules(), STRICT, OPEN, locked(tool("a"))])
 def test_what_a_person_blocked_stays_out_whatever_the_rules(rules: Rules) -> None:
     """A block would end when somebody edits a configuration file."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"), rules=OPEN)
-    desk.block(tool("a").key)
-    assert desk.lists(instructions(), tool("a"), rules=rules)[tool("a").key] is Verdict.BLOCKED
-    assert desk.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.BLOCKED
+    state = ServerState()
+    state.lists(instructions(), tool("a"), rules=OPEN)
+    state.block(tool("a").key)
+    assert state.lists(instructions(), tool("a"), rules=rules)[tool("a").key] is Verdict.BLOCKED
+    assert state.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.BLOCKED
 
 
 def test_an_approval_ends_a_block() -> None:
     """What was blocked by mistake could never be used again."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"))
-    desk.block(tool("a").key)
-    desk.approve(tool("a"))
-    assert desk.lists(instructions(), tool("a"))[tool("a").key] is Verdict.ADMITTED
+    state = ServerState()
+    state.lists(instructions(), tool("a"))
+    state.block(tool("a").key)
+    state.approve(tool("a"))
+    assert state.lists(instructions(), tool("a"))[tool("a").key] is Verdict.ADMITTED
 
 
 def test_beside_a_lock_nothing_is_admitted() -> None:
     """A machine that follows the lock of a team would run something else."""
-    desk = Desk()
+    state = ServerState()
     rules = locked(instructions(), tool("a"))
-    verdicts = desk.lists(instructions(), tool("a"), tool("b"), rules=rules)
+    verdicts = state.lists(instructions(), tool("a"), tool("b"), rules=rules)
     assert list(verdicts.values()) == [Verdict.ADMITTED, Verdict.ADMITTED, Verdict.DRIFTED]
-    desk.approve(tool("a", 1))
-    assert desk.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.DRIFTED
+    state.approve(tool("a", 1))
+    assert state.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.DRIFTED
 
 
 def test_a_lock_approves_nothing() -> None:
     """A repository's lock would let in for good what a person holds."""
-    desk = Desk()
-    desk.lists(instructions(), tool("a"))
+    state = ServerState()
+    state.lists(instructions(), tool("a"))
     rules = locked(instructions(), tool("a", 1))
-    assert desk.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.CHANGED
+    assert state.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.CHANGED
     strict = locked(instructions(), tool("a"), mode=TrustMode.STRICT)
-    assert Desk().lists(instructions(), tool("a"), rules=strict)[tool("a").key] is Verdict.NEW
+    assert ServerState().lists(instructions(), tool("a"), rules=strict)[tool("a").key] is Verdict.NEW
 
 
 def test_a_launch_that_was_approved_is_started_again() -> None:
     """Every restart would ask a person."""
-    desk = Desk()
-    assert desk.launches(launch()) is Verdict.ADMITTED
-    assert judge_launch(SCOPE, SERVER, desk.entry, launch(), Rules()).events == ()
+    state = ServerState()
+    assert state.launches(launch()) is Verdict.ADMITTED
+    assert judge_launch(SCOPE, SERVER, state.entry, launch(), Rules()).events == ()
 
 
 @pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER, Standing.PROJECT])
 def test_an_approved_launch_that_is_kept_in_another_form_now_is_still_approved(standing: Standing) -> None:
     """An update that hides more than the one before would hold every server."""
-    desk, rules = Desk(), Rules(standing=standing)
-    desk.approve(launch())
-    judgement = judge_launch(SCOPE, SERVER, desk.entry, launch(1), rules, today=launch(1).hash)
+    state, rules = ServerState(), Rules(standing=standing)
+    state.approve(launch())
+    judgement = judge_launch(SCOPE, SERVER, state.entry, launch(1), rules, today=launch(1).hash)
     assert judgement.verdicts[LAUNCH] is Verdict.ADMITTED
-    desk.record(judgement.events)
-    assert desk.launches(launch(1), rules) is Verdict.ADMITTED
-    assert desk.entry.items[LAUNCH].by is Authority.PERSON
-    desk.block(LAUNCH)
-    blocked = judge_launch(SCOPE, SERVER, desk.entry, launch(2), rules, today=launch(2).hash)
+    state.record(judgement.events)
+    assert state.launches(launch(1), rules) is Verdict.ADMITTED
+    assert state.entry.items[LAUNCH].by is Authority.PERSON
+    state.block(LAUNCH)
+    blocked = judge_launch(SCOPE, SERVER, state.entry, launch(2), rules, today=launch(2).hash)
     assert blocked.verdicts[LAUNCH] is Verdict.BLOCKED
 
 
 @pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER])
 def test_a_changed_launch_of_a_file_is_held(standing: Standing) -> None:
     """Whoever can write into a configuration file could run a program of their own."""
-    desk, rules = Desk(), Rules(standing=standing)
-    desk.launches(launch(), rules)
-    assert desk.launches(launch(1), rules) is Verdict.CHANGED
-    desk.approve(launch(1))
-    assert desk.launches(launch(1), rules) is Verdict.ADMITTED
+    state, rules = ServerState(), Rules(standing=standing)
+    state.launches(launch(), rules)
+    assert state.launches(launch(1), rules) is Verdict.CHANGED
+    state.approve(launch(1))
+    assert state.launches(launch(1), rules) is Verdict.ADMITTED
 
 
 @pytest.mark.parametrize("mode", list(TrustMode))
 def test_a_projects_server_waits_for_a_person_under_every_mode(mode: TrustMode) -> None:
     """Entering a stranger's directory would run the stranger's programs."""
-    desk, rules = Desk(), Rules(mode, Standing.PROJECT)
-    assert desk.launches(launch(), rules, was_open=True) is Verdict.NEW
-    desk.approve(launch())
-    assert desk.launches(launch(), rules) is Verdict.ADMITTED
-    assert desk.launches(launch(1), rules, was_open=True) is Verdict.CHANGED
+    state, rules = ServerState(), Rules(mode, Standing.PROJECT)
+    assert state.launches(launch(), rules, was_open=True) is Verdict.NEW
+    state.approve(launch())
+    assert state.launches(launch(), rules) is Verdict.ADMITTED
+    assert state.launches(launch(1), rules, was_open=True) is Verdict.CHANGED
 
 
 def test_a_row_does_not_open_itself() -> None:
     """One edit of a file, a new command with `trust: open` beside it, would run unasked."""
-    desk = Desk()
-    desk.launches(launch())
-    assert desk.launches(launch(1), OPEN, was_open=False) is Verdict.CHANGED
-    desk.approve(launch(1))
-    assert desk.launches(launch(2), OPEN, was_open=True) is Verdict.ADMITTED
+    state = ServerState()
+    state.launches(launch())
+    assert state.launches(launch(1), OPEN, was_open=False) is Verdict.CHANGED
+    state.approve(launch(1))
+    assert state.launches(launch(2), OPEN, was_open=True) is Verdict.ADMITTED
 
 
 def test_a_blocked_launch_is_never_started() -> None:
     """A server that a person blocked would run again after an edit."""
-    desk = Desk()
-    desk.launches(launch())
-    desk.block(LAUNCH)
+    state = ServerState()
+    state.launches(launch())
+    state.block(LAUNCH)
     for rules in (Rules(), OPEN, Rules(standing=Standing.CODE)):
-        assert desk.launches(launch(), rules, was_open=True) is Verdict.BLOCKED
-        assert desk.launches(launch(1), rules, was_open=True) is Verdict.BLOCKED
+        assert state.launches(launch(), rules, was_open=True) is Verdict.BLOCKED
+        assert state.launches(launch(1), rules, was_open=True) is Verdict.BLOCKED
 
 
 def test_a_program_may_launch_what_it_likes() -> None:
     """An embedding program would have to approve its own code."""
-    desk, rules = Desk(), Rules(standing=Standing.CODE)
-    assert [desk.launches(launch(form), rules) for form in (0, 1)] == [Verdict.ADMITTED] * 2
+    state, rules = ServerState(), Rules(standing=Standing.CODE)
+    assert [state.launches(launch(form), rules) for form in (0, 1)] == [Verdict.ADMITTED] * 2
 
 
 def test_strict_asks_for_the_launch_of_a_found_file_but_not_for_one_that_was_named() -> None:
     """Who names a file on the command line would be asked whether they meant it."""
-    assert Desk().launches(launch(), Rules(TrustMode.STRICT, Standing.USER)) is Verdict.NEW
-    assert Desk().launches(launch(), Rules(TrustMode.STRICT, Standing.NAMED)) is Verdict.ADMITTED
+    assert ServerState().launches(launch(), Rules(TrustMode.STRICT, Standing.USER)) is Verdict.NEW
+    assert ServerState().launches(launch(), Rules(TrustMode.STRICT, Standing.NAMED)) is Verdict.ADMITTED
 
 
 EXPOSED = Rules(exposed="/w/mcp.json")
@@ -293,47 +301,47 @@ MORE: Final = ("preset",)
 def test_what_another_could_have_written_is_held_when_it_is_new_or_changed_whatever_the_mode(mode: TrustMode) -> None:
     """A program in its sandbox would add a row, and the next start run it outside of one."""
     exposed = Rules(mode, exposed="/w/mcp.json")
-    assert Desk().launches(launch(), exposed, was_open=True) is Verdict.EXPOSED
-    desk = Desk()
-    desk.launches(launch())
-    assert desk.launches(launch(), exposed) is Verdict.ADMITTED
-    assert desk.launches(launch(1), exposed, was_open=True) is Verdict.EXPOSED
-    desk.approve(launch(1))
-    assert desk.launches(launch(1), exposed) is Verdict.ADMITTED
+    assert ServerState().launches(launch(), exposed, was_open=True) is Verdict.EXPOSED
+    state = ServerState()
+    state.launches(launch())
+    assert state.launches(launch(), exposed) is Verdict.ADMITTED
+    assert state.launches(launch(1), exposed, was_open=True) is Verdict.EXPOSED
+    state.approve(launch(1))
+    assert state.launches(launch(1), exposed) is Verdict.ADMITTED
 
 
 @pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER])
 def test_what_asks_for_more_while_a_serve_runs_is_held_and_starts_with_the_next(standing: Standing) -> None:
     """An edit of the file that a serve follows would open any sandbox within a second, with nobody there."""
-    desk, rules = Desk(), Rules(standing=standing)
-    assert desk.launches(launch(), rules, loosened=MORE) is Verdict.LOOSER
-    assert desk.launches(launch(), rules, loosened=MORE) is Verdict.LOOSER, "held stays held, however often it is read"
-    assert desk.launches(launch(), rules) is Verdict.ADMITTED
-    assert desk.launches(launch(), rules, loosened=MORE) is Verdict.ADMITTED
+    state, rules = ServerState(), Rules(standing=standing)
+    assert state.launches(launch(), rules, loosened=MORE) is Verdict.LOOSER
+    assert state.launches(launch(), rules, loosened=MORE) is Verdict.LOOSER, "held stays held, however often it is read"
+    assert state.launches(launch(), rules) is Verdict.ADMITTED
+    assert state.launches(launch(), rules, loosened=MORE) is Verdict.ADMITTED
 
 
 def test_an_open_row_that_asks_for_more_while_a_serve_runs_is_held_too() -> None:
     """Who trusts a server's words would have given away the machine."""
-    desk = Desk()
-    desk.launches(launch(), OPEN)
-    assert desk.launches(launch(1), OPEN, was_open=True, loosened=MORE) is Verdict.LOOSER
-    assert desk.launches(launch(2), OPEN, was_open=True) is Verdict.ADMITTED
-    assert Desk().launches(launch(), Rules(standing=Standing.CODE), loosened=MORE) is Verdict.ADMITTED
+    state = ServerState()
+    state.launches(launch(), OPEN)
+    assert state.launches(launch(1), OPEN, was_open=True, loosened=MORE) is Verdict.LOOSER
+    assert state.launches(launch(2), OPEN, was_open=True) is Verdict.ADMITTED
+    assert ServerState().launches(launch(), Rules(standing=Standing.CODE), loosened=MORE) is Verdict.ADMITTED
 
 
 def test_an_approval_of_the_other_form_counts_and_the_fuller_one_is_kept() -> None:
     """Every server would be held once a workspace is named; or a value that was approved could change later."""
     names, values = launch(), launch(1)
-    desk = Desk()
-    desk.launches(names)
-    assert desk.launches(values, EXPOSED) is Verdict.EXPOSED
-    assert desk.launches(values, twin=Twin(names.hash, is_fuller=False)) is Verdict.ADMITTED
-    assert desk.entry.items[LAUNCH].approved == values.hash
-    assert desk.launches(names, twin=Twin(values.hash, is_fuller=True)) is Verdict.ADMITTED
-    assert desk.entry.items[LAUNCH].approved == values.hash
-    assert desk.launches(values, EXPOSED) is Verdict.ADMITTED
-    desk.block(LAUNCH)
-    assert desk.launches(names, twin=Twin(values.hash, is_fuller=True)) is Verdict.BLOCKED
+    state = ServerState()
+    state.launches(names)
+    assert state.launches(values, EXPOSED) is Verdict.EXPOSED
+    assert state.launches(values, other_form=OtherForm(names.hash, is_fuller=False)) is Verdict.ADMITTED
+    assert state.entry.items[LAUNCH].approved == values.hash
+    assert state.launches(names, other_form=OtherForm(values.hash, is_fuller=True)) is Verdict.ADMITTED
+    assert state.entry.items[LAUNCH].approved == values.hash
+    assert state.launches(values, EXPOSED) is Verdict.ADMITTED
+    state.block(LAUNCH)
+    assert state.launches(names, other_form=OtherForm(values.hash, is_fuller=True)) is Verdict.BLOCKED
 
 
 @pytest.mark.parametrize(
@@ -351,27 +359,27 @@ def test_native_tools_get_no_more_by_a_word_that_another_could_have_written_or_t
     loosened: tuple[str, ...], exposed: bool, is_live: bool, verdict: Verdict
 ) -> None:
     """`bash` could write itself out of its sandbox."""
-    desk = Desk()
+    state = ServerState()
 
     def judged() -> Verdict:
-        found = judge_native(SCOPE, SERVER, desk.entry, launch(), loosened, exposed=exposed, is_live=is_live)
-        desk.record(found.events)
+        found = judge_native(SCOPE, SERVER, state.entry, launch(), loosened, exposed=exposed, is_live=is_live)
+        state.record(found.events)
         return found.verdicts[LAUNCH]
 
     assert judged() is verdict
-    assert desk.entry.items[LAUNCH].seen == launch().hash, "a person can look at it"
-    desk.approve(launch())
+    assert state.entry.items[LAUNCH].seen == launch().hash, "a person can look at it"
+    state.approve(launch())
     assert judged() is Verdict.ADMITTED
-    desk.block(LAUNCH)
+    state.block(LAUNCH)
     assert judged() is Verdict.BLOCKED
 
 
 def test_a_listing_says_nothing_of_the_launch() -> None:
     """A server that runs would be told that its own launch is gone."""
-    desk = Desk()
-    desk.launches(launch())
-    desk.lists(instructions(), tool("a"))
-    assert desk.entry.items[LAUNCH].seen == launch().hash
+    state = ServerState()
+    state.launches(launch())
+    state.lists(instructions(), tool("a"))
+    assert state.entry.items[LAUNCH].seen == launch().hash
 
 
 # The naive model: everything that ever happened is kept as a list, and every question is put to that list.
@@ -445,18 +453,18 @@ def test_nothing_is_ever_admitted_that_was_not_approved_by_the_rules_own_words(
     steps: Sequence[Listing | Person],
 ) -> None:
     """A model would be shown a tool that nobody, and no rule, let in."""
-    desk, history = Desk(), list[Happening]()
+    state, history = ServerState(), list[Happening]()
     for step in steps:
         if isinstance(step, Person):
             decided = document(step.key, step.form or 0)
             if step.form is None:
-                desk.block(step.key)
+                state.block(step.key)
             else:
-                desk.approve(decided)
+                state.approve(decided)
             history.append(("block" if step.form is None else "approve", step.key, decided.hash))
             continue
-        judgement = judge_listing(SCOPE, SERVER, desk.entry, step.documents, step.rules)
-        desk.record(judgement.events)
+        judgement = judge_listing(SCOPE, SERVER, state.entry, step.documents, step.rules)
+        state.record(judgement.events)
         check_words(history, step, judgement)
         check_verdicts(history, step, judgement)
 
@@ -492,10 +500,10 @@ def check_verdicts(history: Sequence[Happening], listing: Listing, judgement: Ju
 @given(STEPS)
 def test_what_is_written_down_is_what_is_offered(steps: Sequence[Listing | Person]) -> None:
     """A person who looks would see another form than the one that is there."""
-    desk = Desk()
+    state = ServerState()
     for step in steps:
         if isinstance(step, Person):
             continue
-        desk.lists(*step.documents, rules=step.rules)
-        offered = {key: item.seen for key, item in desk.entry.items.items() if item.seen}
+        state.lists(*step.documents, rules=step.rules)
+        offered = {key: item.seen for key, item in state.entry.items.items() if item.seen}
         assert offered == {each.key: each.hash for each in step.documents}

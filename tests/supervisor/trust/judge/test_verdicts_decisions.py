@@ -5,8 +5,8 @@ from support.registering import AT, FILE, LAUNCH, tool_key
 
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
-from quarterdeck.trust.judge.items import hash_of
-from quarterdeck.trust.judge.review import Decision, StaleDecisionError, decide
+from quarterdeck.trust.judge.documents import hash_of
+from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError, decide
 
 SCOPE = str(FILE)
 

@@ -1,0 +1,190 @@
+"""Scan the definitions that a server lists, and those that the ledger holds: hashes, and what the rules find.  Pure."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from quarterdeck.ledger.events.events import (
+    Approved,
+    Enrolled,
+    LedgerEvent,
+    Scanned,
+    Seen,
+    Stored,
+    Subject,
+)
+from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.trust.scan import SCAN_VERSION, Finding, KnownNames, scan_definition
+from quarterdeck.trust.scan.tool_names import names_around, names_by_server
+
+from .documents import Document, value_of
+from .server_rows import ServerRow
+
+MAX_WARNINGS: Final = 20
+"""Findings of one list that are logged; the ledger has them all."""
+
+
+MAX_SCANNED_BYTES: Final = 1024 * 1024
+"""Of one list: a second's work, or two; what is beyond is found to be too much."""
+
+_UNREAD = Finding("too-much-text", "", "", "the list holds more text than the rules read")
+
+
+@dataclass(frozen=True, slots=True)
+class ListScan:
+    """What was looked through.
+
+    Attributes:
+        documents: the server's instructions, then its tools.
+        scans: what was found in them and was not known.
+        warnings: the same for people, a line each.
+    """
+
+    documents: tuple[Document, ...]
+    scans: tuple[Scanned, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """Of each tool's document, by its own name."""
+        return {document.key.name: document.hash for document in self.documents if document.key.name}
+
+    def bodies_of(self, events: Sequence[LedgerEvent]) -> dict[str, bytes]:
+        """The documents that `events` name, by hash."""
+        named = {event.hash for event in events if isinstance(event, Seen | Approved | Scanned)}
+        named |= {event.definition for event in events if isinstance(event, Enrolled)}
+        return {document.hash: document.body for document in self.documents if document.hash in named}
+
+
+class ScanCache:
+    """What was found in a server's documents beside the same names, so that it is looked for once.
+
+    Attributes:
+        names: those names; None before the first scan.
+    """
+
+    def __init__(self) -> None:
+        self.names: KnownNames | None = None
+        self._found: dict[str, tuple[Finding, ...]] = {}
+
+    def beside(self, names: KnownNames, documents: Iterable[Document]) -> dict[str, tuple[Finding, ...]]:
+        """What is known of these documents, to be added to; all is forgotten once the names are others."""
+        hashes = {document.hash for document in documents}
+        known = self._found if names == self.names else {}
+        self.names, self._found = names, {hash_: found for hash_, found in known.items() if hash_ in hashes}
+        return self._found
+
+
+def scan_list(
+    row: ServerRow,
+    documents: Iterable[Document],
+    names: KnownNames,
+    recorded: Callable[[str], Scanned | None] = lambda _: None,
+    cache: ScanCache | None = None,
+) -> ListScan:
+    """Scan what a server lists, and tell what was not found before.
+
+    Args:
+        row: whose they are.
+        documents: its instructions and tools.
+        names: what they are held against.
+        recorded: what was found in the document of a hash; None for nothing.
+        cache: what was found before in this process.
+    """
+    documents = tuple(documents)
+    found = (cache or ScanCache()).beside(names, documents)
+    room = MAX_SCANNED_BYTES
+    scans: list[Scanned] = []
+    warnings: list[str] = []
+    for document in documents:
+        if document.hash not in found:
+            room -= len(document.body)
+            subject, name = document.key
+            value = value_of(document.body)
+            found[document.hash] = scan_definition(subject, name, value, names) if room >= 0 else (_UNREAD,)
+        findings = found[document.hash]
+        places = tuple((finding.rule, finding.place) for finding in findings)
+        event = Scanned(scope=row.scope, server=row.id, hash=document.hash, version=SCAN_VERSION, findings=places)
+        before = recorded(document.hash)
+        if (news := _news(event, before)) is not None:
+            scans.append(news)
+            known = set(before.findings) if before is not None else set()
+            new = (finding for finding in findings if (finding.rule, finding.place) not in known)
+            warnings += [_warning(row.id, document, finding) for finding in new]
+    if len(warnings) > MAX_WARNINGS:
+        more = len(warnings) - MAX_WARNINGS
+        warnings[MAX_WARNINGS:] = [f"{row.id}: {more} more findings: see quarterdeck trust list"]
+    return ListScan(documents, tuple(scans), tuple(warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundInHistory:
+    """One finding.
+
+    Attributes:
+        hash: of the document that carries it.
+        at: when that was first offered.
+        is_offered: whether it is what the server offers now.
+    """
+
+    scope: str
+    server: str
+    key: ItemKey
+    hash: str
+    at: str
+    finding: Finding
+    is_offered: bool
+
+
+def scan_recorded(
+    sightings: Iterable[Stored], book: Book, read: Callable[[str], bytes | None]
+) -> tuple[FoundInHistory, ...]:
+    """What the rules find in each document, once for each server that offered it, in the order of first sight.
+
+    Args:
+        sightings: records of what was offered.
+        book: what is offered now.
+        read: the document of a hash; None for one that is not kept any more.
+    """
+    seen: set[tuple[str, str, ItemKey, str]] = set()
+    beside: dict[tuple[str, str], KnownNames] = {}
+    names = names_by_server(book)
+    found: list[FoundInHistory] = []
+    for stored in sightings:
+        event = stored.event
+        if not isinstance(event, Seen):
+            continue
+        key = ItemKey(event.subject, event.name)
+        where = (event.scope, event.server, key, event.hash)
+        if where in seen or (body := read(event.hash)) is None:
+            continue
+        seen.add(where)
+        if where[:2] not in beside:
+            beside[where[:2]] = names_around(names, event.scope, event.server)
+        item = book.entry(event.scope, event.server).items.get(key)
+        is_offered = item is not None and item.seen == event.hash
+        found += [
+            FoundInHistory(event.scope, event.server, key, event.hash, stored.at, finding, is_offered)
+            for finding in scan_definition(event.subject, event.name, value_of(body), beside[where[:2]])
+        ]
+    return tuple(found)
+
+
+def _news(event: Scanned, before: Scanned | None) -> Scanned | None:
+    """What is to be recorded of a scan; None when that is known.
+
+    Two servers may have the same document, beside other names: what was found for one is not undone by the other.
+    """
+    if before is None:
+        return event if event.findings else None
+    if (before.scope, before.server) == (event.scope, event.server):
+        return event if set(event.findings) != set(before.findings) else None
+    added = tuple(finding for finding in event.findings if finding not in before.findings)
+    return msgspec.structs.replace(event, findings=(*before.findings, *added)) if added else None
+
+
+def _warning(server: str, document: Document, finding: Finding) -> str:
+    what = document.key.name if document.key.subject is Subject.TOOL else document.key.subject
+    return f"{server}: {what}: {finding.sentence} ({finding.rule} at {finding.place or 'the whole'}): {finding.excerpt}"

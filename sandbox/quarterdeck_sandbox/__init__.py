@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from .hostile_files import NotRegularError as NotRegularError
     from .hostile_files import follow as follow
     from .hostile_files import open_regular as open_regular
-    from .hostile_files import remove as remove
+    from .hostile_files import remove_tree as remove_tree
     from .hostile_files import temporary_folder as temporary_folder
     from .hostile_files import whereabouts as whereabouts
     from .network.namespace import own_addresses as own_addresses
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches
     from .policy.diagnosis import Diagnosis as Diagnosis
-    from .policy.diagnosis import Line as Line
+    from .policy.diagnosis import DiagnosisLine as DiagnosisLine
     from .policy.diagnosis import SelfTest as SelfTest
     from .policy.diagnosis import diagnose as diagnose
     from .policy.limits import Excess as Excess
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from .program.launch import LaunchPlan as LaunchPlan
     from .program.launch import plan_launch as plan_launch
     from .program.launch import words_of as words_of
-    from .program.needed_paths import Named as Named
-    from .program.needed_paths import Need as Need
+    from .program.needed_paths import NamedPath as NamedPath
+    from .program.needed_paths import RequiredPath as RequiredPath
     from .program.needed_paths import is_code as is_code
     from .program.needed_paths import named_in as named_in
     from .program.needed_paths import need_of as need_of
     from .program.needed_paths import project_of as project_of
-    from .program.prefixes import SYSTEM as SYSTEM
+    from .program.prefixes import SYSTEM_FOLDERS as SYSTEM_FOLDERS
     from .program.prefixes import Prefix as Prefix
     from .program.prefixes import environment_of as environment_of
     from .program.prefixes import is_environment as is_environment
     from .program.prefixes import is_fit as is_fit
     from .program.prefixes import prefix_of as prefix_of
     from .program.resolve import resolve_program as resolve_program
-    from .run.cgroup import sweep as sweep
-    from .run.confine import Asker as Asker
+    from .run.cgroup import sweep_cgroups as sweep_cgroups
+    from .run.confine import Requester as Requester
     from .run.confine import confine as confine
     from .run.confinement import Confinement as Confinement
     from .run.foreground import run_foreground as run_foreground
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from .run.process_settings import open_files_of_children as open_files_of_children
     from .run.process_settings import raise_oom_score as raise_oom_score
     from .run.process_settings import raise_open_files_limit as raise_open_files_limit
-    from .run.process_settings import set_trait as set_trait
+    from .run.process_settings import set_process_option as set_process_option
     from .run.process_tree import ask_to_end as ask_to_end
     from .run.process_tree import kill_descendants as kill_descendants
     from .run.process_tree import signal_tree as signal_tree
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from .usage.disk_use import DiskUse as DiskUse
     from .usage.disk_use import disk_use as disk_use
     from .usage.disk_use import measure as measure
-    from .usage.monitor import TICK_S as TICK_S
+    from .usage.monitor import MONITOR_TICK_S as MONITOR_TICK_S
     from .usage.monitor import Tree as Tree
     from .usage.monitor import TreeMonitor as TreeMonitor
     from .usage.monitor import Watch as Watch
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from .view.layout import is_visible as is_visible
     from .view.layout import lay_out as lay_out
     from .view.own_code import own_code as own_code
-    from .view.secret_paths import Border as Border
+    from .view.secret_paths import PathRules as PathRules
     from .view.secret_paths import grant_for as grant_for
 
 if not TYPE_CHECKING:

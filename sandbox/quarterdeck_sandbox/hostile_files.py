@@ -230,7 +230,7 @@ def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
         try:
             yield folder
         finally:
-            remove(folder)
+            remove_tree(folder)
 
 
 @contextmanager
@@ -256,7 +256,7 @@ def _removed_if_killed(folder: str) -> Iterator[None]:
             waiting.kill()
 
 
-def remove(folder: str) -> None:
+def remove_tree(folder: str) -> None:
     """Remove a folder with all that is in it, closed and deep ones too; what the system refuses to remove stays."""
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)

@@ -35,7 +35,7 @@ from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.policy.promises import SOCKETS_ABI
-from quarterdeck_sandbox.run.confine import Asker
+from quarterdeck_sandbox.run.confine import Requester
 
 pytestmark = [
     pytest.mark.anyio,
@@ -120,10 +120,10 @@ async def run(project: Project, berth: Berth, script: str) -> str:
         shutil.chown(tmp, project.folder.stat().st_uid)
         shutil.chown(berth.home, project.folder.stat().st_uid)
     places = Places(berth.home, tmp, berth.home.parent / "user")
-    asker = Asker(places, {}, known_machine().capped(berth.tier))
+    requester = Requester(places, {}, known_machine().capped(berth.tier))
     policy = SandboxPolicy.model_validate({"write": [str(project.folder)], "network": "none"})
     env = {"PATH": "/usr/bin:/bin", "HOME": str(berth.home), "TMPDIR": str(tmp)}
-    outfit = Outfit(policy, asker, env, lambda: project.trusted)
+    outfit = Outfit(policy, requester, env, lambda: project.trusted)
     with anyio.fail_after(DEADLINE_S):
         async with SandboxedShell.open(outfit, str(project.folder)) as shell:
             ended = await shell.exec(script)

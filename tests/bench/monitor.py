@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.usage.monitor import TICK_S, WALK_S, Tree, TreeMonitor
+from quarterdeck_sandbox.usage.monitor import MONITOR_TICK_S, WALK_S, Tree, TreeMonitor
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort
@@ -42,7 +42,7 @@ async def measure(effort: Effort) -> list[Finding]:
             tree = Tree(pid, pid, root_pid=pid, scratch=(scratch,), tmpfs=("/tmp", "/dev/shm"))
             monitor.watch(tree, Limits(), lambda _: None)
         shares = [await _share_of_a_round(monitor) for _ in range(effort.rounds)]
-    seen = f"{1 / TICK_S:g} looks a second, {TREES * 3} processes, {FILES} files each"
+    seen = f"{1 / MONITOR_TICK_S:g} looks a second, {TREES * 3} processes, {FILES} files each"
     return [Finding(f"monitor of {TREES} trees, of one core", "%", SHARE, median(shares), note=seen)]
 
 
@@ -50,7 +50,7 @@ async def _share_of_a_round(monitor: TreeMonitor) -> float:
     """Its own pace is kept, for what is due depends on the time."""
     before, started = time.process_time(), time.monotonic()
     while (passed := time.monotonic() - started) < WALK_S:
-        await asyncio.sleep(TICK_S)
+        await asyncio.sleep(MONITOR_TICK_S)
         await monitor.tick()
     return (time.process_time() - before) / passed * 100
 

@@ -17,7 +17,7 @@ from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.program.launch import plan_launch
-from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.run.confine import Requester, confine
 from quarterdeck_sandbox.run.start import start
 
 PROGRAM = "/bin/true"
@@ -29,11 +29,11 @@ async def main(rounds: int) -> None:
     folder = Path.cwd()
     for name in ("home", "tmp"):
         (folder / name).mkdir(exist_ok=True)
-    asker = Asker(Places(folder / "home", folder / "tmp", folder / "user"), {}, machine)
+    requester = Requester(Places(folder / "home", folder / "tmp", folder / "user"), {}, machine)
     modes = [NetworkMode.NONE, NetworkMode.FULL, *([NetworkMode.INTERNET] if machine.gives_internet else [])]
     ways: dict[str, Callable[[], Awaitable[None]]] = {"bare": bare}
     for mode in modes:
-        ways[str(mode)] = confined(SandboxPolicy(network=mode), asker)
+        ways[str(mode)] = confined(SandboxPolicy(network=mode), requester)
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -56,12 +56,12 @@ async def bare() -> None:
             os.close(fd)
 
 
-def confined(policy: SandboxPolicy, asker: Asker) -> Callable[[], Awaitable[None]]:
+def confined(policy: SandboxPolicy, requester: Requester) -> Callable[[], Awaitable[None]]:
     """The same under a policy, decided anew each time."""
 
     async def run() -> None:
-        plan = plan_launch(PROGRAM, (), {"PATH": "/usr/bin:/bin"}, str(asker.places.home))
-        process = await start(confine(plan, policy, asker))
+        plan = plan_launch(PROGRAM, (), {"PATH": "/usr/bin:/bin"}, str(requester.places.home))
+        process = await start(confine(plan, policy, requester))
         await process.wait()
         await process.stop(1.0)
         process.close_fds()

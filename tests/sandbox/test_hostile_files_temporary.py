@@ -11,7 +11,7 @@ import pytest
 from support.identities import Identity
 from support.leftovers import eventually
 
-from quarterdeck_sandbox.hostile_files import remove, temporary_folder
+from quarterdeck_sandbox.hostile_files import remove_tree, temporary_folder
 
 LEVELS: Final = 2500
 """More than Python recurses."""
@@ -87,7 +87,7 @@ def test_a_closed_folder_is_removed_and_what_its_links_lead_to_stays_as_it_is() 
         victim.chmod(0o640)
         closed.chmod(0o500)
         unseen.chmod(0o000)
-        code = f"from quarterdeck_sandbox.hostile_files import remove; remove({str(folder)!r})"
+        code = f"from quarterdeck_sandbox.hostile_files import remove_tree; remove_tree({str(folder)!r})"
         tool = who.quarterdeck
         subprocess.run([tool.argv[0], "-c", code], env={**os.environ, **tool.env}, check=True, **who.popen)
         assert not folder.exists()
@@ -96,7 +96,7 @@ def test_a_closed_folder_is_removed_and_what_its_links_lead_to_stays_as_it_is() 
 
 def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     """A program that removes its own home would have us fail."""
-    remove(str(tmp_path / "no such folder"))
+    remove_tree(str(tmp_path / "no such folder"))
 
 
 def test_programs_that_lie_on_our_path_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +109,6 @@ def test_programs_that_lie_on_our_path_are_not_run(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PATH", f"{planted}:{os.environ['PATH']}")
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
     (tmp_path / "folder").mkdir()
-    remove(str(tmp_path / "folder"))
+    remove_tree(str(tmp_path / "folder"))
     assert not (tmp_path / "folder").exists()
     assert not (tmp_path / "run").exists()

@@ -23,7 +23,7 @@ from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.policy.choice import choose
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
-from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.identity import choose_identity, hand_over
@@ -178,7 +178,7 @@ async def run(confinement: Confinement, stdin: bytes = b"") -> tuple[int, str, R
 def required(berth: Berth, name: Property, script: str, **changes: Any) -> Confinement:
     """`script`, with one property promised and required."""
     made = berth.shell(script, required=(name,), **changes)
-    return replace(made, promised={**made.promised, name: Finding("a mechanism", Strength.FULL)})
+    return replace(made, promised={**made.promised, name: PropertyFinding("a mechanism", Strength.FULL)})
 
 
 def _mounts(home: Path) -> Iterator[Mount]:

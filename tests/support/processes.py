@@ -69,7 +69,7 @@ class PlayedProcess:
         """See `ConfinedProcess`."""
         return Tree(self.pid, self.pid, scratch=scratch)
 
-    def condemn(self, limit: str) -> None:
+    def kill_for(self, limit: str) -> None:
         """See `ConfinedProcess`: it is killed."""
         if self.returncode is None:
             self.limit = limit

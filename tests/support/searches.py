@@ -20,7 +20,7 @@ from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.mounts import Places
-from quarterdeck_sandbox.run.confine import Asker
+from quarterdeck_sandbox.run.confine import Requester
 
 from .file_tools import context_in
 
@@ -34,9 +34,9 @@ async def session_in(workspace: Path, state: Path, patience_s: float | None = PA
     for place in (workspace, state, places.home, places.tmp):
         place.mkdir(exist_ok=True)
         place.chmod(0o755)
-    asker = Asker(places, {}, known_machine(), allow_unsandboxed=True)
+    requester = Requester(places, {}, known_machine(), allow_unsandboxed=True)
     policy = SandboxPolicy(read=(str(workspace), str(ripgrep_path())), network=NetworkMode.NONE)
-    outfit = Outfit(policy, asker, {"PATH": "/usr/bin:/bin"})
+    outfit = Outfit(policy, requester, {"PATH": "/usr/bin:/bin"})
     with anyio.fail_after(patience_s):
         async with SandboxedShell.open(outfit, str(workspace)) as shell:
             yield replace(context_in(workspace, budget=UNLIMITED_BUDGET), shell=shell)

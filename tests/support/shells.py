@@ -12,7 +12,7 @@ from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Places
-from quarterdeck_sandbox.run.confine import Asker
+from quarterdeck_sandbox.run.confine import Requester
 
 PATIENCE_S: Final = 30.0
 
@@ -24,8 +24,8 @@ async def shell(folder: Path, machine: Machine | None = None, **policy: Any) -> 
     for place in (folder, home, tmp):
         place.mkdir(exist_ok=True)
         place.chmod(0o755)
-    asker = Asker(Places(home, tmp, folder / "user"), {}, machine or known_machine(), allow_unsandboxed=True)
+    requester = Requester(Places(home, tmp, folder / "user"), {}, machine or known_machine(), allow_unsandboxed=True)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(tmp)}
     with anyio.fail_after(PATIENCE_S):
-        async with SandboxedShell.open(Outfit(SandboxPolicy(**policy), asker, env), str(home)) as opened:
+        async with SandboxedShell.open(Outfit(SandboxPolicy(**policy), requester, env), str(home)) as opened:
             yield opened

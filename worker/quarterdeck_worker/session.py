@@ -26,16 +26,16 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link.frames import OpenOrder, ServerCard, ServerStart
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox import (
-    Asker,
     ConfinedProcess,
     LaunchError,
     LaunchPlan,
     Places,
+    Requester,
     confine,
     disk_use,
     known_machine,
     plan_launch,
-    remove,
+    remove_tree,
     start,
     words_of,
 )
@@ -64,10 +64,10 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
             raise LaunchError("directory_unusable", why) from error
         places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
         environ = {**os.environ, **order.user_env}
-        asker = Asker(
+        requester = Requester(
             places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
         )
-        return await start(confine(plan, config.sandbox, asker))
+        return await start(confine(plan, config.sandbox, requester))
 
     return launch
 
@@ -77,7 +77,7 @@ def _empty_if_over(tmp: Path, limits: Limits) -> None:
     used = disk_use((str(tmp),))
     most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
     if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):
-        remove(str(tmp))
+        remove_tree(str(tmp))
         tmp.mkdir(mode=0o700, exist_ok=True)
 
 

@@ -40,7 +40,7 @@ from quarterdeck_sandbox import (
     known_machine,
     own_code,
     raise_oom_score,
-    set_trait,
+    set_process_option,
 )
 
 from .greeting import greet, request_envelope
@@ -197,8 +197,8 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
 
 def _set_process_traits() -> None:
     """Die with the zygote, and be called a worker in process lists (Linux)."""
-    set_trait(PR_SET_PDEATHSIG, signal.SIGKILL)
-    set_trait(PR_SET_NAME, b"qd-worker")
+    set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
+    set_process_option(PR_SET_NAME, b"qd-worker")
 
 
 def _reap() -> list[tuple[int, int]]:

@@ -20,12 +20,12 @@ import anyio
 
 from quarterdeck_protocol.policy import Property
 from quarterdeck_sandbox.hostile_files import temporary_folder
-from quarterdeck_sandbox.policy.diagnosis import STANDARD, Attack, Outcome, SelfTest
+from quarterdeck_sandbox.policy.diagnosis import STANDARD, Attack, AttackOutcome, SelfTest
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH, LaunchError, plan_launch
-from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.run.confine import Requester, confine
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.spawn import INTERPRETER
@@ -136,7 +136,7 @@ async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest
     home, tmp = scene.private / "home", scene.private / "tmp"
     plan = plan_launch(_python(), ["-I", "-S", "-c", _TEXT, scene.task], {"PATH": DEFAULT_PATH}, str(home))
     places = Places(home, tmp, Path(os.environ.get("HOME") or "/"))
-    confinement = confine(plan, STANDARD, Asker(places, {}, machine, allow_unsandboxed=True))
+    confinement = confine(plan, STANDARD, Requester(places, {}, machine, allow_unsandboxed=True))
     process = await starter(confinement)
     try:
         async with anyio.create_task_group() as tasks:
@@ -166,7 +166,9 @@ def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_g
     unknown = ("unknown", f"it did not get that far: {complaint}")
     return SelfTest(
         tuple(
-            Attack(name.replace("_", " "), against, Outcome(told.get(name, unknown)[0]), told.get(name, unknown)[1])
+            Attack(
+                name.replace("_", " "), against, AttackOutcome(told.get(name, unknown)[0]), told.get(name, unknown)[1]
+            )
             for name, against in AGAINST.items()
         ),
         receipt=receipt,

@@ -33,7 +33,7 @@ TOLD_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialEnd:
     """How it ended.
 
     Attributes:
@@ -50,7 +50,7 @@ class Outcome:
         return not self.why
 
 
-def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Outcome:
+def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> TrialEnd:
     """Run `argv` to its end, as `uid`: ourselves, or anybody if we are root."""
     identity = uid if uid != os.geteuid() else None
     try:
@@ -68,14 +68,14 @@ def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Outco
             extra_groups=None if identity is None else (),
         )
     except subprocess.TimeoutExpired:
-        return Outcome(f"{argv[0]} did not end within {DEADLINE_S:.0f} s")
+        return TrialEnd(f"{argv[0]} did not end within {DEADLINE_S:.0f} s")
     except (OSError, subprocess.SubprocessError) as error:
-        return Outcome(f"{argv[0]} could not be run: {error}")
+        return TrialEnd(f"{argv[0]} could not be run: {error}")
     stdout = ended.stdout.decode(errors="replace")
     if ended.returncode == 0:
-        return Outcome("", stdout)
+        return TrialEnd("", stdout)
     said = " ".join(ended.stderr.decode(errors="replace").split())[-TOLD_CHARS:]
-    return Outcome(said or f"{argv[0]} ended with status {ended.returncode}", stdout)
+    return TrialEnd(said or f"{argv[0]} ended with status {ended.returncode}", stdout)
 
 
 CONTROLLERS: Final[Mapping[str, Property]] = {
@@ -249,7 +249,7 @@ def _flags(uid: int, *, hides_users: bool) -> list[str]:
     return [*_NAMESPACES, *_MANNERS, *users]
 
 
-def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> Outcome:
+def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> TrialEnd:
     """Run bwrap in bwrap, to say its version: a program that is there for sure."""
     with _descriptors() as put:
         info = put(b"")
@@ -261,7 +261,7 @@ def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> O
         argv = [program, "--args", str(put(words)), *control, "--", program, "--version"]
         outcome = run(argv, uid=uid, pass_fds=put.fds)
         if outcome.succeeded and b"child-pid" not in os.pread(info, 4096, 0):
-            return Outcome("bwrap did not tell its child's process id")
+            return TrialEnd("bwrap did not tell its child's process id")
         return outcome
 
 
@@ -285,7 +285,7 @@ def _nests_safely(program: str, flags: Sequence[str], uid: int) -> bool:
         return (bind / "plain").is_dir() and not any(outside.iterdir())
 
 
-def _version(outcome: Outcome) -> str:
+def _version(outcome: TrialEnd) -> str:
     return outcome.stdout.strip().removeprefix("bubblewrap ")
 
 

@@ -13,7 +13,7 @@ from quarterdeck_sandbox.program.launch import LaunchError
 
 from .host_names import FIRST_FREE_PORT, routes_of
 from .machine import NOT_USED, Machine
-from .promises import CONTROLLERS, SOCKET_GRANTS, Finding, Situation, Strength, promise
+from .promises import CONTROLLERS, SOCKET_GRANTS, PropertyFinding, Situation, Strength, promise
 
 WEAKEST_FIRST: Final = (Tier.LIMITS, Tier.LANDLOCK, Tier.BUBBLEWRAP)
 
@@ -44,7 +44,7 @@ class Choice:
 
     tier: Tier
     network: Network
-    findings: Mapping[Property, Finding]
+    findings: Mapping[Property, PropertyFinding]
     gaps: tuple[str, ...]
     filtered: bool
     unix_sockets: bool
@@ -167,7 +167,7 @@ def _keep_from_host(policy: SandboxPolicy, machine: Machine) -> str:
     return f'say "network": "none" (for the internet, {_get_internet(machine)})'
 
 
-def _gaps(situation: Situation, findings: Mapping[Property, Finding]) -> Iterator[str]:
+def _gaps(situation: Situation, findings: Mapping[Property, PropertyFinding]) -> Iterator[str]:
     policy = situation.policy
     for name, finding in findings.items():
         if name is Property.NETWORK and policy.network is NetworkMode.FULL:

@@ -14,10 +14,10 @@ from quarterdeck_sandbox.program.launch import LaunchError
 
 from .choice import choose
 from .machine import Machine
-from .promises import CONTROLLERS, SCOPES_ABI, Finding, Receipt, Situation, Strength, promise
+from .promises import CONTROLLERS, SCOPES_ABI, PropertyFinding, Receipt, Situation, Strength, promise
 
 
-class Outcome(StrEnum):
+class AttackOutcome(StrEnum):
     """What became of an attack."""
 
     HELD = "held"
@@ -32,7 +32,7 @@ class Attack:
 
     name: str
     against: Property
-    outcome: Outcome
+    outcome: AttackOutcome
     detail: str = ""
 
 
@@ -51,7 +51,7 @@ class SelfTest:
     receipt: Receipt | None = None
 
 
-class State(StrEnum):
+class LineState(StrEnum):
     """What a line says of its subject."""
 
     OK = "ok"
@@ -62,7 +62,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DiagnosisLine:
     """One line of a diagnosis.
 
     Attributes:
@@ -73,7 +73,7 @@ class Line:
     """
 
     subject: str
-    state: State
+    state: LineState
     what: str
     remedy: str = ""
 
@@ -92,9 +92,9 @@ class Diagnosis:
 
     tier: Tier
     runs: bool
-    mechanisms: tuple[Line, ...]
-    properties: tuple[Line, ...]
-    attacks: tuple[Line, ...]
+    mechanisms: tuple[DiagnosisLine, ...]
+    properties: tuple[DiagnosisLine, ...]
+    attacks: tuple[DiagnosisLine, ...]
 
     @property
     def exit_code(self) -> int:
@@ -102,7 +102,7 @@ class Diagnosis:
         if not self.runs:
             return 2
         lines = (*self.mechanisms, *self.properties, *self.attacks)
-        return int(any(line.state is not State.OK for line in lines))
+        return int(any(line.state is not LineState.OK for line in lines))
 
 
 STANDARD: Final = SandboxPolicy()
@@ -119,7 +119,7 @@ def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
     if test.receipt is not None and not refusal:
         findings = test.receipt.findings
     broken = test.why or any(
-        attack.outcome is Outcome.ESCAPED and findings[attack.against].strength is Strength.FULL
+        attack.outcome is AttackOutcome.ESCAPED and findings[attack.against].strength is Strength.FULL
         for attack in test.attacks
     )
     return Diagnosis(
@@ -127,7 +127,7 @@ def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
         runs=not refusal and not broken,
         mechanisms=tuple(_mechanisms(machine)),
         properties=tuple(
-            Line(name.value, _state(name, finding, machine.tier), finding.mechanism)
+            DiagnosisLine(name.value, _state(name, finding, machine.tier), finding.mechanism)
             for name, finding in findings.items()
             # A limit that `standard` does not set is no gap of the machine.
             if STANDARD.limits_set(name)
@@ -136,104 +136,106 @@ def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
     )
 
 
-def _promised(machine: Machine) -> Mapping[Property, Finding]:
+def _promised(machine: Machine) -> Mapping[Property, PropertyFinding]:
     network = NetworkMode.INTERNET if machine.gives_internet else NetworkMode.FULL
     return promise(Situation(STANDARD, machine, machine.tier, network))
 
 
-def _state(name: Property, finding: Finding, tier: Tier) -> State:
+def _state(name: Property, finding: PropertyFinding, tier: Tier) -> LineState:
     # No machine keeps temporary files in full: that it is looked at is as good as it gets.
     if finding.strength is Strength.FULL or (name is Property.SCRATCH and finding.strength is Strength.PARTIAL):
-        return State.OK
+        return LineState.OK
     # Where servers start confined, what one property lacks makes them weaker.
-    return State.MISSING if finding.strength is Strength.NONE and tier is Tier.LIMITS else State.WEAKER
+    return LineState.MISSING if finding.strength is Strength.NONE and tier is Tier.LIMITS else LineState.WEAKER
 
 
-def _mechanisms(machine: Machine) -> Iterator[Line]:
+def _mechanisms(machine: Machine) -> Iterator[DiagnosisLine]:
     if machine.system != "linux":
-        yield Line("system", State.MISSING, f"{machine.system}: limits only", OTHER_SYSTEM)
+        yield DiagnosisLine("system", LineState.MISSING, f"{machine.system}: limits only", OTHER_SYSTEM)
         return
     where = f", in a container ({machine.container})" if machine.container else ""
-    yield Line("system", State.OK, f"Linux {machine.kernel} on {machine.architecture}{where}")
+    yield DiagnosisLine("system", LineState.OK, f"Linux {machine.kernel} on {machine.architecture}{where}")
     yield from _bubblewrap(machine)
     yield _landlock(machine)
     if machine.closes:
-        yield Line("closed parts of writable paths", State.OK, "by read-only mounts")
+        yield DiagnosisLine("closed parts of writable paths", LineState.OK, "by read-only mounts")
     else:
         what = "no mount namespace can be made: where configuration lies in a writable path, nothing starts"
-        yield Line("closed parts of writable paths", State.WEAKER, what, closing(machine))
+        yield DiagnosisLine("closed parts of writable paths", LineState.WEAKER, what, closing(machine))
     if machine.seccomp:
-        yield Line("seccomp", State.OK, "a filter of system calls was loaded, and held")
+        yield DiagnosisLine("seccomp", LineState.OK, "a filter of system calls was loaded, and held")
     else:
-        yield Line("seccomp", State.MISSING, "no filter can be loaded", seccomp(machine))
+        yield DiagnosisLine("seccomp", LineState.MISSING, "no filter can be loaded", seccomp(machine))
     yield from (_controller(machine, controller) for controller in CONTROLLERS.values())
     yield _internet(machine)
 
 
-def _bubblewrap(machine: Machine) -> Iterator[Line]:
+def _bubblewrap(machine: Machine) -> Iterator[DiagnosisLine]:
     found = machine.bubblewrap
     if not found.works:
         what = f"{found.path} fails: {found.why}" if found.path else "not installed"
-        yield Line("bubblewrap", State.MISSING, what, bubblewrap(machine))
+        yield DiagnosisLine("bubblewrap", LineState.MISSING, what, bubblewrap(machine))
         return
-    yield Line("bubblewrap", State.OK, f"{found.path}, version {found.version}")
+    yield DiagnosisLine("bubblewrap", LineState.OK, f"{found.path}, version {found.version}")
     if found.makes_network:
-        yield Line("network namespace", State.OK, "made by bubblewrap")
+        yield DiagnosisLine("network namespace", LineState.OK, "made by bubblewrap")
     else:
-        yield Line("network namespace", State.MISSING, found.why, bubblewrap(machine))
+        yield DiagnosisLine("network namespace", LineState.MISSING, found.why, bubblewrap(machine))
     if found.nests_safely:
-        yield Line("mounts in writable paths", State.OK, "bubblewrap stays inside")
+        yield DiagnosisLine("mounts in writable paths", LineState.OK, "bubblewrap stays inside")
     else:
         what = 'bubblewrap follows links out of the sandbox (CVE-2026-87766): "hidden" is refused there'
-        yield Line("mounts in writable paths", State.WEAKER, what, NEWER_BUBBLEWRAP)
+        yield DiagnosisLine("mounts in writable paths", LineState.WEAKER, what, NEWER_BUBBLEWRAP)
 
 
-def _landlock(machine: Machine) -> Line:
+def _landlock(machine: Machine) -> DiagnosisLine:
     abi, spare = machine.landlock_abi, machine.bubblewrap.works
     role = "not needed beside bubblewrap" if spare else "files"
     if not abi:
-        state = State.OK if spare else State.MISSING
-        return Line("landlock", state, f"none; {role}" if spare else "none", "" if spare else LANDLOCK)
+        state = LineState.OK if spare else LineState.MISSING
+        return DiagnosisLine("landlock", state, f"none; {role}" if spare else "none", "" if spare else LANDLOCK)
     if abi < SCOPES_ABI and not spare:
-        return Line("landlock", State.WEAKER, f"version {abi}: signals get through", LANDLOCK_SCOPES)
-    return Line("landlock", State.OK, f"version {abi}; {role}" if spare else f"version {abi}")
+        return DiagnosisLine("landlock", LineState.WEAKER, f"version {abi}: signals get through", LANDLOCK_SCOPES)
+    return DiagnosisLine("landlock", LineState.OK, f"version {abi}; {role}" if spare else f"version {abi}")
 
 
-def _controller(machine: Machine, controller: str) -> Line:
+def _controller(machine: Machine, controller: str) -> DiagnosisLine:
     place = machine.cgroups.controllers.get(controller)
     subject = f"control group: {controller}"
     if place is None:
-        return Line(subject, State.WEAKER, "not writable for us", cgroups(machine))
-    return Line(subject, State.OK, f"version {1 if controller in machine.cgroups.legacy else 2}, in {place}")
+        return DiagnosisLine(subject, LineState.WEAKER, "not writable for us", cgroups(machine))
+    return DiagnosisLine(
+        subject, LineState.OK, f"version {1 if controller in machine.cgroups.legacy else 2}, in {place}"
+    )
 
 
-def _internet(machine: Machine) -> Line:
+def _internet(machine: Machine) -> DiagnosisLine:
     subject, helper = "internet without the host", machine.pasta or machine.slirp4netns
     if machine.gives_internet:
-        return Line(subject, State.OK, helper)
+        return DiagnosisLine(subject, LineState.OK, helper)
     what = "needs bubblewrap with a network namespace"
     if not helper:
         what = machine.uplink_why or "neither pasta nor slirp4netns is installed"
     elif not (machine.nsenter and machine.ip):
         what = f"{'ip' if machine.nsenter else 'nsenter'} is not installed"
-    return Line(subject, State.WEAKER, what, internet(machine))
+    return DiagnosisLine(subject, LineState.WEAKER, what, internet(machine))
 
 
-def _attacks(test: SelfTest, findings: Mapping[Property, Finding], tier: Tier) -> Iterator[Line]:
+def _attacks(test: SelfTest, findings: Mapping[Property, PropertyFinding], tier: Tier) -> Iterator[DiagnosisLine]:
     if test.why:
-        yield Line("self-test", State.MISSING, test.why, REPORT)
+        yield DiagnosisLine("self-test", LineState.MISSING, test.why, REPORT)
     for attack in test.attacks:
         subject = f"attack: {attack.name}"
         finding = findings[attack.against]
         match attack.outcome:
-            case Outcome.HELD:
-                yield Line(subject, State.OK, attack.detail)
-            case Outcome.UNKNOWN:
-                yield Line(subject, State.WEAKER, attack.detail, REPORT)
-            case Outcome.ESCAPED if finding.strength is Strength.FULL:
-                yield Line(subject, State.MISSING, f"{attack.detail}, against {finding.mechanism}", REPORT)
-            case Outcome.ESCAPED:
-                yield Line(subject, _state(attack.against, finding, tier), attack.detail)
+            case AttackOutcome.HELD:
+                yield DiagnosisLine(subject, LineState.OK, attack.detail)
+            case AttackOutcome.UNKNOWN:
+                yield DiagnosisLine(subject, LineState.WEAKER, attack.detail, REPORT)
+            case AttackOutcome.ESCAPED if finding.strength is Strength.FULL:
+                yield DiagnosisLine(subject, LineState.MISSING, f"{attack.detail}, against {finding.mechanism}", REPORT)
+            case AttackOutcome.ESCAPED:
+                yield DiagnosisLine(subject, _state(attack.against, finding, tier), attack.detail)
 
 
 INSTALL_BUBBLEWRAP: Final = "apt install bubblewrap   (or: dnf install bubblewrap, pacman -S bubblewrap)"

@@ -11,7 +11,7 @@ from quarterdeck_protocol.policy import NetworkMode, Property, Tier
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.confinement import Confinement
 
-from .promises import REACHABLE, SCOPES_ABI, Finding, Receipt, Strength
+from .promises import REACHABLE, SCOPES_ABI, PropertyFinding, Receipt, Strength
 
 _Problem = str | None
 
@@ -28,7 +28,9 @@ class Report:
         return self.facts.get(key, ("",))[0]
 
 
-def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unmet: Mapping[Property, str]) -> Receipt:
+def observe_receipt(
+    confinement: Confinement, report: Report, ours: Mapping[str, str], unmet: Mapping[Property, str]
+) -> Receipt:
     """The receipt of a process that waits behind its gate.
 
     Args:
@@ -45,7 +47,7 @@ def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unm
         raise _failure(failure, confinement)
     if open_ones := [path for path in report.facts.get("writable", ()) if path in confinement.view.closed]:
         raise LaunchError("sandbox_refused", f"{open_ones[0]} can be written from inside, although it was closed")
-    findings: dict[Property, Finding] = {}
+    findings: dict[Property, PropertyFinding] = {}
     gaps = list(confinement.gaps)
     for name, promise in confinement.promised.items():
         problem = None
@@ -54,7 +56,7 @@ def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unm
         if problem is None:
             findings[name] = promise
         else:
-            findings[name] = Finding(f"{promise.mechanism}: not working, {problem}", Strength.NONE)
+            findings[name] = PropertyFinding(f"{promise.mechanism}: not working, {problem}", Strength.NONE)
             gaps.append(f"{name}: {problem}")
     refuse_unmet(confinement.required, findings)
     return Receipt(
@@ -67,7 +69,7 @@ def judge(confinement: Confinement, report: Report, ours: Mapping[str, str], unm
     )
 
 
-def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, Finding]) -> None:
+def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, PropertyFinding]) -> None:
     """Fail closed.
 
     Raises:

@@ -1,6 +1,6 @@
-"""What a tree of processes uses, and which of its limits it exceeds.  Pure: looks come in, sums and verdicts go out.
+"""What a tree of processes uses, and which of its limits it exceeds: looks come in, sums and verdicts go out.
 
-A `Meter` follows one tree from look to look; it keeps the peaks, and the processor time of what has died meanwhile.
+A `UsageMeter` follows one tree from look to look; it keeps the peaks, and the processor time of what has ended.
 """
 
 from collections.abc import Collection, Mapping
@@ -103,7 +103,7 @@ class Suspicion:
 Verdict = Excess | Suspicion | None
 
 
-class Meter:
+class UsageMeter:
     """Follows one tree.
 
     Its `present` and `peak` mean nothing until it `has_looked`.
@@ -120,7 +120,7 @@ class Meter:
         self._ours: frozenset[int] | None = None
         self._birth: float | None = None
         self._alive: Mapping[tuple[int, float], float] = {}
-        self._buried_s = 0.0
+        self._ended_cpu_s = 0.0
         self._tmpfs = self._walked = Space()
         self._acquitted_at = self._acquitted_bytes = 0.0
         self._most_bytes = 0
@@ -182,9 +182,9 @@ class Meter:
     def _cpu(self, members: list[Process]) -> float:
         """Two lower bounds, for a dead child's time is in its parent's sum only when that parent waited for it."""
         alive = {(member.pid, member.started): member.cpu_s for member in members}
-        self._buried_s += sum(cpu for key, cpu in self._alive.items() if key not in alive)
+        self._ended_cpu_s += sum(cpu for key, cpu in self._alive.items() if key not in alive)
         self._alive = alive
-        seen = self._buried_s + sum(alive.values())
+        seen = self._ended_cpu_s + sum(alive.values())
         told = sum(member.cpu_s + member.reaped_cpu_s for member in members)
         return max(self.present.cpu_s, seen, told)
 

@@ -29,7 +29,7 @@ class Strength(StrEnum):
     NONE = "none"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class PropertyFinding(msgspec.Struct, frozen=True):
     """One property of a receipt: `mechanism` is a short phrase for people, `strength` what it is worth."""
 
     mechanism: str
@@ -49,7 +49,7 @@ class Receipt(msgspec.Struct, frozen=True):
     """
 
     tier: Tier
-    findings: Mapping[Property, Finding]
+    findings: Mapping[Property, PropertyFinding]
     uid: int | None = None
     network: str = ""
     shown: tuple[str, ...] = ()
@@ -156,29 +156,29 @@ class Situation:
         return self.unix_sockets and self.tier is Tier.LANDLOCK and self.machine.landlock_abi < SOCKETS_ABI
 
 
-def promise(situation: Situation) -> Mapping[Property, Finding]:
+def promise(situation: Situation) -> Mapping[Property, PropertyFinding]:
     """Every property, in the order of `Property`."""
     return {
         name: find(situation) if situation.policy.limits_set(name) else _NO_LIMIT for name, find in _PROMISES.items()
     }
 
 
-_NO_LIMIT: Final = Finding("no limit is set", Strength.NONE)
+_NO_LIMIT: Final = PropertyFinding("no limit is set", Strength.NONE)
 
 
-def _full(mechanism: str) -> Finding:
-    return Finding(mechanism, Strength.FULL)
+def _full(mechanism: str) -> PropertyFinding:
+    return PropertyFinding(mechanism, Strength.FULL)
 
 
-def _partial(mechanism: str) -> Finding:
-    return Finding(mechanism, Strength.PARTIAL)
+def _partial(mechanism: str) -> PropertyFinding:
+    return PropertyFinding(mechanism, Strength.PARTIAL)
 
 
-def _none(mechanism: str) -> Finding:
-    return Finding(mechanism, Strength.NONE)
+def _none(mechanism: str) -> PropertyFinding:
+    return PropertyFinding(mechanism, Strength.NONE)
 
 
-def _filesystem(at: Situation) -> Finding:
+def _filesystem(at: Situation) -> PropertyFinding:
     match at.tier:
         case Tier.BUBBLEWRAP if at.stays_root and not at.machine.closes:
             return _partial(
@@ -205,7 +205,7 @@ def _filesystem(at: Situation) -> Finding:
             return _none(f"reads and writes what {'root' if at.machine.euid == 0 else 'you'} can")
 
 
-def _network(at: Situation) -> Finding:
+def _network(at: Situation) -> PropertyFinding:
     if at.network is NetworkMode.FULL:
         return _none(REACHABLE)
     if not at.own_network:
@@ -228,7 +228,7 @@ def _network(at: Situation) -> Finding:
     return _full(mechanism) if at.filtered else _partial(f"{mechanism}; vsock is not filtered")
 
 
-def _processes(at: Situation) -> Finding:
+def _processes(at: Situation) -> PropertyFinding:
     if at.tier is Tier.BUBBLEWRAP:
         return _full("process namespace")
     if at.tier is Tier.LANDLOCK and (at.other_user or at.machine.landlock_abi >= SCOPES_ABI):
@@ -242,7 +242,7 @@ def _processes(at: Situation) -> Finding:
     return _none(f"{'all' if at.machine.euid == 0 else 'your'} processes can be seen and signalled")
 
 
-def _syscalls(at: Situation) -> Finding:
+def _syscalls(at: Situation) -> PropertyFinding:
     if at.filtered:
         return _full("seccomp, no new privileges")
     if at.tier is Tier.BUBBLEWRAP:
@@ -250,7 +250,7 @@ def _syscalls(at: Situation) -> Finding:
     return _none("not filtered")
 
 
-def _tree_death(at: Situation) -> Finding:
+def _tree_death(at: Situation) -> PropertyFinding:
     if at.tier is Tier.BUBBLEWRAP:
         if at.other_user or at.machine.landlock_abi >= APART_ABI:
             return _full("process namespace: all its processes die with the first")
@@ -262,11 +262,11 @@ def _tree_death(at: Situation) -> Finding:
     return _partial("resident reaper, which it could kill")
 
 
-def _memory(at: Situation) -> Finding:
+def _memory(at: Situation) -> PropertyFinding:
     return _cgroup(at, Property.MEMORY) or _partial("looked at now and then; RLIMIT_DATA of each process")
 
 
-def _process_count(at: Situation) -> Finding:
+def _process_count(at: Situation) -> PropertyFinding:
     if found := _cgroup(at, Property.PROCESS_COUNT):
         return found
     if at.stays_root:
@@ -276,17 +276,17 @@ def _process_count(at: Situation) -> Finding:
     return _partial("looked at now and then; RLIMIT_NPROC counts others of its user too")
 
 
-def _cpu_share(at: Situation) -> Finding:
+def _cpu_share(at: Situation) -> PropertyFinding:
     return _cgroup(at, Property.CPU_SHARE) or _none("only a control group could")
 
 
-def _scratch(at: Situation) -> Finding:
+def _scratch(at: Situation) -> PropertyFinding:
     if at.tier is Tier.BUBBLEWRAP:
         return _partial("sized temporary filesystems; inodes and TMPDIR looked at now and then; HOME is not bounded")
     return _partial("TMPDIR is looked at now and then; HOME is not bounded")
 
 
-def _cgroup(at: Situation, name: Property) -> Finding | None:
+def _cgroup(at: Situation, name: Property) -> PropertyFinding | None:
     controller = CONTROLLERS[name]
     if controller not in at.machine.cgroups.controllers:
         return None
@@ -300,7 +300,7 @@ def _release(machine: Machine) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]+", machine.kernel)[:2])
 
 
-_PROMISES: Final[Mapping[Property, Callable[[Situation], Finding]]] = {
+_PROMISES: Final[Mapping[Property, Callable[[Situation], PropertyFinding]]] = {
     Property.FILESYSTEM: _filesystem,
     Property.NETWORK: _network,
     Property.PROCESSES: _processes,

@@ -38,7 +38,7 @@ MAX_ARGUMENT: Final = 4096 * 8
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequiredPath:
     """What to add to a policy.
 
     Attributes:
@@ -58,29 +58,29 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPath:
     """A path that a command names; `label` is its option or variable, empty without one."""
 
     path: str
     label: str = ""
 
 
-def need_of(named: Named, user_home: str) -> Need | None:
+def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
     """What a policy needs for this path; None where nothing can be given that would do."""
     path, folder = named.path, os.path.dirname(named.path)
     if os.path.isdir(path):
-        return Need("read", path) if _is_of_one_thing(path, user_home) else None
+        return RequiredPath("read", path) if _is_of_one_thing(path, user_home) else None
     if not os.path.lexists(path):
         is_possible = os.path.isdir(folder) and _is_of_one_thing(folder, user_home)
-        return Need("write", folder, "the file is to be made in it") if is_possible else None
+        return RequiredPath("write", folder, "the file is to be made in it") if is_possible else None
     if _CODE.search(path):
         root = project_of(path, user_home)
-        return Need("read", root, _why_project(root)) if root is not None else Need("read", path)
+        return RequiredPath("read", root, _why_project(root)) if root is not None else RequiredPath("read", path)
     if _CHANGED.search(named.label) or _CHANGED.search(os.path.basename(path)):
         if _is_of_one_thing(folder, user_home):
-            return Need("write", folder, "a journal or a temporary copy is made beside the file")
+            return RequiredPath("write", folder, "a journal or a temporary copy is made beside the file")
         return None
-    return Need("read", path)
+    return RequiredPath("read", path)
 
 
 def project_of(path: str, user_home: str) -> str | None:
@@ -99,20 +99,20 @@ def is_code(path: str) -> bool:
     return _CODE.search(path) is not None
 
 
-def named_in(argv: Sequence[str], env: Mapping[str, str], cwd: str, user_home: str) -> Iterator[Named]:
+def named_in(argv: Sequence[str], env: Mapping[str, str], cwd: str, user_home: str) -> Iterator[NamedPath]:
     """Every path that the arguments of a command and its variables may name, there or not."""
     option = ""
     for argument in argv[1:]:
         name, is_pair, _ = argument.partition("=")
         label = name if is_pair else option
         for text in paths_in(argument):
-            yield Named(os.path.normpath(os.path.join(cwd, text)), label)
+            yield NamedPath(os.path.normpath(os.path.join(cwd, text)), label)
         option = argument if argument.startswith("-") and not is_pair else ""
     for name, value in env.items():
         if value.startswith("~/"):
-            yield Named(os.path.normpath(user_home + value[1:]), name)
+            yield NamedPath(os.path.normpath(user_home + value[1:]), name)
         elif value.startswith("/") and len(value) <= MAX_ARGUMENT and ":" not in value and "\0" not in value:
-            yield Named(os.path.normpath(value), name)
+            yield NamedPath(os.path.normpath(value), name)
 
 
 def paths_in(argument: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from quarterdeck_sandbox.hostile_files import read_text
 from quarterdeck_sandbox.policy.mounts import ancestors, is_within, is_within_any
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
 
-SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Shown to everyone."""
 
 _BIN: Final = frozenset({"bin", "sbin", "libexec"})
@@ -43,7 +43,7 @@ class Prefix:
 
 def prefix_of(path: str, user_home: str, said_by: tuple[str, ...]) -> Prefix | None:
     """What must be shown for the file `path`, whose folder has no symbolic links; None when everyone sees it."""
-    if is_within_any(path, SYSTEM) or is_within(path, "/nix/store"):
+    if is_within_any(path, SYSTEM_FOLDERS) or is_within(path, "/nix/store"):
         return None
     for folder, reason in _installations(path):
         if is_fit(folder, user_home):
@@ -132,7 +132,7 @@ def _referred(prefix: str) -> Iterator[Prefix]:
             said_by = os.path.join(packages, name)
             for line in _lines(said_by):
                 folder = os.path.realpath(os.path.join(packages, line))
-                if os.path.isdir(folder) and not is_within_any(folder, (os.path.realpath(prefix), *SYSTEM)):
+                if os.path.isdir(folder) and not is_within_any(folder, (os.path.realpath(prefix), *SYSTEM_FOLDERS)):
                     yield Prefix(folder, f"named by {name} of {prefix}", (said_by,))
 
 

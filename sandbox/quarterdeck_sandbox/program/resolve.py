@@ -21,8 +21,8 @@ from quarterdeck_sandbox.hostile_files import follow
 from quarterdeck_sandbox.policy.mounts import is_within, is_within_any
 
 from .launch import DEFAULT_PATH, LaunchError, LaunchPlan, plan_launch
-from .prefixes import SYSTEM, Prefix, environment_of, is_environment, prefix_of
-from .shims import Place, behind_shim
+from .prefixes import SYSTEM_FOLDERS, Prefix, environment_of, is_environment, prefix_of
+from .shims import ShimContext, behind_shim
 
 HEAD_BYTES: Final = 4096
 """Read of a file: its first line, which the kernel cuts at 256, and an ELF file's program headers."""
@@ -39,7 +39,7 @@ line of Python's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FileHead:
     """What executes a file.
 
     Attributes:
@@ -55,7 +55,7 @@ class Head:
     text: str = ""
 
 
-def read_head(path: str) -> Head:
+def read_head(path: str) -> FileHead:
     """Look at a file that is about to be executed.
 
     Raises:
@@ -66,28 +66,28 @@ def read_head(path: str) -> Head:
             head = file.read(HEAD_BYTES)
     except PermissionError:
         # Executable yet unreadable is legal for a binary; what it needs cannot be known.
-        return Head()
+        return FileHead()
     except OSError as error:
         raise LaunchError("not_executable", f"{path} cannot be read: {error.strerror}") from None
     if head.startswith(b"#!"):
         return _script(path, head)
     if head.startswith(b"\x7fELF"):
-        return Head(interpreter=_loader(head))
+        return FileHead(interpreter=_loader(head))
     if head.startswith(_MACH_O) or _has_foreign_formats():
-        return Head()
+        return FileHead()
     raise LaunchError(
         "not_executable", f"{path} is not a program: it lacks a first line '#!…' or is for another machine"
     )
 
 
-def _script(path: str, head: bytes) -> Head:
+def _script(path: str, head: bytes) -> FileHead:
     line = head[2:MAX_LINE_BYTES].split(b"\n", 1)[0].strip(b" \t\r")
     interpreter, _, argument = os.fsdecode(line).replace("\t", " ").partition(" ")
     if not interpreter:
         raise LaunchError("not_executable", f"{path}: its first line has no interpreter")
     if long := _RUN_BY_SHELL.match(head):
         interpreter, argument = os.fsdecode(long[1]), ""
-    return Head(interpreter, argument.strip(), script=True, text=head.decode(errors="replace"))
+    return FileHead(interpreter, argument.strip(), script=True, text=head.decode(errors="replace"))
 
 
 def _loader(head: bytes) -> str:
@@ -153,7 +153,7 @@ def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str
     Raises:
         LaunchError: `not_executable` or `command_not_found`: the kernel would refuse it, or a shim has no program.
     """
-    walk = _Walk(plan, os.path.realpath(user_home), environ)
+    walk = _ProgramSearch(plan, os.path.realpath(user_home), environ)
     path = walk.follow(plan.program, plan.argv[0])
     # `env NAME=VALUE program` as a command is the same indirection as in a first line.
     if os.path.basename(path) == "env" and (name := _program_of_env(plan.argv[1:])):
@@ -161,13 +161,13 @@ def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str
     return walk.result(path)
 
 
-class _Walk:
+class _ProgramSearch:
     """What was met on the way."""
 
     def __init__(self, plan: LaunchPlan, home: str, environ: Mapping[str, str]) -> None:
         self._plan = plan
         self._home = home
-        self._place = Place(plan.cwd, home, {**environ, **plan.env})
+        self._shims = ShimContext(plan.cwd, home, {**environ, **plan.env})
         self._prefixes: dict[str, Prefix] = {}
         self._links: dict[str, str] = {}
         self._path = plan.env.get("PATH") or DEFAULT_PATH
@@ -200,13 +200,13 @@ class _Walk:
         for prefix in sorted(self._prefixes.values(), key=lambda prefix: prefix.path):
             if not is_within_any(prefix.path, (other.path for other in kept)):
                 kept.append(prefix)
-        shown = (*SYSTEM, *(prefix.path for prefix in kept))
+        shown = (*SYSTEM_FOLDERS, *(prefix.path for prefix in kept))
         links = tuple((link, to) for link, to in sorted(self._links.items()) if not is_within_any(link, shown))
         if self._path != (self._plan.env.get("PATH") or DEFAULT_PATH):
             self._added["PATH"] = self._path
         return Program(path, tuple(kept), links, self._added)
 
-    def _interpreter(self, script: str, real: str, head: Head) -> None:
+    def _interpreter(self, script: str, real: str, head: FileHead) -> None:
         interpreter = os.path.join(self._plan.cwd, head.interpreter)
         if not os.path.exists(interpreter):
             raise LaunchError(
@@ -239,8 +239,8 @@ class _Walk:
             other = os.path.join(os.path.dirname(real), sibling)
             if os.path.isfile(other):
                 self._need(os.path.realpath(other))
-        data = self._place.env.get("XDG_DATA_HOME") or f"{self._home}/.local/share"
-        pythons = os.path.realpath(self._place.env.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python"))
+        data = self._shims.env.get("XDG_DATA_HOME") or f"{self._home}/.local/share"
+        pythons = os.path.realpath(self._shims.env.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python"))
         try:
             folders = sorted(entry.path for entry in os.scandir(pythons) if not entry.is_symlink())
         except OSError:
@@ -264,8 +264,8 @@ class _Walk:
                 self._prefixes.setdefault(packages, Prefix(packages, "packages of pip install --user"))
                 self._added["PYTHONUSERBASE"] = f"{self._home}/.local"
 
-    def _unshimmed(self, real: str, head: Head, name: str) -> str | None:
-        if program := behind_shim(real, head.text, name, self._place):
+    def _unshimmed(self, real: str, head: FileHead, name: str) -> str | None:
+        if program := behind_shim(real, head.text, name, self._shims):
             return program
         if "shims" not in real.split("/") or " exec " not in head.text:
             return None

@@ -35,22 +35,22 @@ _PLUGIN: Final = re.compile(r"^# asdf-plugin: (\S{1,100})", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a shim is asked: its settings are looked for from there."""
+class ShimContext:
+    """Where a shim is called: its settings are looked for from there."""
 
     cwd: str
     user_home: str
     env: Mapping[str, str]
 
 
-def behind_shim(path: str, text: str, name: str, place: Place) -> str | None:
+def behind_shim(path: str, text: str, name: str, context: ShimContext) -> str | None:
     """The program that a shim stands for; None when `path` is no shim, or stands for what comes later on the PATH.
 
     Args:
         path: the file, symbolic links followed.
         text: its beginning, when it is a script.
         name: what it was called by.
-        place: where.
+        context: where it is called.
 
     Raises:
         LaunchError: `command_not_found`: the version wanted is not installed, or none is named.
@@ -58,22 +58,22 @@ def behind_shim(path: str, text: str, name: str, place: Place) -> str | None:
     if match := _EXECUTES.search(text):
         root = os.path.dirname(os.path.dirname(path))
         if match[1] == "asdf":
-            return _asdf(root, text, name, place)
-        return _kin(match[1], root, name, place)
+            return _asdf(root, text, name, context)
+        return _kin(match[1], root, name, context)
     match os.path.basename(path):
         case "mise" if name != "mise":
-            return _mise(name, place)
+            return _mise(name, context)
         case "volta-shim":
-            return _volta(name, place)
+            return _volta(name, context)
     return None
 
 
-def _kin(manager: str, root: str, name: str, place: Place) -> str | None:
+def _kin(manager: str, root: str, name: str, context: ShimContext) -> str | None:
     variable, file = _KIN[manager]
-    if said := place.env.get(f"{variable}_VERSION"):
+    if said := context.env.get(f"{variable}_VERSION"):
         wanted, by = said.split(":"), f"{variable}_VERSION"
     else:
-        files = [*_upwards(place.cwd, file), os.path.join(root, "version")]
+        files = [*_upwards(context.cwd, file), os.path.join(root, "version")]
         wanted, by = next(((_words(path), path) for path in files if _words(path)), (["system"], root))
     for version in wanted:
         if version == "system":
@@ -85,14 +85,14 @@ def _kin(manager: str, root: str, name: str, place: Place) -> str | None:
     raise _missing(manager, name, " ".join(wanted), by)
 
 
-def _asdf(root: str, text: str, name: str, place: Place) -> str | None:
+def _asdf(root: str, text: str, name: str, context: ShimContext) -> str | None:
     tools = list(dict.fromkeys(_PLUGIN.findall(text)))
-    return _configured("asdf", os.path.join(root, "installs"), tools, name, place, _tool_versions)
+    return _configured("asdf", os.path.join(root, "installs"), tools, name, context, _tool_versions)
 
 
-def _mise(name: str, place: Place) -> str | None:
-    data = place.env.get("MISE_DATA_DIR") or os.path.join(
-        place.env.get("XDG_DATA_HOME") or f"{place.user_home}/.local/share", "mise"
+def _mise(name: str, context: ShimContext) -> str | None:
+    data = context.env.get("MISE_DATA_DIR") or os.path.join(
+        context.env.get("XDG_DATA_HOME") or f"{context.user_home}/.local/share", "mise"
     )
     installs = os.path.join(data, "installs")
     tools = [
@@ -100,12 +100,12 @@ def _mise(name: str, place: Place) -> str | None:
         for tool in _listed(installs)
         if any(_program(installs, tool, version, "bin", name) for version in _listed(os.path.join(installs, tool)))
     ]
-    return _configured("mise", installs, tools, name, place, _mise_versions)
+    return _configured("mise", installs, tools, name, context, _mise_versions)
 
 
-def _volta(name: str, place: Place) -> str | None:
-    root = place.env.get("VOLTA_HOME") or f"{place.user_home}/.volta"
-    files = [*_upwards(place.cwd, "package.json"), f"{root}/tools/user/platform.json"]
+def _volta(name: str, context: ShimContext) -> str | None:
+    root = context.env.get("VOLTA_HOME") or f"{context.user_home}/.volta"
+    files = [*_upwards(context.cwd, "package.json"), f"{root}/tools/user/platform.json"]
     for path in files:
         said = _json(path)
         version = _text(said, "volta", "node") or _text(said, "node", "runtime")
@@ -121,12 +121,12 @@ def _configured(
     installs: str,
     tools: list[str],
     name: str,
-    place: Place,
-    versions: Callable[[Place], Iterator[tuple[str, Mapping[str, str]]]],
+    context: ShimContext,
+    versions: Callable[[ShimContext], Iterator[tuple[str, Mapping[str, str]]]],
 ) -> str | None:
     for tool in tools:
-        said = place.env.get(f"{manager.upper()}_{re.sub('[^A-Z0-9]', '_', tool.upper())}_VERSION")
-        sources = [("the environment", {tool: said})] if said else versions(place)
+        said = context.env.get(f"{manager.upper()}_{re.sub('[^A-Z0-9]', '_', tool.upper())}_VERSION")
+        sources = [("the environment", {tool: said})] if said else versions(context)
         for by, wanted in sources:
             if tool not in wanted:
                 continue
@@ -140,19 +140,19 @@ def _configured(
     raise _missing(manager, name, "any version", "its settings")
 
 
-def _tool_versions(place: Place) -> Iterator[tuple[str, Mapping[str, str]]]:
-    for path in (*_upwards(place.cwd, ".tool-versions"), f"{place.user_home}/.tool-versions"):
+def _tool_versions(context: ShimContext) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for path in (*_upwards(context.cwd, ".tool-versions"), f"{context.user_home}/.tool-versions"):
         yield path, _tools_of(path)
 
 
-def _mise_versions(place: Place) -> Iterator[tuple[str, Mapping[str, str]]]:
-    config = place.env.get("XDG_CONFIG_HOME") or f"{place.user_home}/.config"
-    for folder in ancestors(place.cwd):
+def _mise_versions(context: ShimContext) -> Iterator[tuple[str, Mapping[str, str]]]:
+    config = context.env.get("XDG_CONFIG_HOME") or f"{context.user_home}/.config"
+    for folder in ancestors(context.cwd):
         for file in ("mise.toml", ".mise.toml", ".config/mise.toml"):
             yield os.path.join(folder, file), _toml_tools(os.path.join(folder, file))
         yield os.path.join(folder, ".tool-versions"), _tools_of(os.path.join(folder, ".tool-versions"))
     yield f"{config}/mise/config.toml", _toml_tools(f"{config}/mise/config.toml")
-    yield f"{place.user_home}/.tool-versions", _tools_of(f"{place.user_home}/.tool-versions")
+    yield f"{context.user_home}/.tool-versions", _tools_of(f"{context.user_home}/.tool-versions")
 
 
 def _tools_of(path: str) -> dict[str, str]:

@@ -109,7 +109,7 @@ class Cgroup:
             _kill(place)
 
     async def destroy(self) -> None:
-        """Remove the group once its processes are gone; after a second of trying it is left to a later `sweep`."""
+        """Remove the group once its processes are gone; after a second of trying it is left to `sweep_cgroups`."""
         for place in self._places():
             for _ in range(REMOVE_ATTEMPTS):
                 if _remove(place):
@@ -127,7 +127,7 @@ class Cgroup:
                 self.enforced -= {_LIMIT[_OF[controller]]}
 
 
-def sweep(cgroups: Cgroups) -> tuple[Path, ...]:
+def sweep_cgroups(cgroups: Cgroups) -> tuple[Path, ...]:
     """Remove groups whose owner is gone, and kill what still lives in them; what is busy waits for the next sweep.
 
     Returns:

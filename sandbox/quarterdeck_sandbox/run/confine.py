@@ -24,7 +24,7 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.policy.promises import TRUNCATE_ABI
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_sandbox.program.prefixes import SYSTEM
+from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import build_view
@@ -52,15 +52,14 @@ _OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Requester:
     """Who wants something confined, and where.
 
     Attributes:
         places: the private and the forbidden directories.
         environ: our own environment, for grants.
-        machine: what this machine gives.
         allow_unsandboxed: accept limits alone where nothing better works.
-        open_port: see `choosing.choose`.
+        open_port: see `choose`.
     """
 
     places: Places
@@ -70,21 +69,23 @@ class Asker:
     open_port: int | None = None
 
 
-def confine(plan: LaunchPlan, policy: SandboxPolicy, asker: Asker) -> Confinement:
+def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Confinement:
     """What will confine `plan`.
 
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
     """
-    machine, places = asker.machine, asker.places
-    chosen = partial(choose, policy, machine, allow_unsandboxed=asker.allow_unsandboxed, open_port=asker.open_port)
+    machine, places = requester.machine, requester.places
+    chosen = partial(
+        choose, policy, machine, allow_unsandboxed=requester.allow_unsandboxed, open_port=requester.open_port
+    )
     choice = chosen()
-    program = resolve_program(plan, places.user_home, asker.environ)
+    program = resolve_program(plan, places.user_home, requester.environ)
     routes = routes_of(choice.network)
     # Landlock cannot take back below a directory what it gives above it, and limits alone give everything.
     nests_safely = choice.tier is Tier.BUBBLEWRAP and machine.bubblewrap.nests_safely
     can_close = choice.tier is not Tier.LIMITS and machine.closes
-    view = build_view(policy, plan, program, places, asker.environ, nests_safely=nests_safely, can_close=can_close)
+    view = build_view(policy, plan, program, places, requester.environ, nests_safely=nests_safely, can_close=can_close)
     open_parts: tuple[str, ...] = ()
     if choice.tier is not Tier.LIMITS:
         closing = close_within(view, policy.write, places.protected, can_close=can_close, remedy=get_closing(machine))
@@ -161,7 +162,7 @@ def _identity(
 
 def _is_of_all(path: str) -> bool:
     """Whether it is a part of the system's, which every user has."""
-    return is_within_any(path, (*SYSTEM, "/etc"))
+    return is_within_any(path, (*SYSTEM_FOLDERS, "/etc"))
 
 
 def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: Identity | None, places: Places) -> View:

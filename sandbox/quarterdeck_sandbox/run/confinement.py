@@ -7,7 +7,7 @@ from quarterdeck_protocol.policy import Limits, Network, NetworkMode, Property, 
 from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import View
-from quarterdeck_sandbox.policy.promises import Finding
+from quarterdeck_sandbox.policy.promises import PropertyFinding
 from quarterdeck_sandbox.program.launch import LaunchPlan
 
 from .identity import Identity
@@ -38,7 +38,7 @@ class Confinement:
     plan: LaunchPlan
     tier: Tier
     network: Network
-    promised: Mapping[Property, Finding]
+    promised: Mapping[Property, PropertyFinding]
     required: tuple[Property, ...]
     gaps: tuple[str, ...]
     view: View

@@ -40,17 +40,17 @@ async def run_foreground(
     monitor = TreeMonitor()
     said: list[str] = []
 
-    def condemn(excess: Excess) -> None:
+    def on_excess(excess: Excess) -> None:
         said.append(excess.detail)
-        process.condemn(excess.limit)
+        process.kill_for(excess.limit)
 
     try:
         on_start(process)
-        forget = monitor.watch(process.tree(scratch), confinement.limits, condemn)
+        forget = monitor.watch(process.tree(scratch), confinement.limits, on_excess)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(monitor.run)
             tasks.start_soon(_watch, process)
-            tasks.start_soon(_tell_of_network, process, said)
+            tasks.start_soon(_report_network_loss, process, said)
             reading = anyio.Event()
             tasks.start_soon(_pass_on, process.stderr_fd, keeper, reading)
             await process.wait()
@@ -87,7 +87,7 @@ async def _watch(process: ConfinedProcess) -> None:
         await anyio.sleep(LOOK_S)
 
 
-async def _tell_of_network(process: ConfinedProcess, said: list[str]) -> None:
+async def _report_network_loss(process: ConfinedProcess, said: list[str]) -> None:
     said.append(f"its network was gone before it ended ({await process.network_lost()})")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from quarterdeck_protocol.policy import Grant, Network, NetworkMode
 from quarterdeck_sandbox.policy.mounts import MountKind, View, is_within, is_within_any
-from quarterdeck_sandbox.program.needed_paths import Named, is_code, named_in, need_of, project_of
+from quarterdeck_sandbox.program.needed_paths import NamedPath, is_code, named_in, need_of, project_of
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, grant_for
 
 from .confinement import Confinement
@@ -114,7 +114,7 @@ class Outside:
     home: str
     env: frozenset[str] = frozenset()
     closed: tuple[str, ...] = ()
-    named: tuple[Named, ...] = ()
+    named: tuple[NamedPath, ...] = ()
     lone_files: tuple[str, ...] = ()
 
 
@@ -242,7 +242,7 @@ def _hidden(path: str, user_home: str, label: str = "") -> str:
         return f'{path} exists but is hidden; it leads out of the sandbox: only the preset "trusted" allows it'
     what = next((what for name, what in IN_A_HOME.items() if is_within(path, f"{user_home}/{name}")), "")
     trust = f" if it may see your {what}" if what else ""
-    need = need_of(Named(path, label), user_home)
+    need = need_of(NamedPath(path, label), user_home)
     if need is None or not need.why:
         return f'{path} exists but is hidden; add "read": ["{path}"]{trust}'
     return f"{path} exists but is hidden; add {need.shown} ({need.why}){trust}"

@@ -215,7 +215,7 @@ class ConfinedProcess:
             self.look()
             self._resources.kill()
 
-    def condemn(self, limit: str) -> None:
+    def kill_for(self, limit: str) -> None:
         """Kill the whole tree because it passed `limit`, which its dossier will name."""
         if self._child.returncode is None:
             self._limit = self._limit or limit

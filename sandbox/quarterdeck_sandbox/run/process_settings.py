@@ -103,10 +103,10 @@ def give_back_large_blocks() -> bool:
 
 def adopt_orphans() -> None:
     """Make this process the parent of whatever its descendants leave behind (Linux; elsewhere nothing)."""
-    set_trait(PR_SET_CHILD_SUBREAPER, 1)
+    set_process_option(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def set_trait(option: int, value: int | bytes) -> None:
+def set_process_option(option: int, value: int | bytes) -> None:
     """`prctl(option, value)` on Linux; elsewhere nothing."""
     if sys.platform == "linux":
         _libc().prctl(option, value, 0, 0, 0)

@@ -25,7 +25,7 @@ from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listenin
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
 from quarterdeck_sandbox.policy.host_names import FIRST_FREE_PORT
-from quarterdeck_sandbox.policy.judgement import judge
+from quarterdeck_sandbox.policy.judgement import observe_receipt
 from quarterdeck_sandbox.policy.promises import APART_ABI
 from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 
@@ -121,7 +121,7 @@ async def _through_the_gate(
     if confinement.tier is not Tier.BUBBLEWRAP:
         _limit(confinement, resources, report.pid)
     unmet: dict[Property, str] = resources.cgroup.unmet if resources.cgroup else {}
-    receipt = judge(confinement, report, _our_namespaces(), unmet)
+    receipt = observe_receipt(confinement, report, _our_namespaces(), unmet)
     if resources.relay is not None:
         resources.relay.start()
     if number := await gate.release():

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.policy.limits import Excess, Meter, Pages, Process, Space, Suspicion, Usage, family
+from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space, Suspicion, Usage, UsageMeter, family
 
 from . import process_scan
 
-TICK_S: Final = 0.5
+MONITOR_TICK_S: Final = 0.5
 """Between two looks.  Allocating runs at a GiB a second and more, so each doubling of the rate halves what is grabbed
 beyond a limit; a look at the processes of 50 trees costs some five milliseconds, so that 2 Hz is a hundredth of a core.
 """
@@ -53,7 +53,7 @@ class Tree:
     enforced: tuple[str, ...] = ()
 
 
-class Eyes(Protocol):
+class MachineReader(Protocol):
     """How the machine is looked at; `process_scan`, or what a test shows."""
 
     def scan(self) -> dict[int, Process]:
@@ -76,7 +76,9 @@ class Eyes(Protocol):
 class Watch:
     """One watched tree; calling it ends the watch.  `tmpfs_at` and `walk_at` are when its files are looked at next."""
 
-    def __init__(self, tree: Tree, meter: Meter, on_excess: Callable[[Excess], None], end: Callable[[], None]) -> None:
+    def __init__(
+        self, tree: Tree, meter: UsageMeter, on_excess: Callable[[Excess], None], end: Callable[[], None]
+    ) -> None:
         self.tree = tree
         self.meter = meter
         self.on_excess = on_excess
@@ -101,8 +103,8 @@ class Watch:
 class TreeMonitor:
     """Watches trees while `run` runs."""
 
-    def __init__(self, eyes: Eyes = process_scan, clock: Callable[[], float] = time.monotonic) -> None:
-        self._eyes = eyes
+    def __init__(self, reader: MachineReader = process_scan, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
         self._clock = clock
         self._watches: dict[int, Watch] = {}
         self._made = 0
@@ -116,14 +118,14 @@ class TreeMonitor:
         def end() -> None:
             self._watches.pop(key, None)
 
-        meter = Meter(tree.top, tree.pid, limits, tree.enforced, self._clock())
+        meter = UsageMeter(tree.top, tree.pid, limits, tree.enforced, self._clock())
         watch = self._watches[key] = Watch(tree, meter, on_excess, end)
         return watch
 
     async def run(self) -> None:
         """Look at all trees at each tick, until cancelled."""
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(MONITOR_TICK_S)
             try:
                 await self.tick()
             except Exception:
@@ -142,7 +144,7 @@ class TreeMonitor:
                 on_excess(excess)
 
     def _look(self, watches: list[Watch]) -> list[tuple[Watch, Excess]]:
-        processes = self._eyes.scan()
+        processes = self._reader.scan()
         children = family(processes)
         now = self._clock()
         self._look_at_files(watches, now)
@@ -150,7 +152,7 @@ class TreeMonitor:
         for watch in watches:
             verdict = watch.meter.look(processes, children, now)
             if isinstance(verdict, Suspicion):
-                verdict = watch.meter.confirm(self._eyes.exact_memory(verdict.pids), now)
+                verdict = watch.meter.confirm(self._reader.exact_memory(verdict.pids), now)
             if verdict is not None:
                 verdicts.append((watch, verdict))
         return verdicts
@@ -159,17 +161,17 @@ class TreeMonitor:
         for watch in watches:
             if watch.tree.root_pid and watch.tree.tmpfs and watch.tmpfs_at <= now:
                 watch.tmpfs_at = now + TMPFS_S
-                watch.meter.see_tmpfs(self._eyes.tmpfs_use(watch.tree.root_pid, watch.tree.tmpfs))
+                watch.meter.see_tmpfs(self._reader.tmpfs_use(watch.tree.root_pid, watch.tree.tmpfs))
         for watch in sorted(watches, key=lambda each: each.walk_at):
             started = self._clock()
             if watch.walk_at > now or self._may_walk_at > started:
                 return
             if watch.tree.scratch:
-                watch.meter.see_scratch(self._eyes.disk_use(watch.tree.scratch))
+                watch.meter.see_scratch(self._reader.disk_use(watch.tree.scratch))
             watch.walk_at = now + WALK_S
             # What was not used of one tick's share is lost: after a quiet hour no burst is due.
             spent_s = self._clock() - started
-            self._may_walk_at = max(self._may_walk_at, started - TICK_S) + spent_s / WALK_SHARE
+            self._may_walk_at = max(self._may_walk_at, started - MONITOR_TICK_S) + spent_s / WALK_SHARE
 
 
 def _nothing(_: Excess) -> None:

@@ -20,7 +20,7 @@ import psutil
 
 from quarterdeck_sandbox.policy.limits import Pages, Process, Space
 
-from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `Eyes`
+from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `MachineReader`
 
 _SHMEM: Final = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
 _TABLES: Final = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)

@@ -10,12 +10,12 @@ from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.hostile_files import Followed, follow
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.program.needed_paths import Named, named_in
+from quarterdeck_sandbox.program.needed_paths import NamedPath, named_in
 from quarterdeck_sandbox.program.prefixes import Prefix
 from quarterdeck_sandbox.program.resolve import Program
 
 from .grants import give
-from .secret_paths import Border, hidden_message, locate, refusal
+from .secret_paths import PathRules, hidden_message, locate, refusal
 from .system import certificates, system_mounts
 
 __all__ = ["Mount", "MountKind", "Places", "View", "build_view"]
@@ -92,7 +92,7 @@ class _Builder:
         self._policy = policy
         self._nests_safely = nests_safely
         self._can_close = can_close
-        self._border = Border(
+        self._rules = PathRules(
             policy,
             self.user_home,
             tuple(os.path.realpath(place) for place in places.private),
@@ -119,7 +119,7 @@ class _Builder:
             (MountKind.WRITE, "write", self._policy.write),
             (MountKind.READ, "read", self._policy.read),
         ):
-            admitted = [(path, self._border.admit(path, key)) for path in paths]
+            admitted = [(path, self._rules.admit(path, key)) for path in paths]
             for path, followed in sorted(admitted, key=lambda pair: pair[1].real):
                 self._show(followed, kind)
                 self._shown.append(f"{key}: {path}" + (f" ({followed.real})" if path != followed.real else ""))
@@ -130,7 +130,7 @@ class _Builder:
             granted = give(grant, self.user_home, environ)
             for path in granted.paths:
                 followed = follow(path)
-                self._border.protect(followed.real, f'the grant "{grant}" shows {path}')
+                self._rules.protect(followed.real, f'the grant "{grant}" shows {path}')
                 if not self._has(followed.real):
                     self._show(followed, MountKind.READ)
             self._env |= granted.env
@@ -141,7 +141,7 @@ class _Builder:
         for prefix in program.prefixes:
             if self._has(prefix.path):
                 continue
-            self._border.protect(prefix.path, f"{program.path} needs {prefix.path}")
+            self._rules.protect(prefix.path, f"{program.path} needs {prefix.path}")
             self._distrust(prefix)
             self._put(Mount(MountKind.READ, prefix.path, prefix.path))
             self._shown.append(f"read: {prefix.path} ({prefix.reason})")
@@ -218,7 +218,7 @@ class _Builder:
 
     def _distrust(self, prefix: Prefix) -> None:
         """Refuse what nothing but a file says that the process itself can change, for its next start."""
-        if said_by := next((path for path in prefix.said_by if is_within_any(path, self._border.writable)), None):
+        if said_by := next((path for path in prefix.said_by if is_within_any(path, self._rules.writable)), None):
             raise refusal(
                 f"{said_by}, which the process itself can change, leads to {prefix.path}: "
                 f'if that is to be seen, add "read": ["{prefix.path}"] to its sandbox'
@@ -228,7 +228,7 @@ class _Builder:
 def _require_visible(view: View, plan: LaunchPlan, user_home: str) -> None:
     """Refuse a directory or an argument that exists outside, and not inside: nothing is shown silently."""
     if not is_visible(view, plan.cwd):
-        folder = Named(os.path.realpath(plan.cwd))
+        folder = NamedPath(os.path.realpath(plan.cwd))
         raise refusal(hidden_message(f"the working directory {plan.cwd}", folder, user_home))
     for named in named_in(plan.argv, {}, plan.cwd, user_home):
         if os.path.lexists(named.path) and not is_visible(view, named.path):

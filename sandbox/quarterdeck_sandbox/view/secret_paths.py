@@ -18,7 +18,7 @@ from quarterdeck_protocol.policy import Grant, SandboxPolicy
 from quarterdeck_sandbox.hostile_files import Followed, follow
 from quarterdeck_sandbox.policy.mounts import is_within, is_within_any, overlap
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.program.needed_paths import Named, need_of
+from quarterdeck_sandbox.program.needed_paths import NamedPath, need_of
 
 IN_A_HOME: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -170,7 +170,7 @@ _SHARED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
+class PathRules:
     """What is allowed across, for one process.
 
     Attributes:
@@ -260,7 +260,7 @@ def locate(path: str, key: str) -> Followed:
     return followed
 
 
-def hidden_message(what: str, named: Named, user_home: str) -> str:
+def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
     """That an existing path cannot be seen, and how it could."""
     path = named.path
     if grant := grant_for(path, user_home):

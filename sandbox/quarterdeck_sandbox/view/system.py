@@ -10,7 +10,7 @@ from typing import Final
 from quarterdeck_protocol.policy import NetworkMode
 from quarterdeck_sandbox.hostile_files import follow
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, is_within_any
-from quarterdeck_sandbox.program.prefixes import SYSTEM, is_fit
+from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS, is_fit
 
 USER: Final = "sandbox"
 """What the user inside is called."""
@@ -45,7 +45,7 @@ MAX_CERTIFICATES_BYTES: Final = 8 * 1024 * 1024
 
 def system_mounts() -> Iterator[Mount]:
     """Programs, libraries, harmless settings, and empty places for temporary files."""
-    for folder in (*SYSTEM, "/nix/store"):
+    for folder in (*SYSTEM_FOLDERS, "/nix/store"):
         if os.path.islink(folder):
             yield Mount(MountKind.LINK, folder, os.readlink(folder))
         elif os.path.isdir(folder):
@@ -99,7 +99,7 @@ def _as_it_is(path: str) -> Iterator[Mount]:
     """What is there.  A link into the system stays one, as its text is the name of a time zone; others are resolved."""
     if os.path.islink(path):
         text = os.readlink(path)
-        if is_within_any(os.path.normpath(os.path.join(os.path.dirname(path), text)), SYSTEM):
+        if is_within_any(os.path.normpath(os.path.join(os.path.dirname(path), text)), SYSTEM_FOLDERS):
             yield Mount(MountKind.LINK, path, text)
             return
     if not os.path.exists(path):

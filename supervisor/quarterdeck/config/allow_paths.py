@@ -22,9 +22,9 @@ from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox import (
     LaunchPlan,
     MountKind,
-    Named,
-    Need,
+    NamedPath,
     Places,
+    RequiredPath,
     View,
     grant_for,
     is_code,
@@ -42,7 +42,7 @@ from quarterdeck_sandbox import (
 KEYS: Final = ("read", "write")
 
 
-def missing(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[list[Need], list[str]]:
+def missing(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[list[RequiredPath], list[str]]:
     """What the row of a server names and its sandbox does not show, and in words what cannot be given so.
 
     Raises:
@@ -53,8 +53,8 @@ def missing(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[list
         home = os.path.realpath(os.path.expanduser("~"))
         places = [*named_in(plan.argv, config.env, plan.cwd, home)]
         if config.cwd is not None:
-            places.insert(0, Named(os.path.realpath(plan.cwd), "cwd"))
-        found: list[Need] = []
+            places.insert(0, NamedPath(os.path.realpath(plan.cwd), "cwd"))
+        found: list[RequiredPath] = []
         said: list[str] = []
         for named in places:
             if is_within(named.path, os.path.realpath(base)):
@@ -67,7 +67,7 @@ def missing(config: StdioServerConfig, environ: Mapping[str, str]) -> tuple[list
     return _together(found), list(dict.fromkeys(said))
 
 
-def widened(config: StdioServerConfig, needs: Iterable[Need], environ: Mapping[str, str]) -> SandboxPolicy:
+def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: Mapping[str, str]) -> SandboxPolicy:
     """The server's policy with these.
 
     Raises:
@@ -84,7 +84,7 @@ def widened(config: StdioServerConfig, needs: Iterable[Need], environ: Mapping[s
     return policy
 
 
-def sandbox_with(row: Mapping[str, object], needs: Iterable[Need]) -> dict[str, object]:
+def sandbox_with(row: Mapping[str, object], needs: Iterable[RequiredPath]) -> dict[str, object]:
     """The `sandbox` of a row as it is written, with these."""
     written = row.get("sandbox")
     sandbox = dict(written) if isinstance(written, Mapping) else {}
@@ -126,7 +126,7 @@ def _laid_out(
     return plan, lay_out(policy, plan, program, places, environ, nests_safely=True, can_close=True)
 
 
-def _lacks(named: Named, view: View, user_home: str) -> Need | str | None:
+def _lacks(named: NamedPath, view: View, user_home: str) -> RequiredPath | str | None:
     """What the policy needs for this path; in words why that cannot be given so; None for nothing."""
     path = named.path
     what = f"{named.label} {path}".lstrip()
@@ -150,7 +150,7 @@ def _lacks(named: Named, view: View, user_home: str) -> Need | str | None:
     return need_of(named, user_home) or f"{what} would be created in a folder with other files: choose another place"
 
 
-def _lacks_around(named: Named, view: View, user_home: str) -> Need | None:
+def _lacks_around(named: NamedPath, view: View, user_home: str) -> RequiredPath | None:
     """What a file that is visible itself lacks beside it."""
     if is_code(named.path):
         root = project_of(named.path, user_home)
@@ -162,10 +162,10 @@ def _lacks_around(named: Named, view: View, user_home: str) -> Need | None:
     return need if need is not None and need.key == "write" else None
 
 
-def _together(needs: Sequence[Need]) -> list[Need]:
+def _together(needs: Sequence[RequiredPath]) -> list[RequiredPath]:
     """Each once, without what another gives already."""
     wide = [need.path for need in needs if need.key == "write"]
-    kept: dict[tuple[str, str], Need] = {}
+    kept: dict[tuple[str, str], RequiredPath] = {}
     for need in needs:
         others = [other.path for other in needs if other is not need and other.key == need.key]
         is_given = any(path != need.path and is_within(need.path, path) for path in others)
@@ -174,7 +174,7 @@ def _together(needs: Sequence[Need]) -> list[Need]:
     return list(kept.values())
 
 
-def _lists(old: Mapping[str, Sequence[object]], needs: Iterable[Need]) -> dict[str, list[object]]:
+def _lists(old: Mapping[str, Sequence[object]], needs: Iterable[RequiredPath]) -> dict[str, list[object]]:
     """The lists of a policy with these paths; what a folder gives that is written from now on is not named twice."""
     needs = tuple(needs)
     added = {key: [need.path for need in needs if need.key == key] for key in KEYS}

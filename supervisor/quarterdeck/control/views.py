@@ -19,7 +19,7 @@ from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
 from quarterdeck_protocol.phases import is_usable_phase
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox import TICK_S, Usage
+from quarterdeck_sandbox import MONITOR_TICK_S, Usage
 
 from .protocol import FaultView, Inspection, LimitView, PropertyView, ReceiptView, SandboxView, ServerView
 
@@ -35,7 +35,7 @@ NOT_STARTED: Final = "its process has not been started yet"
 
 BY_KERNEL: Final = "the kernel"
 BY_KERNEL_EACH: Final = "the kernel, in each process"
-BY_MONITOR: Final = f"a look every {TICK_S:g} s"
+BY_MONITOR: Final = f"a look every {MONITOR_TICK_S:g} s"
 BY_WORKER: Final = "its worker"
 
 _KEEPERS: Final = {

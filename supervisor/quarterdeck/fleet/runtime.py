@@ -25,7 +25,7 @@ from quarterdeck_protocol.io.driver import LinkDriver
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import SpawnOrder
 from quarterdeck_protocol.link.session import Link
-from quarterdeck_sandbox import TreeMonitor, sweep, try_cgroups, waited_s
+from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import Listener, WorkerHandle
 from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
@@ -181,7 +181,7 @@ async def _make_directory(digest: str) -> RuntimeDirectory:
     def make() -> RuntimeDirectory:
         sweep_stale()
         # What a worker that was killed could not remove: groups outlive even their last process.
-        sweep(try_cgroups(os.geteuid()))
+        sweep_cgroups(try_cgroups(os.geteuid()))
         return RuntimeDirectory.create(digest)
 
     return await made_in_thread(make, RuntimeDirectory.close)

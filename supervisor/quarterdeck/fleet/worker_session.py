@@ -23,11 +23,11 @@ from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
 from quarterdeck_sandbox import (
-    Asker,
     LaunchError,
     Machine,
     Places,
     Receipt,
+    Requester,
     Tree,
     Watch,
     confine,
@@ -85,8 +85,8 @@ def rehearse(
             environ = {**os.environ, **user_environment(os.environ)}
             env = server_environment(config, os.environ, home, tmp)
             plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
-            asker = Asker(places, environ, machine, allow_unsandboxed=allow_unsandboxed)
-            gaps = confine(plan, config.sandbox, asker).gaps
+            requester = Requester(places, environ, machine, allow_unsandboxed=allow_unsandboxed)
+            gaps = confine(plan, config.sandbox, requester).gaps
     except LaunchError as error:
         return Rehearsal(config.id, Outlook.REFUSED, (str(error),), error.code)
     except OSError as error:

@@ -12,7 +12,7 @@ import pytest
 from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE
 
 from quarterdeck_sandbox.doctor import probe
-from quarterdeck_sandbox.doctor.trials import Outcome
+from quarterdeck_sandbox.doctor.trials import TrialEnd
 
 pytestmark = LINUX_ONLY
 
@@ -38,13 +38,13 @@ def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) 
 def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Configuration in a workspace would be believed to be closed, and be open."""
 
-    def without(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> Outcome:
+    def without(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
         folder = _order(pass_fds[0])
         os.makedirs(f"{folder}/inner", exist_ok=True)
         for name in ("open", "inner/closed"):
             with open(f"{folder}/{name}", "w") as file:
                 file.write("x")
-        return Outcome("")
+        return TrialEnd("")
 
     monkeypatch.setattr(probe, "run", without)
     assert not probe.try_closing(os.geteuid())
@@ -52,19 +52,19 @@ def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPat
 
 def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command would fail there, with words that nobody understands."""
-    monkeypatch.setattr(probe, "run", lambda *_, **__: Outcome("Operation not permitted"))
+    monkeypatch.setattr(probe, "run", lambda *_, **__: TrialEnd("Operation not permitted"))
     assert not probe.try_closing(os.geteuid())
 
 
 def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed file would be replaced together with its folder."""
 
-    def moved(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> Outcome:
+    def moved(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
         folder = _order(pass_fds[0])
         with open(f"{folder}/open", "w") as file:
             file.write("x")
         os.rename(f"{folder}/inner", f"{folder}/moved")
-        return Outcome("")
+        return TrialEnd("")
 
     monkeypatch.setattr(probe, "run", moved)
     assert not probe.try_closing(os.geteuid())

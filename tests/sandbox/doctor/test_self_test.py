@@ -13,7 +13,7 @@ from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor.attacks import EscapeError, trace_the_owner
 from quarterdeck_sandbox.doctor.probe import known_machine, probe_machine
 from quarterdeck_sandbox.doctor.self_test import AGAINST, self_test
-from quarterdeck_sandbox.policy.diagnosis import Outcome
+from quarterdeck_sandbox.policy.diagnosis import AttackOutcome
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.confinement import Confinement
@@ -30,8 +30,8 @@ async def escapes(tier: Tier) -> set[str]:
     test = await self_test(machine)
     assert not test.why
     assert [attack.name for attack in test.attacks] == [name.replace("_", " ") for name in AGAINST]
-    assert not [attack for attack in test.attacks if attack.outcome is Outcome.UNKNOWN]
-    return {attack.name for attack in test.attacks if attack.outcome is Outcome.ESCAPED}
+    assert not [attack for attack in test.attacks if attack.outcome is AttackOutcome.UNKNOWN]
+    return {attack.name for attack in test.attacks if attack.outcome is AttackOutcome.ESCAPED}
 
 
 async def test_bubblewrap_holds_every_attack_but_on_a_network_that_it_leaves_open() -> None:
@@ -65,7 +65,7 @@ async def test_it_runs_as_whom_servers_run(tmp_path: Path) -> None:
     test = await self_test(machine, place=str(tmp_path))
     assert test.receipt is not None
     assert test.receipt.uid == 0
-    assert {attack.name for attack in test.attacks if attack.outcome is Outcome.ESCAPED} <= {
+    assert {attack.name for attack in test.attacks if attack.outcome is AttackOutcome.ESCAPED} <= {
         "see processes",
         "connect to the host",
         "signal the owner",

@@ -6,9 +6,9 @@ import pytest
 
 from quarterdeck_protocol.policy import Property, Tier
 from quarterdeck_sandbox.policy import diagnosis as report
-from quarterdeck_sandbox.policy.diagnosis import Attack, Diagnosis, Outcome, SelfTest, State, diagnose
+from quarterdeck_sandbox.policy.diagnosis import Attack, AttackOutcome, Diagnosis, LineState, SelfTest, diagnose
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
-from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 
 BEST = Machine(
     system="linux",
@@ -28,13 +28,13 @@ BEST = Machine(
 )
 NO_BUBBLEWRAP = replace(BEST, bubblewrap=Bubblewrap())
 
-HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.HELD, "Permission denied"),))
+HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.HELD, "Permission denied"),))
 
 
-def states(diagnosis: Diagnosis) -> dict[str, State]:
+def states(diagnosis: Diagnosis) -> dict[str, LineState]:
     """Of every line that is not ok."""
     lines = (*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks)
-    return {line.subject: line.state for line in lines if line.state is not State.OK}
+    return {line.subject: line.state for line in lines if line.state is not LineState.OK}
 
 
 def remedy(machine: Machine, subject: str) -> str:
@@ -54,14 +54,14 @@ def test_a_machine_that_has_everything_is_told_so() -> None:
 def test_an_unfixed_bubblewrap_is_weaker() -> None:
     """A user would not learn why mounts in writable paths are refused."""
     machine = replace(BEST, bubblewrap=replace(BEST.bubblewrap, nests_safely=False))
-    assert states(diagnose(machine, HELD)) == {"mounts in writable paths": State.WEAKER}
+    assert states(diagnose(machine, HELD)) == {"mounts in writable paths": LineState.WEAKER}
     assert diagnose(machine, HELD).exit_code == 1
 
 
 def test_a_machine_that_can_close_no_part_of_a_folder_is_told_so() -> None:
     """A user would learn it from a server that does not start."""
     machine = replace(BEST, closes=False)
-    assert states(diagnose(machine, HELD)) == {"closed parts of writable paths": State.WEAKER}
+    assert states(diagnose(machine, HELD)) == {"closed parts of writable paths": LineState.WEAKER}
     assert "let nothing write a folder that holds configuration" in remedy(machine, "closed parts of writable paths")
 
 
@@ -69,7 +69,7 @@ def test_without_bubblewrap_servers_run_weaker() -> None:
     """The exit code would not tell a weaker tier from a full one."""
     diagnosis = diagnose(NO_BUBBLEWRAP, HELD)
     assert (diagnosis.exit_code, diagnosis.tier) == (1, Tier.LANDLOCK)
-    assert states(diagnosis)["bubblewrap"] is State.MISSING
+    assert states(diagnosis)["bubblewrap"] is LineState.MISSING
     assert remedy(NO_BUBBLEWRAP, "bubblewrap").startswith("apt install bubblewrap")
 
 
@@ -92,28 +92,28 @@ def test_every_gap_of_a_mechanism_has_a_remedy() -> None:
     bare = Machine(system="linux", architecture="x86_64", kernel="5.10.0")
     for machine in (bare, replace(bare, architecture="riscv64"), Machine(system="darwin"), NO_BUBBLEWRAP):
         for line in diagnose(machine, HELD).mechanisms:
-            assert (line.state is State.OK) or line.remedy, line
+            assert (line.state is LineState.OK) or line.remedy, line
 
 
 def test_a_promise_that_an_attack_broke_is_the_worst() -> None:
     """Servers would be started in a sandbox that was seen to leak."""
-    escaped = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.ESCAPED, "read a file outside"),))
+    escaped = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.ESCAPED, "read a file outside"),))
     diagnosis = diagnose(BEST, escaped)
     assert diagnosis.exit_code == 2
     (line,) = diagnosis.attacks
-    assert (line.state, line.what) == (State.MISSING, "read a file outside, against mount namespace")
+    assert (line.state, line.what) == (LineState.MISSING, "read a file outside, against mount namespace")
 
 
 def test_an_escape_that_was_never_ruled_out_is_a_weakness() -> None:
     """The weaker tier would be called broken for what its receipt says."""
-    seen = SelfTest((Attack("see processes", Property.PROCESSES, Outcome.ESCAPED, "saw it"),))
-    assert diagnose(NO_BUBBLEWRAP, seen).attacks[0].state is State.WEAKER
+    seen = SelfTest((Attack("see processes", Property.PROCESSES, AttackOutcome.ESCAPED, "saw it"),))
+    assert diagnose(NO_BUBBLEWRAP, seen).attacks[0].state is LineState.WEAKER
 
 
 def test_an_attack_that_never_ran_is_not_held() -> None:
     """A sandbox that starts nothing would look like a perfect one."""
-    unknown = SelfTest((Attack("mount", Property.SYSCALLS, Outcome.UNKNOWN, "no ctypes"),))
-    assert diagnose(BEST, unknown).attacks[0].state is State.WEAKER
+    unknown = SelfTest((Attack("mount", Property.SYSCALLS, AttackOutcome.UNKNOWN, "no ctypes"),))
+    assert diagnose(BEST, unknown).attacks[0].state is LineState.WEAKER
     assert diagnose(BEST, SelfTest(why="bwrap: no")).exit_code == 2
 
 
@@ -149,7 +149,7 @@ def test_ubuntus_profile_also_helps_where_only_networks_are_denied() -> None:
     """A user of Ubuntu would have no network isolation, and no hint why."""
     bubblewrap = replace(BEST.bubblewrap, makes_network=False, why="loopback: Failed RTM_NEWADDR")
     machine = replace(BEST, bubblewrap=bubblewrap, sysctls={"kernel.apparmor_restrict_unprivileged_userns": "1"})
-    assert states(diagnose(machine, HELD))["network namespace"] is State.MISSING
+    assert states(diagnose(machine, HELD))["network namespace"] is LineState.MISSING
     assert "apparmor_parser" in remedy(machine, "network namespace")
 
 
@@ -174,28 +174,28 @@ def test_the_internet_has_a_remedy_for_what_is_lacking(changes: dict[str, object
 def test_limits_without_control_groups_are_weaker() -> None:
     """Memory that is only looked at would pass for memory that is limited."""
     diagnosis = diagnose(replace(BEST, cgroups=Cgroups()), HELD)
-    assert states(diagnosis)["control group: memory"] is states(diagnosis)["memory"] is State.WEAKER
+    assert states(diagnosis)["control group: memory"] is states(diagnosis)["memory"] is LineState.WEAKER
     assert "systemd-run" in report.cgroups(BEST)
     assert "podman" in report.cgroups(replace(BEST, container="podman"))
 
 
 def test_the_properties_are_those_of_the_sandbox_that_was_attacked() -> None:
     """A table would promise what the attacks below it disprove."""
-    findings = {name: Finding("seen", Strength.FULL) for name in Property}
-    findings[Property.NETWORK] = Finding("open", Strength.NONE)
+    findings = {name: PropertyFinding("seen", Strength.FULL) for name in Property}
+    findings[Property.NETWORK] = PropertyFinding("open", Strength.NONE)
     test = SelfTest(
-        (Attack("connect to the host", Property.NETWORK, Outcome.ESCAPED, "reached a server"),),
+        (Attack("connect to the host", Property.NETWORK, AttackOutcome.ESCAPED, "reached a server"),),
         receipt=Receipt(Tier.LANDLOCK, findings),
     )
     diagnosis = diagnose(NO_BUBBLEWRAP, test)
     properties = {line.subject: (line.state, line.what) for line in diagnosis.properties}
-    assert properties["filesystem"] == (State.OK, "seen")
-    assert properties["network"] == (State.WEAKER, "open")
-    assert [line.state for line in diagnosis.attacks] == [State.WEAKER]
+    assert properties["filesystem"] == (LineState.OK, "seen")
+    assert properties["network"] == (LineState.WEAKER, "open")
+    assert [line.state for line in diagnosis.attacks] == [LineState.WEAKER]
     assert diagnosis.runs
 
 
 def test_what_nothing_keeps_is_missing_where_servers_do_not_start_confined() -> None:
     """A machine that confines nothing would be called weaker."""
     lines = diagnose(replace(NO_BUBBLEWRAP, landlock_abi=0), HELD).properties
-    assert next(line.state for line in lines if line.subject == "filesystem") is State.MISSING
+    assert next(line.state for line in lines if line.subject == "filesystem") is LineState.MISSING

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
-from quarterdeck_sandbox.policy.judgement import Report, describe_network, judge, refuse_unmet
+from quarterdeck_sandbox.policy.judgement import Report, describe_network, observe_receipt, refuse_unmet
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import View
-from quarterdeck_sandbox.policy.promises import Finding, Strength
+from quarterdeck_sandbox.policy.promises import PropertyFinding, Strength
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.identity import Identity
@@ -41,7 +41,7 @@ def confinement(**changes: Any) -> Confinement:
         plan=LaunchPlan("/bin/tool", ("tool",), {}, "/"),
         tier=Tier.BUBBLEWRAP,
         network=NetworkMode.NONE,
-        promised={name: Finding(f"the {name} way", Strength.FULL) for name in Property},
+        promised={name: PropertyFinding(f"the {name} way", Strength.FULL) for name in Property},
         required=(),
         gaps=("a gap of the choice",),
         view=View(shown=("/data (read)",)),
@@ -72,16 +72,16 @@ def report(**facts: str | None) -> Report:
 def test_what_was_closed_and_is_open_starts_nothing() -> None:
     """A server would write itself a configuration where a kernel does not do as it says."""
     made = confinement(view=View(closed=("/w/mcp.json",)))
-    assert judge(made, report(), OURS, {}).findings == made.promised
+    assert observe_receipt(made, report(), OURS, {}).findings == made.promised
     with pytest.raises(LaunchError, match=r"/w/mcp.json can be written from inside") as caught:
-        judge(made, report(writable="/w/mcp.json"), OURS, {})
+        observe_receipt(made, report(writable="/w/mcp.json"), OURS, {})
     assert caught.value.code == "sandbox_refused"
 
 
 def test_a_promise_that_was_observed_is_in_the_receipt() -> None:
     """`inspect` would show nothing, or something else than what is in force."""
     made = confinement(identity=Identity(61200, 61200, dedicated=True))
-    receipt = judge(made, report(), OURS, {})
+    receipt = observe_receipt(made, report(), OURS, {})
     assert receipt.findings == made.promised
     assert (receipt.tier, receipt.uid, receipt.network) == (Tier.BUBBLEWRAP, 61200, "none")
     assert (receipt.shown, receipt.gaps) == (("/data (read)",), ("a gap of the choice",))
@@ -121,7 +121,7 @@ def test_what_was_observed_otherwise_is_worth_nothing(
     changes: dict[str, Any], facts: dict[str, str | None], name: str, words: str
 ) -> None:
     """A receipt would claim what does not hold."""
-    receipt = judge(confinement(**changes), report(**facts), OURS, {})
+    receipt = observe_receipt(confinement(**changes), report(**facts), OURS, {})
     finding = receipt.findings[Property(name)]
     assert finding.strength is Strength.NONE
     assert words in finding.mechanism
@@ -143,7 +143,7 @@ def test_what_was_observed_otherwise_is_worth_nothing(
 def test_what_was_never_promised_is_no_fault(changes: dict[str, Any], facts: dict[str, str]) -> None:
     """Starts would be called weaker than they were meant to be, or be refused."""
     made = confinement(**changes)
-    receipt = judge(made, report(**facts), OURS, {})
+    receipt = observe_receipt(made, report(**facts), OURS, {})
     assert receipt.findings == made.promised
     assert receipt.gaps == made.gaps
 
@@ -155,21 +155,24 @@ def test_an_old_landlock_under_another_user_must_still_keep_signals_inside() -> 
         identity=Identity(61200, 61200, dedicated=True),
         machine=replace(MACHINE, landlock_abi=5),
     )
-    assert judge(made, report(signals_owner="1"), OURS, {}).findings[Property.PROCESSES].strength is Strength.NONE
+    assert (
+        observe_receipt(made, report(signals_owner="1"), OURS, {}).findings[Property.PROCESSES].strength
+        is Strength.NONE
+    )
 
 
 def test_a_limit_that_could_not_be_set_is_a_gap() -> None:
     """A receipt would promise a memory limit that the machine refused."""
-    receipt = judge(confinement(), report(), OURS, {Property.MEMORY: "memory.max says 1, not 2"})
+    receipt = observe_receipt(confinement(), report(), OURS, {Property.MEMORY: "memory.max says 1, not 2"})
     assert receipt.findings[Property.MEMORY].strength is Strength.NONE
     assert "memory: memory.max says 1, not 2" in receipt.gaps
 
 
 def test_a_limit_that_nobody_asked_for_cannot_be_missed() -> None:
     """Every start without one would be called weaker on a machine whose control groups fail."""
-    promised = confinement().promised | {Property.MEMORY: Finding("no limit is set", Strength.NONE)}
+    promised = confinement().promised | {Property.MEMORY: PropertyFinding("no limit is set", Strength.NONE)}
     made = confinement(promised=promised)
-    receipt = judge(made, report(), OURS, {Property.MEMORY: "it cannot be made"})
+    receipt = observe_receipt(made, report(), OURS, {Property.MEMORY: "it cannot be made"})
     assert (receipt.findings[Property.MEMORY], receipt.gaps) == (promised[Property.MEMORY], made.gaps)
 
 
@@ -179,24 +182,24 @@ def test_a_limit_that_nobody_asked_for_cannot_be_missed() -> None:
 def test_a_required_property_that_does_not_hold_is_refused(facts: dict[str, str], unmet: dict[Property, str]) -> None:
     """A server would start without what its policy insists on."""
     with pytest.raises(LaunchError, match=r"requires filesystem.*not working.*doctor") as caught:
-        judge(confinement(required=(Property.FILESYSTEM,)), report(**facts), OURS, unmet)
+        observe_receipt(confinement(required=(Property.FILESYSTEM,)), report(**facts), OURS, unmet)
     assert caught.value.code == "sandbox_refused"
 
 
 @pytest.mark.parametrize("strength", [Strength.PARTIAL, Strength.NONE, None])
 def test_only_in_full_is_required_enough(strength: Strength | None) -> None:
     """`require` would be satisfied by half of it."""
-    findings = {} if strength is None else {Property.MEMORY: Finding("now and then", strength)}
+    findings = {} if strength is None else {Property.MEMORY: PropertyFinding("now and then", strength)}
     with pytest.raises(LaunchError, match="now and then" if findings else "nothing"):
         refuse_unmet((Property.MEMORY,), findings)
-    refuse_unmet((Property.MEMORY,), {Property.MEMORY: Finding("kernel", Strength.FULL)})
+    refuse_unmet((Property.MEMORY,), {Property.MEMORY: PropertyFinding("kernel", Strength.FULL)})
     refuse_unmet((), findings)
 
 
 def test_a_gate_that_failed_says_why_and_for_what() -> None:
     """A user would read a number."""
     with pytest.raises(LaunchError, match=r"^/bin/tool: .* cannot listen on 127\.64\.0\.1:80") as caught:
-        judge(confinement(), report(failed="13 cannot listen on 127.64.0.1:80"), OURS, {})
+        observe_receipt(confinement(), report(failed="13 cannot listen on 127.64.0.1:80"), OURS, {})
     assert caught.value.code == "spawn_failed"
 
 
@@ -209,8 +212,8 @@ def test_a_network_is_described_for_people() -> None:
 @given(st.dictionaries(st.sampled_from(sorted(SEALED)), st.sampled_from(["", "0", "1", "2", "-1", "99", "mnt:[1]"])))
 def test_no_observation_makes_a_promise_stronger(facts: dict[str, str]) -> None:
     """A hostile or broken report could buy a property that was never promised."""
-    promised = {name: Finding("some", Strength.PARTIAL) for name in Property}
-    found = judge(
+    promised = {name: PropertyFinding("some", Strength.PARTIAL) for name in Property}
+    found = observe_receipt(
         confinement(promised=promised), Report({key: (value,) for key, value in facts.items()}, 7), OURS, {}
     ).findings
     assert set(found) == set(Property)

@@ -12,12 +12,12 @@ from quarterdeck_sandbox.policy.limits import (
     INODE_BYTES,
     RECONFIRM_S,
     Excess,
-    Meter,
     Pages,
     Process,
     Space,
     Suspicion,
     Usage,
+    UsageMeter,
     Verdict,
     family,
 )
@@ -33,11 +33,11 @@ def process(pid: int, parent: int, **members: float) -> Process:
 REAPER, PROGRAM, CHILD, FOREIGN = process(10, 1), process(11, 10), process(12, 11), process(20, 1)
 
 
-def meter(limits: Limits = UNLIMITED, enforced: tuple[str, ...] = ()) -> Meter:
-    return Meter(10, 11, limits, enforced, now=0.0)
+def meter(limits: Limits = UNLIMITED, enforced: tuple[str, ...] = ()) -> UsageMeter:
+    return UsageMeter(10, 11, limits, enforced, now=0.0)
 
 
-def look(watched: Meter, processes: Iterable[Process], now: float = 1.0) -> Verdict:
+def look(watched: UsageMeter, processes: Iterable[Process], now: float = 1.0) -> Verdict:
     seen = {each.pid: each for each in processes}
     return watched.look(seen, family(seen), now)
 
@@ -59,7 +59,7 @@ def test_an_orphan_that_the_reaper_adopted_still_counts() -> None:
 
 def test_a_program_without_anything_of_ours_above_it_is_its_own_tree() -> None:
     """A command that is started plainly would not be counted."""
-    watched = Meter(11, 11, UNLIMITED, (), 0.0)
+    watched = UsageMeter(11, 11, UNLIMITED, (), 0.0)
     look(watched, [PROGRAM, CHILD])
     assert watched.present.processes == 2
 

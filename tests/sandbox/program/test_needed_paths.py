@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck_sandbox.program.needed_paths import Named, Need, named_in, need_of, project_of
+from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, named_in, need_of, project_of
 
 BESIDE = "a journal or a temporary copy is made beside the file"
 
@@ -52,20 +52,20 @@ def test_each_kind_of_path_needs_what_makes_it_work(
     home: Path, path: str, label: str, key: str, where: str, why: str
 ) -> None:
     """A user would name the file, and meet the next error; or give away more than it takes."""
-    assert need_of(Named(str(home / path), label), str(home)) == Need(key, str(home / where), why)
+    assert need_of(NamedPath(str(home / path), label), str(home)) == RequiredPath(key, str(home / where), why)
 
 
 @pytest.mark.parametrize("path", ["alone.db", "new.db", "missing/new.db", "."])
 def test_a_home_is_never_the_answer(home: Path, path: str) -> None:
     """A database in the home would have the whole home given away."""
-    named = Named(str(home / path) if path != "." else str(home))
+    named = NamedPath(str(home / path) if path != "." else str(home))
     assert need_of(named, str(home)) is None
 
 
 @pytest.mark.parametrize("path", ["/x.db", "/tmp/x.db", "/home/x.db", "/etc/x.db", "/tmp"])
 def test_a_folder_of_many_is_never_the_answer(home: Path, path: str) -> None:
     """Everybody's temporary files would be given to one server."""
-    assert need_of(Named(path), str(home)) is None
+    assert need_of(NamedPath(path), str(home)) is None
 
 
 def test_a_project_ends_below_the_home(home: Path) -> None:

@@ -18,7 +18,7 @@ from support.line_child import LineChild
 from quarterdeck_protocol.policy import Limits, Property
 from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_sandbox.run import cgroup as cgroup_module
-from quarterdeck_sandbox.run.cgroup import Cgroup, sweep
+from quarterdeck_sandbox.run.cgroup import Cgroup, sweep_cgroups
 
 pytestmark = pytest.mark.anyio
 
@@ -182,7 +182,7 @@ def test_a_sweep_removes_what_dead_owners_left_and_nothing_else(tmp_path: Path) 
     ours, dead, strange = group_name(), group_name(gone_pid()), "qd-x-1"
     for name in (ours, dead, strange):
         (tmp_path / name).mkdir()
-    assert sweep(Cgroups(str(tmp_path), {"memory": str(tmp_path)})) == (tmp_path / dead,)
+    assert sweep_cgroups(Cgroups(str(tmp_path), {"memory": str(tmp_path)})) == (tmp_path / dead,)
     assert sorted(os.listdir(tmp_path)) == sorted([ours, strange])
 
 
@@ -191,15 +191,15 @@ def test_a_sweep_leaves_what_lives_in_another_process_namespace(tmp_path: Path) 
     dead = tmp_path / group_name(gone_pid())
     dead.mkdir()
     (dead / "cgroup.procs").write_text("0\n")
-    assert sweep(Cgroups(str(tmp_path))) == ()
+    assert sweep_cgroups(Cgroups(str(tmp_path))) == ()
     assert dead.is_dir()
     shutil.rmtree(dead)
 
 
 def test_a_sweep_of_nothing_finds_nothing(tmp_path: Path) -> None:
     """Most machines give us no group at all."""
-    assert sweep(Cgroups()) == ()
-    assert sweep(Cgroups(str(tmp_path / "gone"))) == ()
+    assert sweep_cgroups(Cgroups()) == ()
+    assert sweep_cgroups(Cgroups(str(tmp_path / "gone"))) == ()
 
 
 # On this machine's

@@ -15,7 +15,7 @@ from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.policy.mounts import MountKind, Places
 from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
-from quarterdeck_sandbox.run.confine import Asker, confine
+from quarterdeck_sandbox.run.confine import Requester, confine
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.identity import ROOT
 from quarterdeck_sandbox.run.start import start
@@ -36,12 +36,12 @@ class Yard:
     def confine(self, *words: str, **policy: Any) -> Confinement:
         """Confine a command; without a network unless the policy says otherwise."""
         fields = {"network": "none", "minimum": self.berth.tier, **policy}
-        asker = Asker(self.places, {}, self.machine.capped(self.berth.tier))
+        requester = Requester(self.places, {}, self.machine.capped(self.berth.tier))
         env = {"PATH": PATH, "HOME": str(self.berth.home)}
         plan = plan_launch(words[0], words[1:], env, str(self.berth.home))
         if fields.get("preset") == "trusted":
             fields = {key: value for key, value in fields.items() if key not in ("network", "minimum")}
-        return confine(plan, SandboxPolicy.model_validate(fields), asker)
+        return confine(plan, SandboxPolicy.model_validate(fields), requester)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quarterdeck_protocol.policy import NetworkMode
 from quarterdeck_sandbox.policy.mounts import is_within_any
-from quarterdeck_sandbox.program.needed_paths import Named
+from quarterdeck_sandbox.program.needed_paths import NamedPath
 from quarterdeck_sandbox.run.hints import MAX_HINTS, Outside, hints_in
 
 THERE = {
@@ -89,7 +89,7 @@ def test_a_program_that_is_seen_without_its_project_is_said_to_be(tmp_path: Path
         visible=lambda path: path == str(script),
         exists=lambda path: path == str(script),
         user_home=str(tmp_path / "home"),
-        named=(Named(str(script)),),
+        named=(NamedPath(str(script)),),
     )
     hint = f'{script} is visible, but not all of its project; add "read": ["{project}"]'
     for text in ("Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'x'", "ModuleNotFoundError: No module named 'x'"):
@@ -116,7 +116,11 @@ def test_what_a_variable_names_is_looked_at_though_no_text_says_it(tmp_path: Pat
         OUTSIDE,
         exists=lambda path: path == str(folder),
         user_home=str(tmp_path / "home"),
-        named=(Named(str(folder / "memory.json"), "MEMORY_FILE_PATH"), Named("/usr/x"), Named("/nowhere/x")),
+        named=(
+            NamedPath(str(folder / "memory.json"), "MEMORY_FILE_PATH"),
+            NamedPath("/usr/x"),
+            NamedPath("/nowhere/x"),
+        ),
     )
     [hint] = hints_in("it ended", outside)
     assert hint.startswith(f"MEMORY_FILE_PATH names {folder}/memory.json, which is not there, and its folder is hidden")

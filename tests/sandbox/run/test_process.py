@@ -384,8 +384,8 @@ async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(berth: Berth
     async with running(berth, STUBBORN) as process:
         await line(process)
         children = psutil.Process(process.pid).children(recursive=True)
-        process.condemn("memory_bytes")
-        process.condemn("wall_s")
+        process.kill_for("memory_bytes")
+        process.kill_for("wall_s")
         assert await process.wait() == -signal.SIGKILL
         assert process.limit == "memory_bytes"
         await eventually_async(lambda: not any(is_running(child.pid) for child in children))
@@ -395,7 +395,7 @@ async def test_a_condemnation_that_comes_too_late_changes_nothing(berth: Berth) 
     """A clean end would be told as the hit of a limit."""
     async with running(berth, "exit 0") as process:
         await process.wait()
-        process.condemn("wall_s")
+        process.kill_for("wall_s")
         assert process.limit is None
 
 

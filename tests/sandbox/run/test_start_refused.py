@@ -24,7 +24,7 @@ from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.judgement import Report
 from quarterdeck_sandbox.policy.machine import Cgroups, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
-from quarterdeck_sandbox.policy.promises import Finding, Strength
+from quarterdeck_sandbox.policy.promises import PropertyFinding, Strength
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run import spawn
 from quarterdeck_sandbox.run import start as start_module
@@ -50,7 +50,9 @@ async def test_a_limit_that_the_machine_refuses_is_a_gap_unless_it_is_required(b
     """A start would silently be weaker, or impossible."""
     made = berth.shell("exit 0")
     machine = replace(made.machine, cgroups=Cgroups(controllers={"memory": "/no/such/place"}))
-    made = replace(made, machine=machine, promised={**made.promised, Property.MEMORY: Finding("group", Strength.FULL)})
+    made = replace(
+        made, machine=machine, promised={**made.promised, Property.MEMORY: PropertyFinding("group", Strength.FULL)}
+    )
     with leaves_nothing():
         status, _, receipt = await run(made)
     assert status == 0

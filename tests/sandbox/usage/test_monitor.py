@@ -15,7 +15,7 @@ from support.line_child import LineChild
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space
 from quarterdeck_sandbox.usage import monitor as monitor_module
-from quarterdeck_sandbox.usage.monitor import TICK_S, TMPFS_S, WALK_S, WALK_SHARE, Tree, TreeMonitor
+from quarterdeck_sandbox.usage.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, Tree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ class Scene:
     error: "BadMomentError | None" = None
 
     def scan(self) -> dict[int, Process]:
-        """See `Eyes`."""
+        """See `MachineReader`."""
         self.looked.append("scan")
         if self.error is not None:
             self.error.told()
@@ -56,17 +56,17 @@ class Scene:
         return {process.pid: process for process in self.processes}
 
     def exact_memory(self, pids: Iterable[int]) -> Pages:
-        """See `Eyes`."""
+        """See `MachineReader`."""
         self.looked.append(f"exact {list(pids)}")
         return self.pages
 
     def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> Space:
-        """See `Eyes`."""
+        """See `MachineReader`."""
         self.looked.append(f"tmpfs {root_pid} {list(mounts)}")
         return self.tmpfs
 
     def disk_use(self, directories: Iterable[str]) -> Space:
-        """See `Eyes`."""
+        """See `MachineReader`."""
         self.looked.append(f"disk {list(directories)}")
         self.now += self.disk_takes_s
         return self.disk
@@ -151,9 +151,9 @@ async def test_files_in_memory_are_looked_at_each_time_and_those_on_disk_now_and
     """A tmpfs fills within a second; a walk over a disk is dear."""
     stage = Stage()
     stage.watch(Limits())
-    for _ in range(int(WALK_S / TICK_S) + 1):
+    for _ in range(int(WALK_S / MONITOR_TICK_S) + 1):
         await stage.monitor.tick()
-        stage.scene.now += TICK_S
+        stage.scene.now += MONITOR_TICK_S
     looked = stage.scene.looked
     assert looked.count("tmpfs 11 ['/tmp']") == int(WALK_S / TMPFS_S) + 1
     assert looked.count("disk ['/scratch']") == 2
@@ -169,12 +169,12 @@ async def test_walks_through_many_files_become_rarer_and_every_tree_has_its_turn
     walks: list[str] = []
     while len(walks) < 4:
         await stage.monitor.tick()
-        stage.scene.now += TICK_S
+        stage.scene.now += MONITOR_TICK_S
         found = [word for word in stage.scene.looked if word.startswith("disk")]
         walked_at += [stage.scene.now] * (len(found) - len(walks))
         walks = found
     assert set(walks[:3]) == {"disk ['/0']", "disk ['/1']", "disk ['/2']"}
-    pause_s = 0.25 / WALK_SHARE - 2 * TICK_S
+    pause_s = 0.25 / WALK_SHARE - 2 * MONITOR_TICK_S
     assert all(later - earlier >= pause_s for earlier, later in pairwise(walked_at))
 
 
@@ -192,7 +192,7 @@ async def test_a_look_that_fails_is_logged_and_the_next_one_is_made(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One bad moment would leave all servers without limits for ever."""
-    monkeypatch.setattr(monitor_module, "TICK_S", 0.0)
+    monkeypatch.setattr(monitor_module, "MONITOR_TICK_S", 0.0)
     stage = Stage()
     seen = asyncio.Event()
     stage.monitor.watch(TREE, Limits(wall_s=5), lambda _: seen.set())

@@ -13,7 +13,7 @@ from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.program.needed_paths import Need
+from quarterdeck_sandbox.program.needed_paths import RequiredPath
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def config(*args: object, env: dict[str, str] | None = None, **sandbox: Any) -> 
     )
 
 
-def pairs(needs: list[Need]) -> list[tuple[str, str]]:
+def pairs(needs: list[RequiredPath]) -> list[tuple[str, str]]:
     return [(need.key, need.path) for need in needs]
 
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_given_is_said(home: Path) -> None:
 def test_what_no_start_would_give_is_refused_before_it_is_written(home: Path, path: str) -> None:
     """The row would be written, and its server refused."""
     with pytest.raises(LaunchError):
-        widened(config(), [Need("read", str(home / path) if not path.startswith("/") else path)], os.environ)
+        widened(config(), [RequiredPath("read", str(home / path) if not path.startswith("/") else path)], os.environ)
 
 
 def test_a_row_keeps_every_other_character(home: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_row_keeps_every_other_character(home: Path) -> None:
     row = {"command": "cat", "sandbox": {"network": "none", "read": ["~/a"]}}
     text = '{\n  // mine\n  "mcpServers": {"s": ' + json.dumps(row) + "} // end\n}\n"
     origin = Origin(home / "mcp.json", "mcpServers.s", Standing.NAMED, row, "/mcpServers/s")
-    sandbox = sandbox_with(row, [Need("read", "/b"), Need("write", "/c")])
+    sandbox = sandbox_with(row, [RequiredPath("read", "/b"), RequiredPath("write", "/c")])
     assert sandbox == {"network": "none", "read": ["~/a", "/b"], "write": ["/c"]}
     new = edited(text, origin, sandbox)
     assert new == text.replace('["~/a"]', '["~/a", "/b"], "write": ["/c"]')

@@ -22,14 +22,17 @@ from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import ServerStart
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
-from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 from quarterdeck_sandbox.usage.monitor import Tree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
 RECEIPT = Receipt(
     Tier.BUBBLEWRAP,
-    {Property.MEMORY: Finding("control group", Strength.FULL), Property.SCRATCH: Finding("looks", Strength.PARTIAL)},
+    {
+        Property.MEMORY: PropertyFinding("control group", Strength.FULL),
+        Property.SCRATCH: PropertyFinding("looks", Strength.PARTIAL),
+    },
     uid=61_184,
     network="internet",
     shown=("/usr/lib/node",),

@@ -8,11 +8,11 @@ from support.workers import PATIENCE_S, turns
 
 from quarterdeck_protocol.link.frames import MAX_START_BYTES, Condemn, ServerStart, Started
 from quarterdeck_protocol.policy import Property, Tier
-from quarterdeck_sandbox.policy.promises import Finding, Receipt, Strength
+from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 
 pytestmark = pytest.mark.anyio
 
-RECEIPT = Receipt(Tier.LANDLOCK, {Property.MEMORY: Finding("looks", Strength.PARTIAL)}, gaps=("memory: looks",))
+RECEIPT = Receipt(Tier.LANDLOCK, {Property.MEMORY: PropertyFinding("looks", Strength.PARTIAL)}, gaps=("memory: looks",))
 START = ServerStart(7, 5, receipt=msgspec.json.encode(RECEIPT).decode(), gaps=RECEIPT.gaps)
 BODY = msgspec.json.encode(START)
 

@@ -285,7 +285,7 @@ class ServerProcess:
     def condemn(self, limit: str, detail: str) -> None:
         """Kill the server because it passed a limit, which its dossier names."""
         self._condemned = detail
-        self._process.condemn(limit)
+        self._process.kill_for(limit)
 
     async def _watch(self) -> None:
         """Look at it now and then; what it says on stdout is judged here, its tree by the supervisor's monitor."""

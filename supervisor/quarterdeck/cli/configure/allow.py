@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
     from quarterdeck.trust.judge.server_rows import ServerRow
     from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_sandbox import Need
+    from quarterdeck_sandbox import RequiredPath
 
 Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
@@ -151,14 +151,14 @@ def _refuse_unapproved(whom: Source, row: "ServerRow") -> None:
         )
 
 
-def _named(read: list[Path] | None, write: list[Path] | None) -> "list[Need]":
-    from quarterdeck_sandbox import Need
+def _named(read: list[Path] | None, write: list[Path] | None) -> "list[RequiredPath]":
+    from quarterdeck_sandbox import RequiredPath
 
     pairs = (("read", read), ("write", write))
-    return [Need(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
+    return [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
 
 
-def _found(config: "StdioServerConfig") -> "list[Need]":
+def _found(config: "StdioServerConfig") -> "list[RequiredPath]":
     from quarterdeck.config.allow_paths import missing
     from quarterdeck_sandbox import LaunchError
 
@@ -173,7 +173,7 @@ def _found(config: "StdioServerConfig") -> "list[Need]":
     return needs
 
 
-def _planned(subject: _Subject, needs: "list[Need]") -> _Plan:
+def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
     """The change, judged as a start would.
 
     Raises:

@@ -14,7 +14,7 @@ from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.worker_session import Rehearsal
-    from quarterdeck_sandbox import Diagnosis, Line, Machine, SelfTest
+    from quarterdeck_sandbox import Diagnosis, DiagnosisLine, Machine, SelfTest
 
 STYLES: Final = {"ok": "green", "weaker": "yellow", "missing": "bold red"}
 
@@ -131,13 +131,13 @@ def print_diagnosis(diagnosis: "Diagnosis") -> None:
     print_line()
 
 
-def _row(line: "Line") -> list[Cell]:
+def _row(line: "DiagnosisLine") -> list[Cell]:
     return [Cell(printable(line.subject)), Cell(line.state, STYLES[line.state]), Cell(printable(line.what))]
 
 
-def _by_remedy(lines: "Sequence[Line]") -> "dict[str, list[Line]]":
+def _by_remedy(lines: "Sequence[DiagnosisLine]") -> "dict[str, list[DiagnosisLine]]":
     """Those that say what to do, each remedy once."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[DiagnosisLine]] = {}
     for line in lines:
         if line.remedy:
             found.setdefault(line.remedy, []).append(line)

@@ -99,7 +99,15 @@ async def _run(
     from quarterdeck.trust.exposure import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import Tier
-    from quarterdeck_sandbox import Asker, Places, confine, known_machine, plan_launch, run_foreground, temporary_folder
+    from quarterdeck_sandbox import (
+        Places,
+        Requester,
+        confine,
+        known_machine,
+        plan_launch,
+        run_foreground,
+        temporary_folder,
+    )
 
     machine, user_home = known_machine(), _user_home()
     if tier is not None:
@@ -124,7 +132,7 @@ async def _run(
         cwd = _working_directory(wanted, home)
         protected = with_announced(trusted_files())
         places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), protected)
-        asker = Asker(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
+        requester = Requester(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
         if wanted.confines_files and wanted.write:
             # A configuration in there is not the user's word alone from now on.
             try:
@@ -135,7 +143,7 @@ async def _run(
                     f"the paths that it may write cannot be recorded: {plain_words(error)}",
                     "make the state directory writable, or name another: --state-dir DIR",
                 ) from error
-        confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, asker)
+        confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, requester)
         receipts: list[Receipt] = []
 
         def on_start(process: Any) -> None:

@@ -22,7 +22,7 @@ from typing import Final
 import psutil
 
 from quarterdeck.common.locks import is_held
-from quarterdeck_sandbox import DiskUse, measure, remove
+from quarterdeck_sandbox import DiskUse, measure, remove_tree
 
 from .paths import SessionPaths
 from .runtime_directory import find_live
@@ -119,7 +119,7 @@ def remove_leftover(leftover: Leftover, state: Path) -> None:
         return
     except OSError as error:
         raise RemovalError(f"{path} cannot be removed: {error.strerror or error}") from error
-    remove(str(taken))
+    remove_tree(str(taken))
     if os.path.lexists(taken):
         owner = "; part of it belongs to another user: run this as root" if os.geteuid() != 0 else ""
         raise RemovalError(f"{taken}, which was {path}, cannot be removed whole{owner}")

@@ -93,7 +93,7 @@ class SandboxedCommand:
     def condemn(self, excess: Excess) -> None:
         """End it because it passed a limit; the reason is the last line of its stderr."""
         self._said.append(f"ended: {excess.detail} (limit {excess.limit})\n")
-        self._process.condemn(excess.limit)
+        self._process.kill_for(excess.limit)
 
     async def ended(self) -> None:
         """Wait until nothing of it is left and all that it wrote has been given to its `on_output`."""

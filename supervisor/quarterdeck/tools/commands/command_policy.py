@@ -24,14 +24,14 @@ from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_sandbox import (
-    SYSTEM,
-    Asker,
-    Border,
+    SYSTEM_FOLDERS,
     Identity,
     LaunchError,
     LaunchPlan,
+    PathRules,
     Places,
     Prefix,
+    Requester,
     TreeMonitor,
     choose_identity,
     closed_to,
@@ -180,7 +180,7 @@ class _Packing:
 
 
 def _is_system(path: str) -> bool:
-    return is_within_any(path, SYSTEM) or is_within(path, "/nix/store")
+    return is_within_any(path, SYSTEM_FOLDERS) or is_within(path, "/nix/store")
 
 
 def _is_shown(path: str, read: list[str]) -> bool:
@@ -256,7 +256,7 @@ class Workbench:
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise LaunchError("sandbox_refused", f"commands need a directory of their own: {error}") from error
-        asker = Asker(
+        requester = Requester(
             Places(self.home, self.tmp, self.user_home, self.private),
             self.environ,
             known_machine(),
@@ -266,17 +266,17 @@ class Workbench:
         config = StdioServerConfig(id="commands", command="sh", sandbox=self.policy)
         env = server_environment(config, self.environ, self.home, self.tmp)
         if not self.policy.confines_files:
-            return Outfit(self.policy, asker, env, self.protected)
+            return Outfit(self.policy, requester, env, self.protected)
         write = tuple(dict.fromkeys((os.path.normpath(self.workspace), *map(os.path.normpath, self.allowed))))
         policy = self.policy.model_copy(update={"write": tuple(dict.fromkeys((*self.policy.write, *write)))})
         belt = _tools(env, self.workspace, str(self.user_home), self.environ, policy.write)
         # The one program of our own that commands need, for `grep` and `find`; of its folder nothing else is shown.
         searcher = [str(path)] if (path := ripgrep_path()) else []
-        shown = _showable((*belt.read, *searcher), policy, asker)
+        shown = _showable((*belt.read, *searcher), policy, requester)
         search_path = os.pathsep.join((belt.path, *map(os.path.dirname, searcher)))
         return Outfit(
             policy.model_copy(update={"read": (*policy.read, *shown)}),
-            asker,
+            requester,
             {**env, **belt.env, "PATH": search_path},
             self.protected,
         )
@@ -308,23 +308,23 @@ def _tools(
     return _remembered[key][1]
 
 
-def _showable(paths: Iterable[str], policy: SandboxPolicy, asker: Asker) -> tuple[str, ...]:
+def _showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) -> tuple[str, ...]:
     """Those that the sandbox would not refuse to show, and that are not shown anyway."""
-    places = asker.places
+    places = requester.places
     own = (str(places.home), str(places.tmp))
     writable = tuple(os.path.realpath(path) for path in (*own, *policy.write))
-    border = Border(
+    rules = PathRules(
         policy, os.path.realpath(places.user_home), tuple(os.path.realpath(path) for path in places.private), writable
     )
-    identity = _identity(policy, asker)
-    is_walked = asker.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
+    identity = _identity(policy, requester)
+    is_walked = requester.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
     found: list[str] = []
     for path in dict.fromkeys(paths):
         real = os.path.realpath(path)
         if is_within_any(real, (*writable, *policy.read)) or is_within_any(path, policy.hidden):
             continue
         try:
-            border.admit(path, "read")
+            rules.admit(path, "read")
             if identity is not None and (
                 closed_to(identity, (real,)) or (is_walked and out_of_reach(identity, (real,)))
             ):
@@ -335,11 +335,11 @@ def _showable(paths: Iterable[str], policy: SandboxPolicy, asker: Asker) -> tupl
     return tuple(found[:MAX_SHOWN])
 
 
-def _identity(policy: SandboxPolicy, asker: Asker) -> Identity | None:
+def _identity(policy: SandboxPolicy, requester: Requester) -> Identity | None:
     """As whom commands will run when we are root."""
-    if asker.machine.euid != 0:
+    if requester.machine.euid != 0:
         return None
     try:
-        return choose_identity(asker.places.home, policy.write)
+        return choose_identity(requester.places.home, policy.write)
     except LaunchError:
         return None  # every command will say so

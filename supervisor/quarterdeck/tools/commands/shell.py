@@ -21,9 +21,9 @@ from quarterdeck.tools.context import ExecResult, OnOutput, Stream
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox import (
-    Asker,
     Confinement,
     LaunchError,
+    Requester,
     TreeMonitor,
     Watch,
     confine,
@@ -56,13 +56,13 @@ class Outfit:
 
     Attributes:
         policy: what it may reach and use.
-        asker: where private directories are, and what the machine gives.
+        requester: where private directories are, and what the machine gives.
         env: the environment that it begins with.
         protected: what it may not write at the moment when it starts.
     """
 
     policy: SandboxPolicy
-    asker: Asker
+    requester: Requester
     env: Mapping[str, str]
     protected: Callable[[], Iterable[str]] = tuple
 
@@ -193,7 +193,7 @@ class SandboxedShell:
             raise CommandError("the session has ended, and its commands with it")
         running = SandboxedCommand(process, stdin, on_output, outfit.policy.limits.output_bytes)
         self._running.add(running)
-        tree = process.tree((str(outfit.asker.places.tmp),))
+        tree = process.tree((str(outfit.requester.places.tmp),))
         watch = self._monitor.watch(tree, outfit.policy.limits, running.condemn)
         self._tasks.start_soon(self._accompany, running, watch, missing)
         return running
@@ -254,6 +254,6 @@ def problem_with(command: str) -> str | None:
 def _confine(outfit: Outfit, command: str, place: str, env: Mapping[str, str]) -> Confinement:
     # The paths that a command line names are the shell's to find or to miss; an argument's would be judged here.
     plan = plan_launch(SHELL, (), {**outfit.env, **env}, place)
-    places = replace(outfit.asker.places, protected=tuple(outfit.protected()))
-    confinement = confine(plan, outfit.policy, replace(outfit.asker, places=places))
+    places = replace(outfit.requester.places, protected=tuple(outfit.protected()))
+    confinement = confine(plan, outfit.policy, replace(outfit.requester, places=places))
     return replace(confinement, plan=replace(confinement.plan, argv=(SHELL, "-c", command)))

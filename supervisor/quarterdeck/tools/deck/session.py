@@ -55,7 +55,7 @@ from quarterdeck.tools.spec import DefinedTool
 from quarterdeck.tools.web.webfetch import web_fetch_tool
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import ToolBox
-from quarterdeck_sandbox import is_within_any, remove
+from quarterdeck_sandbox import is_within_any, remove_tree
 
 from .builtin_tools import builtin_bridge
 from .contract import Capability, DeckContext, DeckFault, DeckFaultKind, DeckFramework, capability_id
@@ -121,7 +121,7 @@ def prune(workspace: WorkspacePaths, keep: int = KEPT_SESSIONS) -> tuple[str, ..
         _forget(workspace.session(name))
     removed = [*(name for name in ended if name.startswith(".")), *whole[keep:]]
     for name in removed:
-        remove(str(workspace.session(name).directory))
+        remove_tree(str(workspace.session(name).directory))
     return tuple(removed)
 
 
@@ -129,7 +129,7 @@ def _forget(paths: SessionPaths) -> None:
     """Remove what is of no use without its session."""
     for path in (paths.outputs, paths.captures):
         shutil.rmtree(path, ignore_errors=True)
-    remove(str(paths.tmp))  # closed or deep, as commands may have left it
+    remove_tree(str(paths.tmp))  # closed or deep, as commands may have left it
 
 
 def _names(workspace: WorkspacePaths) -> list[str]:

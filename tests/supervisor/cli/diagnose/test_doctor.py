@@ -10,7 +10,7 @@ import pytest
 from quarterdeck.cli.diagnose import doctor
 from quarterdeck.cli.program import run
 from quarterdeck_protocol.policy import Property
-from quarterdeck_sandbox.policy.diagnosis import Attack, Outcome, SelfTest
+from quarterdeck_sandbox.policy.diagnosis import Attack, AttackOutcome, SelfTest
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 
 BEST = Machine(
@@ -26,7 +26,7 @@ BEST = Machine(
     nsenter="/usr/bin/nsenter",
     ip="/usr/sbin/ip",
 )
-HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, Outcome.HELD, "Permission denied"),))
+HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.HELD, "Permission denied"),))
 
 
 def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = HELD) -> None:

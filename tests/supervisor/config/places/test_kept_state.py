@@ -19,7 +19,7 @@ from quarterdeck.config.places.kept_state import (
 )
 from quarterdeck.config.places.paths import make_private_dir, server_paths
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
-from quarterdeck_sandbox.hostile_files import remove
+from quarterdeck_sandbox.hostile_files import remove_tree
 
 A, B = "0123456789ab", "ba9876543210"
 
@@ -138,7 +138,7 @@ def test_a_mounted_file_system_stays(state: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_an_interrupted_removal_left_is_found(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gigabytes would stay under a name that nobody looks for."""
-    monkeypatch.setattr("quarterdeck.config.places.kept_state.remove", lambda _: None)
+    monkeypatch.setattr("quarterdeck.config.places.kept_state.remove_tree", lambda _: None)
     with pytest.raises(RemovalError, match="cannot be removed whole"):
         remove_leftover(one(find_leftovers(state, NONE), Kind.SERVER, "fs", B), state)
     monkeypatch.undo()
@@ -154,7 +154,7 @@ def test_a_hostile_tree_is_removed_and_what_its_links_lead_to_stays(
     home, victim = state / "servers" / A / "fs" / "home", state.parent / "victim"
     victim.mkdir()
     (victim / "file").write_text("mine")
-    request.addfinalizer(lambda: remove(str(state)))  # pytest cannot remove what is so deep
+    request.addfinalizer(lambda: remove_tree(str(state)))  # pytest cannot remove what is so deep
     fd = os.open(home, os.O_RDONLY)
     for _ in range(LEVELS):
         os.mkdir("d", dir_fd=fd)

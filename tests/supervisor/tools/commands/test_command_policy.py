@@ -36,7 +36,7 @@ def test_commands_may_change_the_workspace_and_the_allowed_directories(bench: Wo
     """An agent could not work, or could change what it was not given."""
     outfit = replace(bench, allowed=(f"{tmp_path}/more/",)).outfit()
     assert outfit.policy.write == (bench.workspace, f"{tmp_path}/more")
-    assert outfit.asker.places.private == bench.private
+    assert outfit.requester.places.private == bench.private
     assert shown(outfit) == []
 
 

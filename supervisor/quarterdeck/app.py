@@ -36,7 +36,7 @@ from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.ledger.open import SERVE, WritingRecorder, open_recorder
 from quarterdeck.ledger.store.calls import CallLog
 from quarterdeck.ledger.store.lease import Holder
-from quarterdeck.ledger.times import audit_time
+from quarterdeck.ledger.store.store import audit_time
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of

@@ -28,8 +28,7 @@ from quarterdeck.ledger.events.events import (
     Subject,
     encode_event,
 )
-from quarterdeck.ledger.store.store import LedgerStore
-from quarterdeck.ledger.times import audit_time
+from quarterdeck.ledger.store.store import LedgerStore, audit_time
 
 OPENING: Final = Target(required=5.0, goal=3.0)
 """Seconds: what a user waits at a start."""

@@ -1,4 +1,7 @@
-"""The ledger: which tools of which servers are enrolled, as events and their fold; attaching and detaching servers."""
+"""The ledger: what servers offered, what was approved, who was started, as a chain of events that is never changed.
+
+The names here are those for embedding programs: their own ledger of values (`quarterdeck.embedding.ledger`).
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,11 +9,7 @@ from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
     from quarterdeck.config.load.discovery import load_mcp_config as load_mcp_config
-    from quarterdeck.embedding.ledger.capability import (
-        BridgeCapability as BridgeCapability,
-        bridge_box_to_capabilities as bridge_box_to_capabilities,
-    )
-    from quarterdeck.embedding.ledger.enroll import (
+    from quarterdeck.embedding.enroll import (
         AttachResult as AttachResult,
         attach_bridge_capabilities as attach_bridge_capabilities,
         bridge_capability_card as bridge_capability_card,
@@ -20,21 +19,21 @@ if TYPE_CHECKING:
         bridge_tool_names as bridge_tool_names,
         detach_bridge as detach_bridge,
     )
-    from quarterdeck.embedding.ledger.entries import (
+    from quarterdeck.embedding.ledger import (
+        BridgeCapability as BridgeCapability,
         BridgeEntry as BridgeEntry,
         BridgeLedger as BridgeLedger,
         BridgeOp as BridgeOp,
         EnrollRequest as EnrollRequest,
         LedgerSnapshot as LedgerSnapshot,
-        reduce_ledger as reduce_ledger,
-    )
-    from quarterdeck.ledger.events.keys import (
-        BridgeKey as BridgeKey,
+        bridge_box_to_capabilities as bridge_box_to_capabilities,
         bridge_content_key as bridge_content_key,
         bridge_ulid_key as bridge_ulid_key,
         qualify_bridge_name as qualify_bridge_name,
+        reduce_ledger as reduce_ledger,
         server_of_qualified as server_of_qualified,
     )
+    from quarterdeck.ledger.events.events import BridgeKey as BridgeKey
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_barrel(__name__)

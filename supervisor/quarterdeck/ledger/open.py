@@ -1,12 +1,11 @@
-"""Open the ledger of a state directory: as its one writer, or as a visitor who changes nothing.
+"""Open the ledger of a state directory for the event loop: as its one writer, or for reading beside another.
 
 A `serve` must be the writer.  A command that starts servers for itself is, when nobody else is; beside a `serve` it
 reads what that has recorded, and keeps what it sees to itself.
 
-The ledger from the event loop, which never waits for the disk: one thread of its own, first come, first served.
-
-What was accepted is carried out, whoever stops waiting for it.  The book is changed on the loop alone, in the order of
-the events, and before whoever awaits an append goes on.
+The loop never waits for the disk: one thread does, first come, first served.  What was accepted is carried out even if
+its caller stops waiting.  The book is changed on the loop alone, in the order of the events, and before an awaited
+append returns.
 """
 
 import asyncio
@@ -30,13 +29,23 @@ from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.calls import CallRow
 from quarterdeck.ledger.store.compaction import needs_compaction
 from quarterdeck.ledger.store.lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
-from quarterdeck.ledger.store.store import LedgerStore
+from quarterdeck.ledger.store.store import LedgerStore, audit_time
 
 from .errors import LedgerWriteError, MissingLedgerError
-from .times import audit_time
 
 MAX_QUEUED: Final = 64
 """Requests that wait for the disk; who makes more waits before they are accepted."""
+
+DIRECTORY: Final = "ledger"
+
+KEY_NAME: Final = "key"
+
+KEY_BYTES: Final = 32
+
+SERVE: Final = "serve"
+"""The command of a holder that stays, and that takes decisions over its control socket."""
+
+_log = logging.getLogger("quarterdeck.ledger")
 
 T = TypeVar("T")
 
@@ -142,18 +151,6 @@ class LedgerWriter:
 def _close_opened(opening: Future[LedgerStore]) -> None:
     if opening.exception() is None:
         opening.result().close()
-
-
-DIRECTORY: Final = "ledger"
-
-KEY_NAME: Final = "key"
-
-KEY_BYTES: Final = 32
-
-SERVE: Final = "serve"
-"""The command of a holder that stays, and that takes decisions over its control socket."""
-
-_log = logging.getLogger("quarterdeck.ledger")
 
 
 def ledger_dir(state: Path) -> Path:

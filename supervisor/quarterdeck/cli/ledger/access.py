@@ -42,7 +42,7 @@ def leased() -> Iterator[Path]:
         CommandError: somebody does, or it cannot be used; also for a `LedgerError` of the block.
     """
     from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, take_lease
-    from quarterdeck.ledger.times import audit_time
+    from quarterdeck.ledger.store.store import audit_time
 
     us = Holder(pid=os.getpid(), digest="", command="ledger", started_at=audit_time())
     with ledger_errors():

@@ -50,7 +50,7 @@ def verify(
         found = reader.verify(hash_of)
         problem = found.reason
         if witness is not None and found.is_intact:
-            from quarterdeck.ledger.store.head_check import contradiction
+            from quarterdeck.ledger.store.read import contradiction
 
             problem = contradiction(reader, witness)
     is_whole = found.is_intact and not problem

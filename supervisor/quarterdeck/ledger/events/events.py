@@ -1,19 +1,19 @@
-"""What the chain holds: a closed union of events, each about one server of one configuration file.  Pure.
+"""The events of the chain: a closed union, each about one server of one configuration file.  Pure.
 
 Documents (a tool's whole definition, a server's instructions, how it is launched) are kept once, beside the chain,
-under their hash; events name the hash.
-
-The hash by which a document is kept and approved.  Pure.
+under their hash; events name the hash.  Texts may hold lone surrogates, which servers send and UTF-8 cannot say: JSON
+keeps them as escapes, which the standard library's slower codec writes and reads when msgspec refuses.
 """
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, NewType, TypeVar
 
 import msgspec
 
-from . import surrogates
+from quarterdeck_protocol.schema.canonical import digest
 
 
 def hash_of(body: bytes) -> str:
@@ -23,6 +23,20 @@ def hash_of(body: bytes) -> str:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass  # deeper than any reader goes, or half a character: its very bytes count
     return hashlib.sha256(body).hexdigest()
+
+
+BridgeKey = NewType("BridgeKey", str)
+"""`bk_` and 32 hex digits, or `bk_` and a ULID."""
+
+KEY_PREFIX: Final = "bk_"
+
+KEY_DIGITS: Final = 32
+"""128 bits of SHA-256: no two tools of anybody's collide by chance."""
+
+
+def key_of_qualified(name: str, parameters: Mapping[str, object] | None) -> BridgeKey:
+    """`bridge_content_key` for a name that is qualified already."""
+    return BridgeKey(KEY_PREFIX + digest({"name": name, "schema": parameters})[:KEY_DIGITS])
 
 
 class Subject(StrEnum):
@@ -187,7 +201,7 @@ def encode_event(event: LedgerEvent) -> bytes:
 
     Total: a lone surrogate, in a name that a server chose, becomes an escape.
     """
-    return surrogates.encode(event)
+    return encode_json(event)
 
 
 def decode_event(body: bytes) -> LedgerEvent:
@@ -220,12 +234,59 @@ def decode_events(bodies: Sequence[bytes]) -> list[LedgerEvent]:
 
 
 def _decode_slowly(body: bytes) -> LedgerEvent:
-    value = surrogates.load(body)
+    value = load_escaped(body)
     if isinstance(value, dict) and "state" in value:
-        value["state"] = surrogates.as_raw(value["state"])
+        value["state"] = as_raw(value["state"])
     event: LedgerEvent = msgspec.convert(value, LedgerEvent)
     return event
 
 
 _events: Final = msgspec.json.Decoder(LedgerEvent)
 _event_lists: Final = msgspec.json.Decoder(list[LedgerEvent])
+
+
+T = TypeVar("T")
+
+ESCAPE: Final = b"\\ud"
+"""How the escape of a surrogate begins, as we write it."""
+
+
+def encode_json(value: object) -> bytes:
+    """The value as JSON; with a lone surrogate in it, all of ASCII."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+
+
+def load_escaped(data: bytes) -> Any:
+    """The plain value of JSON that the quick codec refused because of a surrogate in it.
+
+    Raises:
+        msgspec.DecodeError: there is none, so that it was right to refuse; or it is no JSON for other reasons.
+    """
+    if ESCAPE not in data.lower():
+        raise msgspec.DecodeError("it is not JSON")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+
+
+def decode_json(data: bytes, kind: type[T]) -> T:
+    """The value of this type.
+
+    Raises:
+        msgspec.MsgspecError: there is none.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.convert(load_escaped(data), kind)
+
+
+def as_raw(value: object) -> msgspec.Raw:
+    """A plain value as JSON that is kept as it stands."""
+    return msgspec.Raw(json.dumps(value, separators=(",", ":")).encode("ascii"))

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from . import surrogates
 from .events import (
     Approved,
     Authority,
@@ -25,6 +24,8 @@ from .events import (
     Seen,
     Stored,
     Subject,
+    decode_json,
+    encode_json,
 )
 
 
@@ -159,7 +160,7 @@ class Book:
     def to_state(self) -> msgspec.Raw:
         """All of it as JSON, for a `Checkpoint`."""
         rows = [_Row(key.scope, key.server, _flat(entry)) for key, entry in self.entries.items()]
-        return msgspec.Raw(surrogates.encode(_State(rows, list(self.findings.values()))))
+        return msgspec.Raw(encode_json(_State(rows, list(self.findings.values()))))
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         try:
@@ -267,4 +268,4 @@ def _deep(flat: _FlatEntry) -> Entry:
 
 
 def _decode_state(state: msgspec.Raw) -> _State:
-    return surrogates.decode(bytes(state), _State)
+    return decode_json(bytes(state), _State)

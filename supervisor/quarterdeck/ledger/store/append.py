@@ -1,4 +1,4 @@
-"""The writer's hand: it knows where the chain ends, and adds to it, all or nothing.  Blocking; for one thread.
+"""Append events to the chain, all or nothing.  Blocking; for one thread.
 
 The head file is written after what it names is on the disk.
 """
@@ -18,8 +18,7 @@ from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEve
 from quarterdeck.ledger.events.json_lines import DocumentLine, Piece
 
 from .calls import CallRow, insert_calls
-from .database import DATABASE_NAME, transaction
-from .head import write_head
+from .database import DATABASE_NAME, transaction, write_head
 from .migrations import lookups
 
 MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
@@ -39,7 +38,7 @@ _logger = logging.getLogger("quarterdeck.ledger")
 
 
 class Appender:
-    """The one that writes.
+    """The writer of one ledger; it knows where the chain ends.
 
     Attributes:
         tip: the last event.

@@ -1,6 +1,6 @@
-"""What was called, how it ended and what it cost: a table beside the chain, not chained, and rotated.  Blocking.
+"""The table of calls: what was called, how it ended, what it cost.  Not chained, and rotated.
 
-Note how calls ended, in batches: nobody's call waits for the disk, and a note that cannot be kept is dropped.
+`CallLog` writes it in batches: no call waits for the disk, and a note that cannot be kept is dropped.
 """
 
 import asyncio

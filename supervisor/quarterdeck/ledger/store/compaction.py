@@ -1,12 +1,12 @@
-"""Old events give way to one that stands for them; what it replaces is archived first.  Blocking.
+"""Compact a ledger, and export or import one as JSON lines (module `json_lines`).  Blocking.
+
+Compaction replaces old events by a checkpoint that stands for them:
 
     1. all events and documents into a file of `archive/`, read back and found to be as they were written
     2. in one transaction: the checkpoint in, all events before it out, documents that nothing names any more out
     3. the head
 
 Killed before 2 is through, the ledger is as before, beside a file that nobody needs; after it, it is compacted.
-
-Export a ledger as JSON lines, and import it elsewhere; module `lines` tells the format.  Blocking.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from quarterdeck.ledger.errors import FilledLedgerError, LedgerWriteError, Trans
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Checkpoint
 from quarterdeck.ledger.events.json_lines import read_header
-from quarterdeck.ledger.times import audit_time
+from quarterdeck.ledger.store.store import audit_time
 
 from . import rows
 from .archive import ARCHIVE_NAME, archive_path, pieces, write_file

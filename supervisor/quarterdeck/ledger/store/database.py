@@ -1,14 +1,15 @@
-"""The ledger's database as a file: made whole, told from other files, opened, brought up to date.  Blocking.
+"""The ledger's files: its database, made, recognised, opened and updated, and the head beside it.  Blocking.
 
     <state>/ledger/    0700
         ledger.db      SQLite in WAL mode
-        head           module `head`
+        head           where the chain ends, kept apart from it: one line, `<count> <hash>`
         lock, holder   module `lease`
         archive/       module `archive`
         backup/        the database as it was before its schema was changed, and heads that were given up
 
-It is looked at through a connection that cannot write before one that can is opened: SQLite tidies up whatever it
-opens for writing, and what is damaged must stay as it is for whoever mends it.
+The head is written after the events that it names are on the disk: it may lag behind and is never ahead.  A database is
+looked at through a connection that cannot write before one that can is opened: SQLite tidies up whatever it opens for
+writing, and what is damaged must stay as it is for whoever mends it.
 """
 
 import os
@@ -21,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.common.files.replace import sync_directory
+from quarterdeck.common.files.replace import replace_file, sync_directory
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, privacy_problem
 from quarterdeck.ledger.errors import (
@@ -29,6 +30,7 @@ from quarterdeck.ledger.errors import (
     CorruptLedgerError,
     ForeignFileError,
     LedgerWriteError,
+    MissingHeadError,
     MissingLedgerError,
     NewerLedgerError,
     OlderLedgerError,
@@ -36,9 +38,9 @@ from quarterdeck.ledger.errors import (
     UnsafeLedgerError,
     UnusableLedgerError,
 )
+from quarterdeck.ledger.events.chain import Head
 
 from . import migrations
-from .head import read_head
 
 DATABASE_NAME: Final = "ledger.db"
 
@@ -313,3 +315,38 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
     finally:
         os.close(descriptor)
     sync_directory(target.parent)
+
+
+HEAD_NAME: Final = "head"
+
+_MAX_BYTES: Final = 1024
+
+
+def read_head(directory: Path, count: int) -> Head | None:
+    """The head that `directory` keeps; None when there is none.
+
+    Args:
+        directory: of the ledger.
+        count: how many events there are; told with the error.
+
+    Raises:
+        MissingHeadError: what is there is no head.
+        OSError: it cannot be read.
+    """
+    path = directory / HEAD_NAME
+    try:
+        with open(path, "rb") as file:
+            return Head.parse(file.read(_MAX_BYTES).decode("ascii"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise MissingHeadError(path, count, "contains no head") from None
+
+
+def write_head(directory: Path, head: Head) -> None:
+    """Keep `head`: whole or not at all, and on the disk when this returns.
+
+    Raises:
+        OSError: the one before is still there.
+    """
+    replace_file(directory / HEAD_NAME, f"{head}\n".encode("ascii"), is_locked=True)

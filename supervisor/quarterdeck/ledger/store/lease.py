@@ -20,7 +20,7 @@ import msgspec
 from quarterdeck.common.locks import acquire
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import LedgerError, UnsafeLedgerError, UnusableLedgerError
-from quarterdeck.ledger.events import surrogates
+from quarterdeck.ledger.events.events import decode_json, encode_json
 
 LOCK_NAME: Final = "lock"
 
@@ -142,7 +142,7 @@ def read_holder(directory: Path) -> Holder | None:
     try:
         if acquire(descriptor, operation=fcntl.LOCK_SH):
             return None
-        return surrogates.decode(os.read(descriptor, _MAX_HOLDER_BYTES), Holder)
+        return decode_json(os.read(descriptor, _MAX_HOLDER_BYTES), Holder)
     except (OSError, msgspec.MsgspecError):
         return None
     finally:
@@ -157,7 +157,7 @@ def _tell(directory: Path, holder: Holder) -> int:
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, surrogates.encode(holder))
+        os.write(descriptor, encode_json(holder))
         os.replace(draft, directory / HOLDER_NAME)
     except BaseException:
         with suppress(OSError):

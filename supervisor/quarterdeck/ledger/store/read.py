@@ -1,6 +1,6 @@
-"""The ledger as it is read: events, documents, books of any moment, and whether all of it is what was written.
+"""Read a ledger: events, documents, the book of any moment, and whether all of it is what was written.
 
-Blocking; for one thread at a time.  Beside a writer as long as one likes; changes nothing.
+Blocking; one thread at a time.  Beside a writer as long as one likes; changes nothing.
 """
 
 import sqlite3
@@ -16,14 +16,13 @@ from typing import Final, Self
 from quarterdeck.ledger.errors import BrokenChainError, LedgerError
 from quarterdeck.ledger.events import json_lines
 from quarterdeck.ledger.events.chain import BrokenRowError, Head, Verdict, Verification, check, verify
-from quarterdeck.ledger.events.events import Stored
+from quarterdeck.ledger.events.events import Checkpoint, Stored
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import DocumentLine
 
 from . import archive, rows
 from .calls import CallRow, select_calls
-from .database import DATABASE_NAME, open_for_reading, reading
-from .head import read_head
+from .database import DATABASE_NAME, open_for_reading, read_head, reading
 from .rows import Selection
 
 _DOCUMENTS: Final = 16
@@ -235,3 +234,51 @@ def _damage(connection: sqlite3.Connection) -> str:
     """What SQLite finds amiss in its own structures; empty for nothing."""
     found: str = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     return "" if found == "ok" else f"the database is damaged: {found}"
+
+
+def contradiction(reader: LedgerReader, noted: Head) -> str:
+    """Why the ledger is not one that once ended with `noted`, a head kept elsewhere; empty when it is.
+
+    Raises:
+        ArchivedError: the event is archived, and its archive is not there.
+        LedgerError: something cannot be read.
+    """
+    head = reader.head
+    if noted.count > head.count:
+        return (
+            f"it ends at event {head.count}, and once had {noted.count}: the last ones are gone, "
+            "or it is another ledger"
+        )
+    if _hash_at(reader, noted.count) != noted.hash:
+        if (redacted := _redacted_at(reader, noted)) is not None:
+            return (
+                f"secrets were taken out of it, as event {redacted} records: the events before that have other "
+                "hashes since, and a head that was written down before does not fit any more"
+            )
+        return f"event {noted.count} is not the one that was noted: it was changed, or it is another ledger"
+    return ""
+
+
+def _redacted_at(reader: LedgerReader, noted: Head) -> int | None:
+    """The event by which the ledger tells that secrets were taken out of what `noted` names; None for none."""
+    for stored in reader.events(kinds=("checkpoint",), after_seq=noted.count, archived=True):
+        if isinstance(stored.event, Checkpoint) and stored.event.redacted:
+            return stored.seq
+    return None
+
+
+def _hash_at(reader: LedgerReader, seq: int) -> str:
+    """The hash of an event; of number 0, what stands before the first."""
+    start = reader.start
+    if seq == 0:
+        return Head().hash
+    if seq >= start.count:
+        with reader.reading():
+            return rows.head_at(reader.connection, seq, start).hash
+    for path, begin in archive.segments(reader.directory, start):
+        if seq == begin.count:
+            return begin.hash
+        if seq > begin.count:
+            rows_of_file = (each[0] for each in archive.pieces(path) if not isinstance(each, DocumentLine))
+            return next((row.hash.hex() for row in rows_of_file if row.seq == seq), "")
+    return ""

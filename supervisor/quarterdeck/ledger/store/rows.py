@@ -1,8 +1,6 @@
-"""The chain's rows as they are asked for: in order, in part, folded.  Blocking; reads only.
+"""Query the chain's rows: in order, in part, folded.  Blocking; reads only.
 
 Nothing keeps a statement open between two pages, so that a slow reader never holds the writer's files.
-
-Which events are wanted.  Pure.
 """
 
 import sqlite3

@@ -7,6 +7,7 @@ with the machine's power, never with a process.  Module `database` tells what st
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -22,17 +23,20 @@ from quarterdeck.ledger.errors import (
 from quarterdeck.ledger.events.chain import Head, Verdict, verify
 from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Stored
 from quarterdeck.ledger.events.json_lines import DocumentLine, Piece
-from quarterdeck.ledger.times import audit_time
 
 from . import rows
 from .append import Appender
 from .calls import CallRow
-from .database import BACKUP_NAME, open_for_reading, open_for_writing, prepare
-from .head import HEAD_NAME, read_head, write_head
+from .database import BACKUP_NAME, HEAD_NAME, open_for_reading, open_for_writing, prepare, read_head, write_head
 from .read import LedgerReader
 
 TAIL: Final = 1_000
 """Events before the head that are checked at every opening, with all those after it."""
+
+
+def audit_time() -> str:
+    """Now: ISO-8601 UTC with milliseconds and `Z`."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class LedgerStore(LedgerReader):
@@ -41,7 +45,7 @@ class LedgerStore(LedgerReader):
     def __init__(self, directory: Path, connection: sqlite3.Connection, now: Callable[[], str] = audit_time) -> None:
         super().__init__(directory, connection)
         self._now = now
-        self._pen: Appender | None = None
+        self._appender: Appender | None = None
 
     @classmethod
     def open(cls, directory: Path, *, writable: bool, now: Callable[[], str] = audit_time) -> "LedgerStore":
@@ -69,7 +73,7 @@ class LedgerStore(LedgerReader):
     @property
     def head(self) -> Head:
         """Where the chain ends at this moment."""
-        return super().head if self._pen is None else self._pen.tip
+        return super().head if self._appender is None else self._appender.tip
 
     def append(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
@@ -158,26 +162,26 @@ class LedgerStore(LedgerReader):
 
     def close(self) -> None:
         """Bring everything to the disk and let go of it.  Repeatable."""
-        if self._pen is not None and self._pen.anchor != self._pen.tip:
-            self._pen.sync_quietly()
-        self._pen = None
+        if self._appender is not None and self._appender.anchor != self._appender.tip:
+            self._appender.sync_quietly()
+        self._appender = None
         super().close()
 
     def _begin(self, anchor: Head | None) -> None:
         with self.reading():
             tip, at = rows.tip(self.connection)
-        pen = Appender(self.directory, self.connection, tip, at, anchor)
+        appender = Appender(self.directory, self.connection, tip, at, anchor)
         if anchor is None:
-            pen.sync()  # before the first event: from now on a missing head is one that was taken away
+            appender.sync()  # before the first event: from now on a missing head is one that was taken away
         elif anchor != tip:
-            pen.sync_quietly()
-        self._pen = pen
+            appender.sync_quietly()
+        self._appender = appender
         _ = self.book
 
     def _writing(self) -> Appender:
-        if self._pen is None:
+        if self._appender is None:
             raise LedgerWriteError("it is open for reading only, or closed", "open it for writing")
-        return self._pen
+        return self._appender
 
 
 def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head:

@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from quarterdeck.fleet.core.toolset import read_tool
-from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Subject
+from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Subject, key_of_qualified
 from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
-from quarterdeck.ledger.events.keys import key_of_qualified
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.ledgers import AT, EVENTS, HASHES, KEYS, NAMES, SCOPE, enrolled
 
-from quarterdeck.embedding.ledger.capability import BridgeCapability
-from quarterdeck.embedding.ledger.entries import BridgeEntry, BridgeLedger, BridgeOp
+from quarterdeck.embedding.ledger import BridgeCapability, BridgeEntry, BridgeLedger, BridgeOp
 from quarterdeck.ledger.events.events import (
     Approved,
     Authority,
     Began,
     Blocked,
+    BridgeKey,
     Checkpoint,
     Ended,
     Enrolled,
@@ -28,7 +28,6 @@ from quarterdeck.ledger.events.events import (
     Subject,
 )
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey, LiveTool, ServerKey
-from quarterdeck.ledger.events.keys import BridgeKey
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome
 
 MANY = 100_000

@@ -1,6 +1,7 @@
 """What may stand in the ledger's place, each told by its name with what to do; and nothing of it is touched."""
 
 import os
+import re
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from quarterdeck.ledger.errors import (
 from quarterdeck.ledger.events.chain import Verdict
 from quarterdeck.ledger.store import migrations
 from quarterdeck.ledger.store.read import LedgerReader
-from quarterdeck.ledger.store.store import LedgerStore, accept_head
+from quarterdeck.ledger.store.store import LedgerStore, accept_head, audit_time
 
 
 def sql(statement: str) -> Callable[[Path], None]:
@@ -311,3 +312,8 @@ def test_an_update_that_fails_leaves_the_old_ledger(tmp_path: Path, monkeypatch:
     (directory / "backup").rename(tmp_path / "first backup")
     with opened(directory) as store:
         assert bytes(store.book.to_state()) == state
+
+
+def test_events_carry_their_time_in_one_form() -> None:
+    """An audit could not be sorted by time."""
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", audit_time())

@@ -16,7 +16,7 @@ from quarterdeck.ledger.events.events import Approved, Authority, Checkpoint, En
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store import redaction
 from quarterdeck.ledger.store.compaction import compact
-from quarterdeck.ledger.store.head_check import contradiction
+from quarterdeck.ledger.store.read import contradiction
 from quarterdeck.ledger.store.redaction import Redacted, redact
 from quarterdeck.ledger.store.store import LedgerStore, accept_head
 

@@ -31,7 +31,7 @@ from quarterdeck.ledger.events.chain import Head, Verdict
 from quarterdeck.ledger.events.events import Began, Checkpoint, Seen, Subject
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store import append
-from quarterdeck.ledger.store.head import read_head
+from quarterdeck.ledger.store.database import read_head
 from quarterdeck.ledger.store.rows import Selection
 from quarterdeck.ledger.store.store import LedgerStore
 

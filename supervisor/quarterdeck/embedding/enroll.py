@@ -1,6 +1,6 @@
-"""Attach servers to a ledger and detach them: the side with effects.
+"""Attach servers to a ledger of values and detach them.
 
-A server that faults contributes nothing, and is no fault of the attachment: its story is in the fleet's status.
+A server that faults contributes nothing, and is no fault of the attachment: the fleet's status tells why.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,15 +9,13 @@ from types import MappingProxyType
 
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.fleet.fleet import ServerFleetImpl
-from quarterdeck.ledger.events.keys import server_of_qualified
-from quarterdeck.ledger.times import audit_time
+from quarterdeck.ledger.store.store import audit_time
 from quarterdeck.tools.bridge import mount_protocol_bridge
 from quarterdeck.tools.deck.contract import CapabilityCard, DeckFault, DeckFaultKind, capability_id
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import FleetStatus, ServerFleet
 
-from .capability import BridgeCapability, bridge_box_to_capabilities
-from .entries import BridgeLedger, EnrollRequest
+from .ledger import BridgeCapability, BridgeLedger, EnrollRequest, bridge_box_to_capabilities, server_of_qualified
 
 
 @dataclass(frozen=True, slots=True)

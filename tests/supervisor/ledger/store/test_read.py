@@ -8,8 +8,7 @@ from support.histories import fill, open_ledger
 from quarterdeck.ledger.errors import ArchivedError
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.store.compaction import compact
-from quarterdeck.ledger.store.head_check import contradiction
-from quarterdeck.ledger.store.read import LedgerReader
+from quarterdeck.ledger.store.read import LedgerReader, contradiction
 
 
 def contradicted(state: Path, witness: Head) -> str:

@@ -7,8 +7,8 @@ from support.leftovers import no_leftovers
 from support.real import opened, pretend
 
 from quarterdeck.config.places.paths import UnsafePathError
-from quarterdeck.embedding.ledger import enroll
-from quarterdeck.embedding.ledger.enroll import (
+from quarterdeck.embedding import enroll
+from quarterdeck.embedding.enroll import (
     attach_bridge_capabilities,
     bridge_capability_card,
     bridge_config,
@@ -17,7 +17,7 @@ from quarterdeck.embedding.ledger.enroll import (
     bridge_tool_names,
     detach_bridge,
 )
-from quarterdeck.embedding.ledger.entries import BridgeLedger
+from quarterdeck.embedding.ledger import BridgeLedger
 from quarterdeck.tools.context import inert_context
 from quarterdeck.tools.deck.contract import DeckContext, DeckFaultKind
 from quarterdeck.tools.results import TextContentBlock

@@ -9,7 +9,6 @@ from support.registering import AT, FILE, INSTRUCTIONS, OnlyNamed, definition_ha
 
 from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Seen, Stored, Subject, key_of_qualified
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey, LiveTool
-from quarterdeck.ledger.events.events import key_of_qualified
 from quarterdeck.trust.judge.documents import Document, instructions_document, tool_document
 from quarterdeck.trust.judge.offers import (
     NOTHING,

@@ -60,7 +60,7 @@ def test_a_description_is_cut_to_its_first_line() -> None:
         (1024, "1.0 KiB"),
         (13_000_000, "12.4 MiB"),
         (2**30, "1.0 GiB"),
-        (2**42, "4096.0 GiB"),
+        (2**42, "4.0 TiB"),
     ],
 )
 def test_sizes_are_readable(count: int, shown: str) -> None:

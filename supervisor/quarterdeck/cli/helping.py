@@ -21,10 +21,8 @@ PURPOSE: Final = "Run MCP servers that you do not trust, each in its own isolate
 NATIVE_OPTIONS: Final = frozenset({"--profile", "--workspace", "--allow-dir", "--tools"})
 """Of the commands that offer native tools."""
 
-COMMON_OPTIONS: Final = frozenset(
-    {"--config", "--own", "--allow-unsandboxed", "--json", "--log-level", "--log-format", "--help"}
-)
-"""They mean the same in every command that has them."""
+COMMON_OPTIONS: Final = ("--config", "--own", "--allow-unsandboxed", "--json", "--log-level", "--log-format")
+"""They mean the same in every command that has them; in the order of the help."""
 
 TOPICS: Final = ("exit-codes",)
 """What `help` explains besides commands."""
@@ -99,7 +97,8 @@ def describe_command(command: "Command", path: str, usage: str) -> str:
             arguments.append(row)
         else:
             names = set(parameter.opts)
-            (native if names & NATIVE_OPTIONS else common if names & COMMON_OPTIONS else own).append(row)
+            (native if names & NATIVE_OPTIONS else common if names & {*COMMON_OPTIONS} else own).append(row)
+    common.sort(key=lambda row: next(at for at, name in enumerate(COMMON_OPTIONS) if f"{name} " in f"{row[0]} "))
     common += [STATE_DIR_HELP, ("  -h, --help", "Show this.")]
     commands = getattr(command, "commands", {})
     rows = [(f"  {name}", _first_line(each.help)) for name, each in commands.items()]

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.log_setup import LogLevel
 from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.cli.shared.source import Source, check_server, load, source
+from quarterdeck.cli.shared.source import Named, Source, check_server, load
 from quarterdeck.cli.trust.access import open_desk, send
 from quarterdeck.common.words import printable
 
@@ -33,10 +31,10 @@ Writable = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it chan
 
 
 def allow(
+    source: Named,
     server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
     read: Paths = None,
     write: Writable = None,
-    config: options.Config = None,
     dry_run: DryRun = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
@@ -45,8 +43,7 @@ def allow(
     A program's file needs its project, a database its folder: that is what is offered. `--read` and `--write` name
     something else in its place.
     """
-    whom = source(config, log_level=LogLevel.ERROR)
-    subject = _subject(whom, server)
+    subject = _subject(source, server)
     needs = _named(read, write) or _found(subject.config)
     if not needs:
         print_line(
@@ -67,7 +64,7 @@ def allow(
     if not yes:
         _confirm()
     backup = _written(plan)
-    _approve(whom, subject, plan)
+    _approve(source, subject, plan)
     before = f"; as it was: {printable(str(backup))}" if backup else ""
     print_line(f"{server} has that access from its next start{before}", "green")
 
@@ -92,7 +89,7 @@ class _Plan:
     diff: list[str]
 
 
-def _subject(whom: Source, server: str) -> _Subject:
+def _subject(source: Source, server: str) -> _Subject:
     """The server, once it is sure that its row may be changed, and that all else in it is approved.
 
     Raises:
@@ -102,7 +99,7 @@ def _subject(whom: Source, server: str) -> _Subject:
     from quarterdeck.trust.configured_servers import configured
     from quarterdeck_protocol.configs import StdioServerConfig
 
-    settings = load(whom)
+    settings = load(source)
     check_server(settings, server)
     config = next((each for each in settings.servers if each.id == server), None)
     if config is None:
@@ -128,15 +125,15 @@ def _subject(whom: Source, server: str) -> _Subject:
             "write the row into a file of your own; or change it there, and run quarterdeck trust approve --project",
         )
     [row] = [each for each in configured(settings).rows if each.id == server]
-    _refuse_unapproved(whom, row)
+    _refuse_unapproved(source, row)
     return _Subject(config, origin, row)
 
 
-def _refuse_unapproved(whom: Source, row: "ServerRow") -> None:
+def _refuse_unapproved(source: Source, row: "ServerRow") -> None:
     """Whoever allows a path approves the whole row: what else waits in it has to be looked at first."""
     from quarterdeck.trust.judge.overview import State
 
-    with open_desk(whom) as desk:
+    with open_desk(source) as desk:
         [launch] = [each for each in desk.server(row.id).matters if each.key == row.launch.key]
     if launch.state is State.BLOCKED:
         raise CommandError(
@@ -236,7 +233,7 @@ def _written(plan: _Plan) -> Path | None:
         ) from error
 
 
-def _approve(whom: Source, subject: _Subject, plan: _Plan) -> None:
+def _approve(source: Source, subject: _Subject, plan: _Plan) -> None:
     """Approve how the server is started now, if nothing but its sandbox is another than before.
 
     Raises:
@@ -245,7 +242,7 @@ def _approve(whom: Source, subject: _Subject, plan: _Plan) -> None:
     from quarterdeck.ledger.events.events import Subject
     from quarterdeck.trust.judge.verdicts import Decision
 
-    with open_desk(whom) as desk:
+    with open_desk(source) as desk:
         found = desk.server(subject.config.id)
         now = _origin_of(desk.settings, subject.config.id)
         expected = {**subject.origin.row, "sandbox": plan.sandbox}

@@ -8,10 +8,9 @@ import msgspec
 
 from quarterdeck.cli.run.servers import STYLES, print_fault
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
-from quarterdeck.cli.shared.source import ask, source
+from quarterdeck.cli.shared.source import AskedQuietly, ask
 from quarterdeck.common.words import duration, printable, size
 from quarterdeck.control.protocol import Inspect, Inspection, LimitView, PropertyView, ReceiptView
 
@@ -24,17 +23,12 @@ _UNITS: Final = {"bytes": lambda value: size(int(value)), "s": duration}
 
 
 def inspect(
+    source: AskedQuietly,
     server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
-    config: options.Config = None,
-    own: options.Own = False,
-    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
-    log_level: options.Level = LogLevel.ERROR,
-    log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Show one server whole: command, policy, what confines it, each limit with its use, and its last death."""
-    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
-    answer = ask(whom, Inspect(server), only=server, anywhere=True)
+    answer = ask(source, Inspect(server), only=server, anywhere=True)
     assert isinstance(answer, Inspection)
     if json:
         print_json(answer)
@@ -84,8 +78,8 @@ def _describe_entries(told: dict[str, object]) -> Iterator[str]:
 
 
 def _print_receipt(receipt: ReceiptView) -> None:
-    whom = {None: "", 0: " as root without capabilities"}.get(receipt.uid, f" as user {receipt.uid}")
-    _print_fact("sandbox", f"{receipt.tier}{whom}")
+    user = {None: "", 0: " as root without capabilities"}.get(receipt.uid, f" as user {receipt.uid}")
+    _print_fact("sandbox", f"{receipt.tier}{user}")
     _print_fact("network", receipt.network)
     print_line()
     print_table(["PROPERTY", "STRENGTH", "MECHANISM"], [_property_row(each) for each in receipt.properties])

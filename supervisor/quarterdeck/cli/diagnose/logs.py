@@ -18,7 +18,7 @@ from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.cli.shared.source import Source, check_server, load, only_serving, source
+from quarterdeck.cli.shared.source import Source, check_server, load, only_serving
 from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck.config.places.runtime_directory import find_serving
@@ -48,7 +48,7 @@ def logs(
     json: options.Json = False,
 ) -> None:
     """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""
-    path = _log_path(source(config), server)
+    path = _log_path(Source(tuple(config or ())), server)
     if not path.exists() and not follow:
         print_line(f"{printable(server)} has written nothing yet", stderr=True)
         return
@@ -71,14 +71,14 @@ def _local(at: str) -> str:
         return f"{at}  "  # an older file, in which a server wrote something alike
 
 
-def _log_path(whom: Source, server: str) -> Path:
+def _log_path(source: Source, server: str) -> Path:
     """Where the log is, once it is sure that there is such a server."""
     from quarterdeck.control.client import NoAnswerError, NotServingError, ask
     from quarterdeck.control.protocol import LogFile, LogPath, Refused
 
-    digest = whom.digest
+    digest = source.digest
     directory = find_serving(digest)
-    if directory is None and not whom.config and server not in load(whom, may_be_empty=True).ids:
+    if directory is None and not source.config and server not in load(source, may_be_empty=True).ids:
         directory = only_serving()
     if directory is not None:
         try:
@@ -90,7 +90,7 @@ def _log_path(whom: Source, server: str) -> Path:
             return Path(answer.path)
         if isinstance(answer, Refused):
             raise CommandError(ExitCode.NOT_FOUND, answer.message, "quarterdeck ps lists its servers")
-    check_server(load(whom), server)
+    check_server(load(source), server)
     return server_paths(digest, server).log
 
 

@@ -19,9 +19,9 @@ _log = logging.getLogger("quarterdeck.config")
 
 
 @asynccontextmanager
-async def following(product: Product, whom: Source) -> AsyncIterator[None]:
-    """Reload the configuration of `whom` after each change of its files, inside the block."""
-    task = asyncio.create_task(_follow(product, whom))
+async def following(product: Product, source: Source) -> AsyncIterator[None]:
+    """Reload the configuration of `source` after each change of its files, inside the block."""
+    task = asyncio.create_task(_follow(product, source))
     try:
         yield
     finally:
@@ -29,28 +29,28 @@ async def following(product: Product, whom: Source) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _follow(product: Product, whom: Source) -> None:
+async def _follow(product: Product, source: Source) -> None:
     if not product.settings.candidates:
         return
     from quarterdeck.config.file_watch import changes_of
 
     try:
         async with aclosing(changes_of(product.settings.candidates)) as changes:
-            await reload(product, whom)  # what changed since they were read
+            await reload(product, source)  # what changed since they were read
             async for _ in changes:
-                await reload(product, whom)
+                await reload(product, source)
     except Exception:
         _log.exception("the configuration files are no longer watched: restart this to apply changes")
 
 
-async def reload(product: Product, whom: Source) -> None:
+async def reload(product: Product, source: Source) -> None:
     """Apply what the files say now; where anything in them is newly broken, nothing of it."""
     from quarterdeck.cli.shared.log_setup import set_up_logging
     from quarterdeck.config.load.loaded import ConfigFileError
 
     old = product.settings
     try:
-        new = await asyncio.to_thread(read_settings, whom)
+        new = await asyncio.to_thread(read_settings, source)
     except (ConfigFileError, CommandError) as error:
         _log.error("the changed configuration is refused, the old one stays: %s", error)
         return
@@ -61,7 +61,7 @@ async def reload(product: Product, whom: Source) -> None:
     if _is_same(old, new):
         return
     # A secret that was taken out may still be said by a server that has it.
-    set_up_logging(whom.log_level, whom.log_format, {*old.secrets, *new.secrets})
+    set_up_logging(source.log_level, source.log_format, {*old.secrets, *new.secrets})
     for warning in new.warnings:
         if warning not in old.warnings:
             _log.warning("%s", warning)

@@ -24,7 +24,7 @@ from quarterdeck.cli.shared.output import print_json
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.running import run
 from quarterdeck.cli.shared.signals import closed_streams
-from quarterdeck.cli.shared.source import Source, load, source, start_product
+from quarterdeck.cli.shared.source import Source, load, start_product
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck_sandbox import raise_open_files_limit
 
@@ -67,7 +67,7 @@ class HttpWish:
 class Plan:
     """All that one `serve` is to do."""
 
-    whom: Source
+    source: Source
     settings: "Settings"
     http: HttpWish | None
     lock: "DeckLock | None"
@@ -128,12 +128,12 @@ def serve(
     its files by itself.
     """
     native = native_options(profile, workspace, allow_dir, tools)
-    whom = source(
-        config,
-        native,
+    source = Source(
+        tuple(config or ()),
         log_level=log_level,
         log_format=log_format,
         allow_unsandboxed=allow_unsandboxed,
+        native=native,
         knows_profile=True,
     )
     if not http and (address or no_token or allow_remote or allow_host or json):
@@ -151,7 +151,7 @@ def serve(
         )
     budget = names.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
-    settings = replace(load(whom), names=budget)
+    settings = replace(load(source), names=budget)
     if settle is not None:
         settings = replace(settings, settle_s=settle)
     if locked:
@@ -171,7 +171,7 @@ def serve(
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
     raise_open_files_limit()
-    plan = Plan(whom, settings, wish, deck_lock, portable_schemas)
+    plan = Plan(source, settings, wish, deck_lock, portable_schemas)
     with wish.listener if wish is not None and wish.listener is not None else nullcontext():
         run(lambda: _serve(plan), outlives_terminal=True)
 
@@ -290,7 +290,7 @@ async def _serve(plan: Plan) -> None:
         async with (
             start_product(plan.settings, serves=True, lock=plan.lock) as product,
             open_control(product),
-            following(product, plan.whom),
+            following(product, plan.source),
         ):
             if plan.http is None:
                 admit_early(product.instructions())

@@ -10,10 +10,19 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
+from quarterdeck.cli.shared.log_setup import LogLevel
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
-from quarterdeck.cli.shared.source import NO_CONFIGURATION, Source, ask, ask_running, check_server, load, source
+from quarterdeck.cli.shared.source import (
+    NO_CONFIGURATION,
+    Asked,
+    AskedQuietly,
+    Source,
+    ask,
+    ask_running,
+    check_server,
+    load,
+)
 from quarterdeck.common.words import duration, peak_memory, printable, size
 from quarterdeck.control.protocol import (
     FaultView,
@@ -51,32 +60,27 @@ _CAUSE: Final = re.compile(
 
 
 def ps(
-    config: options.Config = None,
-    own: options.Own = False,
-    allow_unsandboxed: options.Unsandboxed = False,
+    source: AskedQuietly,
     json: options.Json = False,
-    log_level: options.Level = LogLevel.ERROR,
-    log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Show every server of the running serve: phase, tools, process, memory, uptime, restarts, and what is wrong.
 
     Without a serve it starts nothing, unless --own says so, and tells what is configured.
     """
-    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
-    answer = ask(whom, Ps()) if own else ask_running(whom, Ps(), anywhere=True)
+    answer = ask(source, Ps()) if source.own else ask_running(source, Ps(), anywhere=True)
     if answer is None:
-        _tell_what_is_configured(whom, json=json)
+        _tell_what_is_configured(source, json=json)
         return
     assert isinstance(answer, ServerList)
     if json:
-        print_json({"running": not own, "servers": answer.servers})
+        print_json({"running": not source.own, "servers": answer.servers})
     else:
         print_servers(answer.servers)
 
 
-def _tell_what_is_configured(whom: Source, *, json: bool) -> None:
+def _tell_what_is_configured(source: Source, *, json: bool) -> None:
     """Nobody serves: which servers would be started, and which cannot be."""
-    settings = load(replace(whom, log_level=LogLevel.ERROR), may_be_empty=True)
+    settings = load(replace(source, log_level=LogLevel.ERROR), may_be_empty=True)
     if json:
         broken = {row.id: row.message for row in settings.broken}
         print_json({"running": False, "servers": [], "configured": settings.ids, "broken": broken})
@@ -85,7 +89,7 @@ def _tell_what_is_configured(whom: Source, *, json: bool) -> None:
         print_line("No serve is running, and no server is configured.")
         print_line(f"  fix: {NO_CONFIGURATION}; then quarterdeck serve")
         return
-    files = "".join(f" -c {shlex.quote(str(path))}" for path in whom.config)
+    files = "".join(f" -c {shlex.quote(str(path))}" for path in source.config)
     names = printable(", ".join(settings.ids))
     print_line(f"No serve is running; configured: {len(settings.ids)} ({names}).")
     print_line(f"Start one with `quarterdeck serve{files}`.")
@@ -94,20 +98,15 @@ def _tell_what_is_configured(whom: Source, *, json: bool) -> None:
 
 
 def restart(
+    source: Asked,
     server: Annotated[str, Argument(metavar="SERVER", help="Its id, as ps shows it.", show_default=False)],
-    config: options.Config = None,
-    own: options.Own = False,
-    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
-    log_level: options.Level = LogLevel.WARNING,
-    log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Restart one server, whatever its phase; its past crashes are forgotten."""
-    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     request = Restart(server)
-    answer = ask(whom, request, only=server) if own else ask_running(whom, request, anywhere=True)
+    answer = ask(source, request, only=server) if source.own else ask_running(source, request, anywhere=True)
     if answer is None:
-        check_server(load(whom), server)
+        check_server(load(source), server)
         raise CommandError(
             ExitCode.NOT_READY,
             "no serve is running: there is nothing to restart",

@@ -8,11 +8,9 @@ import msgspec
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
-from quarterdeck.cli.shared.native import native_options
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
-from quarterdeck.cli.shared.source import ask, source
+from quarterdeck.cli.shared.source import AskedWithNative, ask
 from quarterdeck.common.words import one_line, printable, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
 from quarterdeck_protocol.names import server_of_qualified
@@ -25,32 +23,14 @@ NOT_SENT_SITES: Final = frozenset({"not_connected", "spawn_failed"})
 
 
 def tools(
-    config: options.Config = None,
-    profile: options.Profile = None,
-    workspace: options.Workspace = None,
-    allow_dir: options.AllowDir = None,
-    chosen: options.Tools = None,
-    own: options.Own = False,
-    allow_unsandboxed: options.Unsandboxed = False,
+    source: AskedWithNative,
     json: options.Json = False,
-    log_level: options.Level = LogLevel.WARNING,
-    log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """List the tools that can be called: native ones, and those of every server that is ready.
 
     When there are servers and all of them failed it ends with 4.
     """
-    native = native_options(profile, workspace, allow_dir, chosen)
-    whom = source(
-        config,
-        native,
-        own=own,
-        log_level=log_level,
-        log_format=log_format,
-        allow_unsandboxed=allow_unsandboxed,
-        knows_profile=True,
-    )
-    answer = ask(whom, Tools())
+    answer = ask(source, Tools())
     assert isinstance(answer, ToolList)
     if json:
         print_json({"tools": answer.tools, "absent": answer.absent, "held": answer.held})
@@ -81,34 +61,16 @@ def _print_tools(answer: ToolList) -> None:
 
 
 def call(
+    source: AskedWithNative,
     name: Annotated[
         str, Argument(metavar="NAME", help="The tool: server__tool, or a native one's.", show_default=False)
     ],
     arguments: Annotated[str, Argument(metavar="JSON", help="Its arguments, one object; - reads stdin.")] = "{}",
-    config: options.Config = None,
-    profile: options.Profile = None,
-    workspace: options.Workspace = None,
-    allow_dir: options.AllowDir = None,
-    chosen: options.Tools = None,
-    own: options.Own = False,
-    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
-    log_level: options.Level = LogLevel.WARNING,
-    log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Call one tool and print what it answers; with --json the server's own result, whole."""
-    native = native_options(profile, workspace, allow_dir, chosen)
-    whom = source(
-        config,
-        native,
-        own=own,
-        log_level=log_level,
-        log_format=log_format,
-        allow_unsandboxed=allow_unsandboxed,
-        knows_profile=True,
-    )
     request = Call(name, msgspec.Raw(_read_arguments(arguments)))
-    answer = ask(whom, request, only=server_of_qualified(name))
+    answer = ask(source, request, only=server_of_qualified(name))
     if isinstance(answer, Fault):
         _fail(answer.fault, json=json)
     assert isinstance(answer, Result)

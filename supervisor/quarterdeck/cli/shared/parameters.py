@@ -5,7 +5,7 @@ beneath: it converts a value without pydantic, which a command that only asks a 
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -50,6 +50,21 @@ class Argument:
         self.metavar: Final = metavar
         self.help: Final = help
         self.show_default: Final = show_default
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """A parameter that `function` makes of options of its own: `Annotated[Source, Combined(source_of)]`.
+
+    `defaults` are taken in place of the function's.
+    """
+
+    function: Callable[..., object]
+    defaults: Mapping[str, object] = field(default_factory=dict)
+
+    def take(self, values: dict[str, object]) -> object:
+        """What the function makes of its options, which are taken out of `values`."""
+        return self.function(**{name: values.pop(name) for name in inspect.signature(self.function).parameters})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +119,32 @@ def make_group(name: str, group: Group) -> HelpfulGroup:
 
 def make_command(name: str, function: Callable[..., object], *, verbatim: bool = False) -> HelpfulCommand:
     """The command that calls `function` with what its annotations declare."""
-    hints = get_type_hints(function, include_extras=True)
-    parameters = [_parameter(each, hints[each.name]) for each in inspect.signature(function).parameters.values()]
+    combined: dict[str, Combined] = {}
+
+    def call(**values: object) -> object:
+        return function(**{name: each.take(values) for name, each in combined.items()}, **values)
+
     return HelpfulCommand(
         name,
-        callback=function,
-        params=parameters,
+        callback=call,
+        params=list(_parameters(function, {}, combined)),
         help=inspect.getdoc(function),
         context_settings={"allow_interspersed_args": not verbatim},
     )
+
+
+def _parameters(
+    function: Callable[..., object], defaults: Mapping[str, object], combined: dict[str, Combined]
+) -> Iterator[click.Parameter]:
+    """What click makes of a function's parameters, those of combined ones in their place."""
+    hints = get_type_hints(function, include_extras=True)
+    for each in inspect.signature(function).parameters.values():
+        annotation, declared = get_args(hints[each.name])
+        if isinstance(declared, Combined):
+            combined[each.name] = declared
+            yield from _parameters(declared.function, declared.defaults, combined)
+        else:
+            yield _parameter(each.replace(default=defaults.get(each.name, each.default)), annotation, declared)
 
 
 class _ValueChoice(click.Choice[StrEnum]):
@@ -137,9 +169,7 @@ class _ExplainedArgument(click.Argument):
         return shown if self.required else f"[{shown}]"
 
 
-def _parameter(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
-    """What click makes of one parameter of a command's function."""
-    annotation, declared = get_args(hint)
+def _parameter(parameter: inspect.Parameter, annotation: Any, declared: Any) -> click.Parameter:
     kind, is_list = _kind_of(annotation)
     is_required = parameter.default is parameter.empty
     settings: dict[str, Any] = {"required": is_required, "callback": _as_list if is_list else None}

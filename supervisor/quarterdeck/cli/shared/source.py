@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli.ledger.access import code_of, remedy_of
+from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
-from quarterdeck.cli.shared.native import NativeOptions
+from quarterdeck.cli.shared.native import NativeOptions, native_options
 from quarterdeck.cli.shared.output import print_line
+from quarterdeck.cli.shared.parameters import Combined
 from quarterdeck.common.words import printable
 from quarterdeck.config.load.candidates import candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
@@ -58,7 +60,7 @@ class Source:
         knows_profile: whether the command takes `--profile`.
     """
 
-    config: tuple[Path, ...]
+    config: tuple[Path, ...] = ()
     own: bool = False
     log_level: LogLevel = LogLevel.WARNING
     log_format: LogFormat = LogFormat.CONSOLE
@@ -83,25 +85,51 @@ class Source:
         return not any(each.path.exists() for each in candidates(Path.cwd(), os.environ))
 
 
-def source(
-    config: list[Path] | None,
-    native: NativeOptions | None = None,
-    *,
-    own: bool = False,
-    log_level: LogLevel = LogLevel.WARNING,
-    log_format: LogFormat = LogFormat.CONSOLE,
-    allow_unsandboxed: bool = False,
-    knows_profile: bool = False,
+def _named(config: options.Config = None) -> Source:
+    return Source(tuple(config or ()), log_level=LogLevel.ERROR)
+
+
+def _asked(
+    config: options.Config = None,
+    own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
 ) -> Source:
-    """Whom the options mean."""
-    return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native, knows_profile)
+    return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed)
 
 
-def ask(whom: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:
+def _asked_with_native(
+    config: options.Config = None,
+    profile: options.Profile = None,
+    workspace: options.Workspace = None,
+    allow_dir: options.AllowDir = None,
+    native_tools: options.Tools = None,
+    own: options.Own = False,
+    allow_unsandboxed: options.Unsandboxed = False,
+    log_level: options.Level = LogLevel.WARNING,
+    log_format: options.Format = LogFormat.CONSOLE,
+) -> Source:
+    native = native_options(profile, workspace, allow_dir, native_tools)
+    return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native, knows_profile=True)
+
+
+Named = Annotated[Source, Combined(_named)]
+"""The configuration of a command that asks no server."""
+
+Asked = Annotated[Source, Combined(_asked)]
+
+AskedQuietly = Annotated[Source, Combined(_asked, {"log_level": LogLevel.ERROR})]
+
+AskedWithNative = Annotated[Source, Combined(_asked_with_native)]
+"""Of a command that can also ask for native tools."""
+
+
+def ask(source: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:
     """The answer, refusals excepted.
 
     Args:
-        whom: see `Source`.
+        source: see `Source`.
         request: what is asked.
         only: of servers that we have to start ourselves, the one that is needed.
         anywhere: where no `serve` has this configuration, ask the one that runs, whatever its configuration is.
@@ -109,20 +137,20 @@ def ask(whom: Source, request: Request, *, only: str | None = None, anywhere: bo
     Raises:
         CommandError: the configuration is wrong, or the request cannot be served.
     """
-    answer = ask_running(whom, request, anywhere=anywhere)
-    return answer if answer is not None else checked(_ask_own(whom, request, only))
+    answer = ask_running(source, request, anywhere=anywhere)
+    return answer if answer is not None else checked(_ask_own(source, request, only))
 
 
-def ask_running(whom: Source, request: Request, *, anywhere: bool = False) -> Answer | None:
+def ask_running(source: Source, request: Request, *, anywhere: bool = False) -> Answer | None:
     """What the `serve` that is meant answers; None when there is none, or `--own` says that none is wanted.
 
     Raises:
         CommandError: it refuses, or does not answer; or several run, and nothing says which is meant.
     """
-    if whom.own:
+    if source.own:
         return None
-    answer = _ask_serving(whom, request)
-    if answer is None and not whom.config and whom.native is None and (anywhere or whom.is_open):
+    answer = _ask_serving(source, request)
+    if answer is None and not source.config and source.native is None and (anywhere or source.is_open):
         other = only_serving()
         if other is not None:
             answer = _answer_of(other, request)
@@ -161,10 +189,10 @@ def checked(answer: Answer) -> Answer:
     return answer
 
 
-def _ask_serving(whom: Source, request: Request) -> Answer | None:
+def _ask_serving(source: Source, request: Request) -> Answer | None:
     """What the running `serve` answers; None when there is none."""
-    native = whom.native
-    directory = find_serving(whom.digest, native=native.fingerprint if native is not None else None)
+    native = source.native
+    directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
     return _answer_of(directory, request) if directory is not None else None
 
 
@@ -183,14 +211,14 @@ def _answer_of(directory: Path, request: Request) -> Answer | None:
         ) from None
 
 
-def _ask_own(whom: Source, request: Request, only: str | None) -> Answer:
+def _ask_own(source: Source, request: Request, only: str | None) -> Answer:
     from quarterdeck.cli.shared.running import run  # asyncio: a fifth of what asking a serve costs
 
-    settings = load(whom)
+    settings = load(source)
     if only is not None:
         check_server(settings, only)
         settings = settings.only(only)
-    elif whom.native is not None and isinstance(request, Call) and QUALIFIER not in request.name:
+    elif source.native is not None and isinstance(request, Call) and QUALIFIER not in request.name:
         settings = replace(settings, servers=(), broken=())  # a native tool needs none of them
     if settings.native is not None:
         settings = replace(settings, native=replace(settings.native, gate=False))
@@ -280,7 +308,7 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandEr
     )
 
 
-def load(whom: Source, *, may_be_empty: bool = False) -> "Settings":
+def load(source: Source, *, may_be_empty: bool = False) -> "Settings":
     """The configuration, and logging that keeps its secrets; what was set aside in it is logged.
 
     Raises:
@@ -289,19 +317,19 @@ def load(whom: Source, *, may_be_empty: bool = False) -> "Settings":
     from quarterdeck.config.load.loaded import ConfigFileError
 
     try:
-        settings = read_settings(whom)
+        settings = read_settings(source)
     except ConfigFileError as error:
         raise CommandError(ExitCode.USAGE, str(error), "correct that file, or name another with -c FILE") from None
     if not (may_be_empty or settings.config_paths or settings.native):
-        remedy = NO_CONFIGURATION + (OR_NATIVE if whom.knows_profile else "")
+        remedy = NO_CONFIGURATION + (OR_NATIVE if source.knows_profile else "")
         raise CommandError(ExitCode.USAGE, "no configuration is given, and none is found", remedy)
-    set_up_logging(whom.log_level, whom.log_format, settings.secrets)
+    set_up_logging(source.log_level, source.log_format, settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)
     return settings
 
 
-def read_settings(whom: Source) -> "Settings":
+def read_settings(source: Source) -> "Settings":
     """The configuration as its files are now.
 
     Raises:
@@ -309,9 +337,9 @@ def read_settings(whom: Source) -> "Settings":
     """
     from quarterdeck.config.settings import Settings
 
-    native = whom.native.to_wish() if whom.native is not None else None
-    if whom.config or native is not None:
-        settings = Settings.load(whom.config, native=native)
+    native = source.native.to_wish() if source.native is not None else None
+    if source.config or native is not None:
+        settings = Settings.load(source.config, native=native)
     else:
         settings = Settings.discover(Path.cwd())
-    return replace(settings, allow_unsandboxed=whom.allow_unsandboxed)
+    return replace(settings, allow_unsandboxed=source.allow_unsandboxed)

@@ -117,7 +117,7 @@ class Desk:
 
 
 @contextmanager
-def open_desk(whom: Source) -> Iterator[Desk]:
+def open_desk(source: Source) -> Iterator[Desk]:
     """The desk of this configuration; without one, of all that the ledger knows.
 
     Raises:
@@ -128,12 +128,12 @@ def open_desk(whom: Source) -> Iterator[Desk]:
     from quarterdeck.trust.configured_servers import configured, scope_of
     from quarterdeck.trust.judge.overview import survey
 
-    settings = load(whom, may_be_empty=True)
+    settings = load(source, may_be_empty=True)
     store: LedgerStore | None = None
     with ledger_errors(), suppress(MissingLedgerError):
         store = LedgerStore.open(directory(), writable=False)
     try:
-        files = tuple(os.path.abspath(path) for path in whom.config)
+        files = tuple(os.path.abspath(path) for path in source.config)
         desk = Desk((), settings, store, files)
         # Without a configuration nothing is looked at, and no key made.
         found = configured(settings) if settings.config_paths else None
@@ -141,7 +141,7 @@ def open_desk(whom: Source) -> Iterator[Desk]:
         if found is not None:
             rows = (*found.rows, *_said_of_native(desk.book, found.native))
         servers = survey(desk.book, rows, desk.read)
-        if whom.config:
+        if source.config:
             scopes = {scope_of(path) for path in settings.config_paths}
             servers = tuple(each for each in servers if each.scope in scopes)
         yield Desk(servers, settings, store, files)

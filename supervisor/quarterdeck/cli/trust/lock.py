@@ -11,10 +11,9 @@ import click
 from quarterdeck.cli.ledger.access import reading
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Option
-from quarterdeck.cli.shared.source import Source, ask, load, source
+from quarterdeck.cli.shared.source import Asked, Source, ask, load
 from quarterdeck.common.words import counted, printable
 from quarterdeck.control.protocol import ListingList, Listings
 
@@ -30,6 +29,7 @@ STYLES: Final = {"changed": "yellow", "added": "green", "missing": "red", "absen
 
 
 def lock(
+    source: Asked,
     file: Annotated[Path, Option("--file", metavar="FILE", help="The lock.")] = Path("deck.lock"),
     ignore: Annotated[
         Path | None,
@@ -41,22 +41,16 @@ def lock(
         ),
     ] = None,
     check: Annotated[bool, Option("--check", help="Write nothing: compare it with what the servers list now.")] = False,
-    config: options.Config = None,
-    own: options.Own = False,
-    allow_unsandboxed: options.Unsandboxed = False,
     json: options.Json = False,
-    log_level: options.Level = LogLevel.WARNING,
-    log_format: options.Format = LogFormat.CONSOLE,
 ) -> None:
     """Write the approved form of every tool to deck.lock, for version control; with --check fail where servers differ.
 
     `serve --locked` offers nothing else.  How servers are launched is not in it: paths differ between machines.
     """
-    whom = source(config, own=own, log_level=log_level, log_format=log_format, allow_unsandboxed=allow_unsandboxed)
     if check:
-        _check(whom, file, ignore, json=json)
+        _check(source, file, ignore, json=json)
     else:
-        _write(whom, file, ignore, json=json)
+        _write(source, file, ignore, json=json)
 
 
 def locked(file: Path, ignore: Path | None = None) -> "DeckLock":
@@ -71,7 +65,7 @@ def locked(file: Path, ignore: Path | None = None) -> "DeckLock":
         return load_lock(file, ignore)
 
 
-def _write(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
+def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
     from quarterdeck.trust.lock.lockfile import difference
     from quarterdeck.trust.lock_files import MissingLockError, load_ignores, load_lock, save_lock
 
@@ -81,7 +75,7 @@ def _write(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None
             old = load_lock(file, ignore)
         except MissingLockError:
             old = None
-    settings = load(whom)
+    settings = load(source)
     with reading() as reader:
         draft = _draft(settings, reader, ignores, old)
     is_same = old is not None and old.says_the_same(draft.lock)
@@ -124,11 +118,11 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
         raise CommandError(ExitCode.BROKEN, str(error), "see quarterdeck ledger verify") from None
 
 
-def _check(whom: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
+def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
     from quarterdeck.trust.lock.lockfile import What, drift, listed_documents
 
     lock = locked(file, ignore)
-    answer = ask(whom, Listings())
+    answer = ask(source, Listings())
     assert isinstance(answer, ListingList)
     found = drift(
         lock,

@@ -12,10 +12,9 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.log_setup import LogLevel
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.shared.source import source
+from quarterdeck.cli.shared.source import Named
 from quarterdeck.common.words import flat, printable
 from quarterdeck_protocol.names import did_you_mean
 
@@ -91,12 +90,12 @@ Whole = Annotated[bool, Option("--whole", help="Show everything, however long.")
 
 @group.command("list")
 def list_matters(
-    config: options.Config = None,
+    source: Named,
     everything: Annotated[bool, Option("--all", help="Also show what is approved, and what is gone.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what is held or blocked, and what the scan found; with --all everything that was ever decided."""
-    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+    with open_desk(source) as desk:
         if json:
             print_json({"servers": [view_server(each) for each in desk.servers]})
         else:
@@ -104,11 +103,9 @@ def list_matters(
 
 
 @group.command("diff")
-def diff(
-    server: Server = None, config: options.Config = None, whole: Whole = False, json: options.Json = False
-) -> None:
+def diff(source: Named, server: Server = None, whole: Whole = False, json: options.Json = False) -> None:
     """Show what would change by approving what is held of every server; of one that is named, what is blocked too."""
-    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+    with open_desk(source) as desk:
         if server is not None:
             found = desk.server(server)
             chosen = [(found, found.approvable)]
@@ -130,6 +127,7 @@ def diff(
 
 @group.command("approve")
 def approve(
+    source: Named,
     server: Server = None,
     tools: ToolNames = None,
     everything: Annotated[
@@ -140,13 +138,12 @@ def approve(
         bool,
         Option("--project", help="How the servers of this directory's own files are started, each shown first."),
     ] = False,
-    config: options.Config = None,
     whole: Whole = False,
     yes: Yes = False,
     json: options.Json = False,
 ) -> None:
     """Approve what is held, in the form that is shown: some tools of a server, all of it, or a project's servers."""
-    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+    with open_desk(source) as desk:
         wish = _Wish(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
         chosen, spared = _chosen(desk, server, wish)
         if not (json or _print_all(desk, chosen, whole=whole)):
@@ -169,12 +166,12 @@ def approve(
 
 @group.command("block")
 def block(
+    source: Named,
     server: Annotated[str, Argument(metavar="SERVER", help="Its id, as list shows it.", show_default=False)],
     tools: ToolNames = None,
     everything: Annotated[
         bool, Option("--all", help="The whole server: it is stopped, and not started again.")
     ] = False,
-    config: options.Config = None,
     json: options.Json = False,
 ) -> None:
     """Let no form of some tools be used, or of a server, until one is approved."""
@@ -188,7 +185,7 @@ def block(
             "name the tools to block, or the whole server: --all",
             f"quarterdeck trust block {flat(server)} TOOL…, or quarterdeck trust block {flat(server)} --all",
         )
-    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+    with open_desk(source) as desk:
         found = desk.server(server)
         known = {matter.key.name for matter in found.matters}
         keys = [ItemKey(Subject.TOOL, tool) for tool in tools or ()] or [ItemKey(Subject.LAUNCH)]
@@ -201,9 +198,9 @@ def block(
 
 
 @group.command("scan")
-def scan(config: options.Config = None, json: options.Json = False) -> None:
+def scan(source: Named, json: options.Json = False) -> None:
     """Run the present rules over everything that was ever offered, and say which servers carried what they find."""
-    with open_desk(source(config, log_level=LogLevel.ERROR)) as desk:
+    with open_desk(source) as desk:
         scan_history(desk, json=json)
 
 

@@ -10,7 +10,7 @@ import pytest
 from quarterdeck.cli.diagnose import logs
 from quarterdeck.cli.diagnose.logs import LogLine, read_lines
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.source import source
+from quarterdeck.cli.shared.source import Source
 from quarterdeck.config.places.paths import server_paths
 
 
@@ -141,7 +141,7 @@ def test_logs_shows_local_times_and_programs_get_them_in_utc(
     monkeypatch.setenv("TZ", "UTC-02:00")
     time.tzset()
     try:
-        path = server_paths(source([config]).digest, "notes").log
+        path = server_paths(Source((config,)).digest, "notes").log
         path.parent.mkdir(parents=True)
         path.write_text(f"before the update\n{AT}\thello\n")
         assert run(["logs", "notes", "-c", str(config)]) == 0

@@ -42,7 +42,7 @@ class Files:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.whom = Source((path,), log_level=LogLevel.INFO)
+        self.source = Source((path,), log_level=LogLevel.INFO)
 
     def write(self, **servers: object) -> None:
         """Name these servers."""
@@ -50,11 +50,11 @@ class Files:
 
     def product(self) -> PlayedProduct:
         """A serve that runs what the files say now."""
-        return PlayedProduct(read_settings(self.whom))
+        return PlayedProduct(read_settings(self.source))
 
     async def reload(self, product: PlayedProduct) -> None:
         """Have it look at the files."""
-        await reload(cast("Product", product), self.whom)
+        await reload(cast("Product", product), self.source)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.chdir(project)
-    files.path, files.whom = home / ".config/quarterdeck/mcp.json", Source(())
+    files.path, files.source = home / ".config/quarterdeck/mcp.json", Source(())
     files.write(a={"command": "one"}, b={"command": "two"})
     product = files.product()
     (project / ".mcp.json").write_text('{"mcpServers": {"x": {"command": 7}}}')
@@ -176,7 +176,7 @@ async def test_new_warnings_are_told_once(files: Files, caplog: pytest.LogCaptur
     """A user would not learn that a row is not used; or be told so at each save."""
     first, second = files, Files(files.path.with_name("second.json"))
     second.write(c={"command": "three"})
-    first.whom = Source((first.path, second.path))
+    first.source = Source((first.path, second.path))
     product = first.product()
     for servers in ({"a": {"command": "theirs"}}, {"a": {"command": "theirs"}, "d": {"command": "four"}}):
         second.write(**servers)
@@ -217,7 +217,7 @@ async def test_every_change_is_followed_until_the_serve_ends(files: Files, chang
     """Only the first edit would be taken, or the watching outlive the serve."""
     product = files.product()
     files.write(early={"command": "one"})
-    async with asyncio.timeout(30), following(cast("Product", product), files.whom):
+    async with asyncio.timeout(30), following(cast("Product", product), files.source):
         await product.reloaded.wait()  # what changed between the first look and the watching
         assert product.settings.ids == ("early",)
         for server in ("first", "second"):
@@ -238,7 +238,7 @@ async def test_a_watching_that_fails_is_said_and_ends_nothing(
     said: asyncio.Queue[str] = asyncio.Queue()
     monkeypatch.setattr(module._log, "exception", said.put_nowait)
     changes.happen.put_nowait(OSError("no watches left"))
-    async with asyncio.timeout(30), following(cast("Product", files.product()), files.whom):
+    async with asyncio.timeout(30), following(cast("Product", files.product()), files.source):
         assert (await said.get()).startswith("the configuration files are no longer watched: restart this")
 
 

@@ -23,7 +23,7 @@ class Asked:
         self.request: Request | None = None
         self.only: str | None = None
 
-    def __call__(self, whom: object, request: Request, *, only: str | None = None) -> Answer:
+    def __call__(self, source: object, request: Request, *, only: str | None = None) -> Answer:
         """Answer."""
         self.request, self.only = request, only
         return self.answer

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import click
 import pytest
 
-from quarterdeck.cli.shared.parameters import Argument, Group, Option, make_command, make_group
+from quarterdeck.cli.shared.parameters import Argument, Combined, Group, Option, make_command, make_group
 
 
 class Size(StrEnum):
@@ -99,6 +99,31 @@ def test_what_does_not_fit_is_refused(words: tuple[str, ...], said: str) -> None
     with pytest.raises(click.UsageError) as refused:
         parsed(everything, *words)
     assert said in refused.value.format_message()
+
+
+def whole(
+    files: Annotated[list[Path] | None, Option("--file")] = None, level: Annotated[str, Option()] = "info"
+) -> tuple[str, ...]:
+    """Some options as one value."""
+    return (level, *map(str, files or ()))
+
+
+def test_several_options_make_one_value() -> None:
+    """Each command would have to declare and to combine them itself."""
+    seen: list[object] = []
+
+    def command(
+        what: Annotated[tuple[str, ...], Combined(whole, {"level": "error"})],
+        loud: Annotated[bool, Option("--loud")] = False,
+    ) -> None:
+        """Take both."""
+        seen.append((what, loud))
+
+    made = make_command("try", command)
+    assert [parameter.name for parameter in made.params] == ["files", "level", "loud"]
+    made.main(["--file", "a", "--file", "b", "--loud"], standalone_mode=False)
+    made.main(["--level", "debug"], standalone_mode=False)
+    assert seen == [(("error", "a", "b"), True), (("debug",), False)]
 
 
 def test_the_words_of_another_program_are_left_to_it() -> None:

@@ -14,7 +14,7 @@ from quarterdeck.cli.shared import source as source_module
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.native import NativeOptions
 from quarterdeck.cli.shared.options import ProfileName
-from quarterdeck.cli.shared.source import Source, ask, check_server, load, source
+from quarterdeck.cli.shared.source import Source, ask, check_server, load
 from quarterdeck.config.load.candidates import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
@@ -143,8 +143,8 @@ def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypa
 @pytest.mark.parametrize("allowed", [True, False])
 def test_what_a_server_may_start_without_is_the_commands_to_say(config: Path, allowed: bool) -> None:
     """`--allow-unsandboxed` would be ignored, or hold where nobody said it."""
-    whom = source([config], own=True, allow_unsandboxed=allowed)
-    assert source_module.load(whom).allow_unsandboxed is allowed
+    source = Source((config,), own=True, allow_unsandboxed=allowed)
+    assert source_module.load(source).allow_unsandboxed is allowed
 
 
 def native(folder: Path, profile: ProfileName = ProfileName.AUTHORING) -> NativeOptions:
@@ -198,9 +198,9 @@ def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: py
 
 def test_native_tools_need_no_configuration(config: Path) -> None:
     """A user without servers would have to write an empty file."""
-    whom = source(None, native(config.parent))
-    assert whom.config == ()
-    settings = source_module.load(whom)
+    source = Source(native=native(config.parent))
+    assert source.config == ()
+    settings = source_module.load(source)
     assert settings.native is not None
     assert settings.digest == configuration_digest([config.parent])
 
@@ -211,8 +211,7 @@ def test_no_configuration_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     with pytest.raises(CommandError, match="no configuration is given, and none is found"):
-        load(source([]))
-    assert source([Path("a"), Path("b")], own=True).config == (Path("a"), Path("b"))
+        load(Source())
 
 
 @pytest.fixture
@@ -230,23 +229,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_named_files_those_that_are_found_are_meant(home: Path) -> None:
     """Every command would have to name the file that serve has found by itself."""
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "true"}}}))
-    settings = load(source(None))
+    settings = load(Source())
     assert settings.ids == ("theirs",)
     assert settings.config_paths == (home / ".mcp.json",)
 
 
 def test_who_serves_what_was_found_is_found_by_the_same_name(home: Path) -> None:
     """A command beside a serve would start servers of its own, and `restart` would restart nobody's."""
-    whom = source(None)
-    before = whom.digest
+    source = Source()
+    before = source.digest
     assert before == candidates_digest(each.path for each in candidates(home, os.environ))
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {}}))
-    assert (whom.digest, load(whom).digest) == (before, before)
-    named = source([home / ".mcp.json"])
+    assert (source.digest, load(source).digest) == (before, before)
+    named = Source((home / ".mcp.json",))
     assert named.digest == load(named).digest == configuration_digest([home / ".mcp.json"])
     assert named.digest != before
 
 
 def test_a_command_that_needs_no_configuration_gets_an_empty_one(home: Path) -> None:
     """The ledger could not be looked at once its servers are gone from every file."""
-    assert load(source(None), may_be_empty=True).ids == ()
+    assert load(Source(), may_be_empty=True).ids == ()

@@ -76,7 +76,7 @@ class Lists:
         self.instructions = {"time": "Ask me for the time.", "files": ""}
         monkeypatch.setattr(lock_command, "ask", self._ask)
 
-    def _ask(self, whom: Source, request: Request) -> ListingList:
+    def _ask(self, source: Source, request: Request) -> ListingList:
         assert isinstance(request, Listings)
         return ListingList(
             tuple(

@@ -1,14 +1,9 @@
-"""Find out what this machine can enforce, by trying it: the edge that fills `Machine`.
+"""Find out what this machine can enforce, by trying it: what fills `Machine`.
 
 `probe_machine` is what is needed to start a server: some 60 ms, most of it two or three runs of bubblewrap.
 `probe_more` adds the one try that takes longer, of the network helper.  Neither raises for a broken machine: the facts
-say what is missing, and why.
-
-Try to close a part of a folder that may be written, by `inside/readonly`, and to write there all the same.
-
-Whether root may become other users here, give them files and end what they run: a container may forbid any of it.
-
-Try Landlock and a seccomp filter on a thread of ours, which ends confined: both bind one thread and its children.
+say what is missing, and why.  Landlock and seccomp are tried on a thread of ours, which ends confined; `trials` tries
+bubblewrap and control groups.
 """
 
 import errno
@@ -36,124 +31,6 @@ from quarterdeck_sandbox.run.spawn import readonly_argv, unnamed_file
 
 from .trials import run, try_bubblewrap, try_cgroups
 
-_SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
-
-
-def try_closing(uid: int) -> bool:
-    """Whether it holds for `uid`; one run of about 15 ms."""
-    if sys.platform != "linux":
-        return False
-    with temporary_folder("quarterdeck-trial-") as name:
-        folder = Path(name)
-        closed = folder / "inner" / "closed"
-        closed.parent.mkdir()
-        for path in (folder / "open", closed):
-            path.write_bytes(b"")
-        for path in (folder, closed.parent, folder / "open", closed):
-            os.chown(path, uid, -1)
-        steps = [(str(closed.parent), False), (str(closed), True)]
-        argv = ["/bin/sh", "-c", _SCRIPT, str(folder)]
-        # As root does it where it stays root: see `Confinement.writes_by_mounts`.
-        opened = [str(folder)] if uid == 0 else None
-        order = unnamed_file(marshal.dumps({"open": opened, "steps": steps, "argv": argv}))
-        try:
-            run(readonly_argv(order), uid=uid, pass_fds=(order,))
-        finally:
-            os.close(order)
-        try:
-            return bool((folder / "open").read_bytes()) and not closed.read_bytes()
-        except FileNotFoundError:
-            return False  # it could be moved
-
-
-NEEDED: Final = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
-
-
-def try_other_users() -> bool:
-    """By what the kernel says of this process; nothing is changed."""
-    try:
-        status, setgroups = Path("/proc/self/status").read_text(), Path("/proc/self/setgroups").read_text()
-        maps = [Path(f"/proc/self/{name}_map").read_text() for name in ("uid", "gid")]
-    except OSError:
-        return True  # an old kernel, without namespaces of users
-    return "allow" in setgroups and has_capabilities(status) and all(covers_range(text) for text in maps)
-
-
-def has_capabilities(status: str) -> bool:
-    """Whether all of `NEEDED` are in force, by the text of `/proc/self/status`."""
-    line = next((line for line in status.splitlines() if line.startswith("CapEff:")), "CapEff: 0")
-    found = int(line.split()[1], 16)
-    return all(found >> number & 1 for number in NEEDED.values())
-
-
-def covers_range(text: str) -> bool:
-    """Whether the users that we take, and those of ordinary people, exist here, by the text of a map of ids."""
-    ranges = [(int(first), int(count)) for first, _, count in (line.split() for line in text.splitlines())]
-    return any(first <= FIRST_UID and first + count > LAST_UID for first, count in ranges)
-
-
-_CLOSED: Final = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
-_POINTER_BITS: Final = 8 * struct.calcsize("P")
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """What the thread found.
-
-    Attributes:
-        landlock_abi: the version that closed a directory to it; 0 if none did.
-        seccomp: our filter was loaded, and refused a socket.
-    """
-
-    landlock_abi: int = 0
-    seccomp: bool = False
-
-
-def try_kernel(architecture: str) -> Kernel:
-    """About a millisecond; every other thread stays as it is."""
-    found = Kernel()
-
-    def attempt() -> None:
-        nonlocal found
-        found = Kernel(_landlock(), _seccomp(architecture))
-
-    thread = threading.Thread(target=attempt, name="quarterdeck-trial")
-    thread.start()
-    thread.join()
-    return found
-
-
-def _landlock() -> int:
-    abi = landlock.abi()
-    try:
-        prctl.forbid_new_privileges()
-        landlock.restrict([], [], [], deny_tcp=True)
-    except OSError:
-        return 0
-    return abi if _errno(lambda: os.listdir("/")) == errno.EACCES else 0
-
-
-def _seccomp(architecture: str) -> bool:
-    # A 32-bit interpreter on a 64-bit kernel would be killed by the filter: its calls are another architecture's.
-    if architecture not in ARCHITECTURES or _POINTER_BITS != 64:
-        return False
-    program = compile_filter(_CLOSED, architecture)
-    try:
-        prctl.forbid_new_privileges()
-        prctl.load_seccomp(program)
-    except OSError:
-        return False
-    return _errno(lambda: socket.socket(socket.AF_UNIX).close()) == errno.EPERM
-
-
-def _errno(attempt: Callable[[], object]) -> int:
-    try:
-        attempt()
-    except OSError as error:
-        return error.errno or -1
-    return 0
-
-
 SYSCTLS: Final = (
     "dev/tty/legacy_tiocsti",
     "kernel/apparmor_restrict_unprivileged_userns",
@@ -174,6 +51,33 @@ _ADMIN_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Where `ip` is, off an ordinary user's PATH."""
 
 _MARKERS: Final = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
+
+_SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
+
+NEEDED: Final = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
+
+_CLOSED: Final = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
+
+_POINTER_BITS: Final = 8 * struct.calcsize("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the thread found.
+
+    Attributes:
+        landlock_abi: the version that closed a directory to it; 0 if none did.
+        seccomp: our filter was loaded, and refused a socket.
+    """
+
+    landlock_abi: int = 0
+    seccomp: bool = False
+
+
+@cache
+def known_machine() -> Machine:
+    """All the facts, found once in this process."""
+    return probe_more(probe_machine())
 
 
 def probe_machine(*, uid: int | None = None) -> Machine:
@@ -224,12 +128,6 @@ def probe_more(machine: Machine) -> Machine:
                 return candidate
             reasons.append(reason)
     return replace(machine, pasta="", slirp4netns="", uplink_why="; ".join(reasons))
-
-
-@cache
-def known_machine() -> Machine:
-    """All the facts, found once in this process."""
-    return probe_more(probe_machine())
 
 
 def container_kind(environ: Mapping[str, str], kernel: str, markers: Iterable[str]) -> str:
@@ -290,3 +188,98 @@ def _sysctls(names: Iterable[str]) -> dict[str, str]:
         except OSError:
             continue  # another kernel's, or hidden in a container
     return found
+
+
+def try_closing(uid: int) -> bool:
+    """Whether a part of a folder that `uid` may write can be closed to it (`inside/readonly`); a run of about 15 ms."""
+    if sys.platform != "linux":
+        return False
+    with temporary_folder("quarterdeck-trial-") as name:
+        folder = Path(name)
+        closed = folder / "inner" / "closed"
+        closed.parent.mkdir()
+        for path in (folder / "open", closed):
+            path.write_bytes(b"")
+        for path in (folder, closed.parent, folder / "open", closed):
+            os.chown(path, uid, -1)
+        steps = [(str(closed.parent), False), (str(closed), True)]
+        argv = ["/bin/sh", "-c", _SCRIPT, str(folder)]
+        # As root does it where it stays root: see `Confinement.writes_by_mounts`.
+        opened = [str(folder)] if uid == 0 else None
+        order = unnamed_file(marshal.dumps({"open": opened, "steps": steps, "argv": argv}))
+        try:
+            run(readonly_argv(order), uid=uid, pass_fds=(order,))
+        finally:
+            os.close(order)
+        try:
+            return bool((folder / "open").read_bytes()) and not closed.read_bytes()
+        except FileNotFoundError:
+            return False  # it could be moved
+
+
+def try_other_users() -> bool:
+    """Whether root may become other users here, give them files and end what they run: a container may forbid it."""
+    try:
+        status, setgroups = Path("/proc/self/status").read_text(), Path("/proc/self/setgroups").read_text()
+        maps = [Path(f"/proc/self/{name}_map").read_text() for name in ("uid", "gid")]
+    except OSError:
+        return True  # an old kernel, without namespaces of users
+    return "allow" in setgroups and has_capabilities(status) and all(covers_range(text) for text in maps)
+
+
+def has_capabilities(status: str) -> bool:
+    """Whether all of `NEEDED` are in force, by the text of `/proc/self/status`."""
+    line = next((line for line in status.splitlines() if line.startswith("CapEff:")), "CapEff: 0")
+    found = int(line.split()[1], 16)
+    return all(found >> number & 1 for number in NEEDED.values())
+
+
+def covers_range(text: str) -> bool:
+    """Whether the users that we take, and those of ordinary people, exist here, by the text of a map of ids."""
+    ranges = [(int(first), int(count)) for first, _, count in (line.split() for line in text.splitlines())]
+    return any(first <= FIRST_UID and first + count > LAST_UID for first, count in ranges)
+
+
+def try_kernel(architecture: str) -> Kernel:
+    """Try Landlock and a seccomp filter on a thread of ours, in about a millisecond; no other thread is confined."""
+    found = Kernel()
+
+    def attempt() -> None:
+        nonlocal found
+        found = Kernel(_landlock(), _seccomp(architecture))
+
+    thread = threading.Thread(target=attempt, name="quarterdeck-trial")
+    thread.start()
+    thread.join()
+    return found
+
+
+def _landlock() -> int:
+    abi = landlock.abi()
+    try:
+        prctl.forbid_new_privileges()
+        landlock.restrict([], [], [], deny_tcp=True)
+    except OSError:
+        return 0
+    return abi if _errno(lambda: os.listdir("/")) == errno.EACCES else 0
+
+
+def _seccomp(architecture: str) -> bool:
+    # A 32-bit interpreter on a 64-bit kernel would be killed by the filter: its calls are another architecture's.
+    if architecture not in ARCHITECTURES or _POINTER_BITS != 64:
+        return False
+    program = compile_filter(_CLOSED, architecture)
+    try:
+        prctl.forbid_new_privileges()
+        prctl.load_seccomp(program)
+    except OSError:
+        return False
+    return _errno(lambda: socket.socket(socket.AF_UNIX).close()) == errno.EPERM
+
+
+def _errno(attempt: Callable[[], object]) -> int:
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno or -1
+    return 0

@@ -1,9 +1,4 @@
-"""Try `bwrap` with what we ask of it: its namespaces, its options, its descriptors, our filter; then its flaw.
-
-Try control groups: make one of ours where we are, set each limit and read it back, remove it.
-
-Run a short program of a trial: deadline, no environment, no terminal.
-"""
+"""Try bubblewrap with all that we ask of it, then its flaw; try control groups: make one, set each limit, remove it."""
 
 import os
 import re
@@ -25,11 +20,33 @@ from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.cgroup import Cgroup
 from quarterdeck_sandbox.run.spawn import unnamed_file
 
+CONTROLLERS: Final[Mapping[str, Property]] = {
+    "memory": Property.MEMORY,
+    "pids": Property.PROCESS_COUNT,
+    "cpu": Property.CPU_SHARE,
+}
+
 DEADLINE_S: Final = 5.0
 """A hundred times what any of them takes; one that hangs is as good as one that fails."""
 
 TOLD_CHARS: Final = 300
 """Of what a program complained."""
+
+_LIMITS: Final = Limits.model_validate({"memory_bytes": 64 << 20, "processes": 64, "cpu_share": 0.5})
+"""Harmless: nothing ever joins."""
+
+_NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+
+_MANNERS: Final = ("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
+
+_OF_ROOT: Final = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
+"""Root gets no user namespace, and becomes another user inside."""
+
+_VIEW: Final = (
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
+    *("--perms", "1777", "--size", "65536", "--tmpfs", "/dev/shm"),  # noqa: S108 - the sandbox's own
+    *("--remount-ro", "/dev"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +65,19 @@ class TrialEnd:
     def succeeded(self) -> bool:
         """Whether it exited with status 0, in time."""
         return not self.why
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """One mounted hierarchy, and where we are in it.
+
+    Attributes:
+        place: our own directory.
+        controllers: those of `CONTROLLERS` that version 1 has here; None for version 2, which says so itself.
+    """
+
+    place: str
+    controllers: frozenset[str] | None
 
 
 def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> TrialEnd:
@@ -78,27 +108,99 @@ def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Trial
     return TrialEnd(said or f"{argv[0]} ended with status {ended.returncode}", stdout)
 
 
-CONTROLLERS: Final[Mapping[str, Property]] = {
-    "memory": Property.MEMORY,
-    "pids": Property.PROCESS_COUNT,
-    "cpu": Property.CPU_SHARE,
-}
+def try_bubblewrap(uid: int, architecture: str, path: str) -> Bubblewrap:
+    """What the `bwrap` on `path` (directories, as PATH has them) does for `uid`; a few runs of about 5 ms each."""
+    program = shutil.which("bwrap", path=path or DEFAULT_PATH)
+    if program is None:
+        return Bubblewrap()
+    first = ""
+    for makes_network, hides_users in _variants(uid):
+        flags = [*_flags(uid, hides_users=hides_users), *(["--unshare-net"] if makes_network else [])]
+        outcome = _start(program, flags, uid, architecture)
+        if outcome.succeeded:
+            found = Bubblewrap(
+                path=program,
+                version=_version(outcome),
+                works=True,
+                makes_network=makes_network,
+                hides_users=hides_users,
+                why="" if makes_network else first,
+            )
+            return replace(found, nests_safely=_nests_safely(program, flags, uid))
+        first = first or outcome.why
+    return Bubblewrap(path=program, version=_version(run([program, "--version"], uid=uid)), why=first)
 
-_LIMITS: Final = Limits.model_validate({"memory_bytes": 64 << 20, "processes": 64, "cpu_share": 0.5})
-"""Harmless: nothing ever joins."""
+
+def _variants(uid: int) -> Sequence[tuple[bool, bool]]:
+    """What to try, the best first: (a network namespace, no user namespaces inside)."""
+    return ((True, False), (False, False)) if uid == 0 else ((True, True), (True, False), (False, True), (False, False))
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
-    """One mounted hierarchy, and where we are in it.
+def _flags(uid: int, *, hides_users: bool) -> list[str]:
+    users = _OF_ROOT if uid == 0 else ("--unshare-user", *(["--disable-userns"] if hides_users else []))
+    return [*_NAMESPACES, *_MANNERS, *users]
 
-    Attributes:
-        place: our own directory.
-        controllers: those of `CONTROLLERS` that version 1 has here; None for version 2, which says so itself.
+
+def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> TrialEnd:
+    """Run bwrap in bwrap, to say its version: a program that is there for sure."""
+    with _descriptors() as put:
+        info = put(b"")
+        control = ["--info-fd", str(info), "--block-fd", str(put(b"go"))]
+        if architecture in ARCHITECTURES:
+            everything = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
+            control += ["--seccomp", str(put(compile_filter(everything, architecture)))]
+        words = b"".join(os.fsencode(word) + b"\0" for word in (*flags, *_VIEW, "--remount-ro", "/"))
+        argv = [program, "--args", str(put(words)), *control, "--", program, "--version"]
+        outcome = run(argv, uid=uid, pass_fds=put.fds)
+        if outcome.succeeded and b"child-pid" not in os.pread(info, 4096, 0):
+            return TrialEnd("bwrap did not tell its child's process id")
+        return outcome
+
+
+def _nests_safely(program: str, flags: Sequence[str], uid: int) -> bool:
+    """Whether it stays inside when it makes a mount point below a writable bind (CVE-2026-87766).
+
+    In the bind lies a link to where the old root is while bwrap works: a flawed one follows it and makes its directory
+    outside.  A directory made first, without any link, shows that it came as far as that.
     """
+    with temporary_folder("quarterdeck-trial-") as name:
+        folder = Path(name)
+        bind, outside = folder / "bind", folder / "outside"
+        for made in (bind, outside):
+            made.mkdir()
+            os.chown(made, uid, -1)
+        os.chown(folder, uid, -1)
+        (bind / "link").symlink_to(f"/oldroot{outside}")
+        view = ["--ro-bind", "/", "/", "--bind", str(bind), str(bind)]
+        view += ["--tmpfs", f"{bind}/plain", "--tmpfs", f"{bind}/link/below"]
+        run([program, *flags, *view, "--", program, "--version"], uid=uid)
+        return (bind / "plain").is_dir() and not any(outside.iterdir())
 
-    place: str
-    controllers: frozenset[str] | None
+
+def _version(outcome: TrialEnd) -> str:
+    return outcome.stdout.strip().removeprefix("bubblewrap ")
+
+
+class _Put:
+    """Keeps bytes in descriptors that a child inherits."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def __call__(self, data: bytes) -> int:
+        fd = unnamed_file(data)
+        self.fds.append(fd)
+        return fd
+
+
+@contextmanager
+def _descriptors() -> Iterator[_Put]:
+    put = _Put()
+    try:
+        yield put
+    finally:
+        for fd in put.fds:
+            os.close(fd)
 
 
 def try_cgroups(uid: int) -> Cgroups:
@@ -202,110 +304,3 @@ def _merge(first: Cgroups, second: Cgroups) -> Cgroups:
         controllers=second.controllers | first.controllers,
         legacy=first.legacy | (second.legacy - first.controllers.keys()),
     )
-
-
-_NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-_MANNERS: Final = ("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
-_OF_ROOT: Final = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
-"""Root gets no user namespace, and becomes another user inside."""
-
-_VIEW: Final = (
-    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
-    *("--perms", "1777", "--size", "65536", "--tmpfs", "/dev/shm"),  # noqa: S108 - the sandbox's own
-    *("--remount-ro", "/dev"),
-)
-
-
-def try_bubblewrap(uid: int, architecture: str, path: str) -> Bubblewrap:
-    """What the `bwrap` on `path` (directories, as PATH has them) does for `uid`; a few runs of about 5 ms each."""
-    program = shutil.which("bwrap", path=path or DEFAULT_PATH)
-    if program is None:
-        return Bubblewrap()
-    first = ""
-    for makes_network, hides_users in _variants(uid):
-        flags = [*_flags(uid, hides_users=hides_users), *(["--unshare-net"] if makes_network else [])]
-        outcome = _start(program, flags, uid, architecture)
-        if outcome.succeeded:
-            found = Bubblewrap(
-                path=program,
-                version=_version(outcome),
-                works=True,
-                makes_network=makes_network,
-                hides_users=hides_users,
-                why="" if makes_network else first,
-            )
-            return replace(found, nests_safely=_nests_safely(program, flags, uid))
-        first = first or outcome.why
-    return Bubblewrap(path=program, version=_version(run([program, "--version"], uid=uid)), why=first)
-
-
-def _variants(uid: int) -> Sequence[tuple[bool, bool]]:
-    """What to try, the best first: (a network namespace, no user namespaces inside)."""
-    return ((True, False), (False, False)) if uid == 0 else ((True, True), (True, False), (False, True), (False, False))
-
-
-def _flags(uid: int, *, hides_users: bool) -> list[str]:
-    users = _OF_ROOT if uid == 0 else ("--unshare-user", *(["--disable-userns"] if hides_users else []))
-    return [*_NAMESPACES, *_MANNERS, *users]
-
-
-def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> TrialEnd:
-    """Run bwrap in bwrap, to say its version: a program that is there for sure."""
-    with _descriptors() as put:
-        info = put(b"")
-        control = ["--info-fd", str(info), "--block-fd", str(put(b"go"))]
-        if architecture in ARCHITECTURES:
-            everything = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
-            control += ["--seccomp", str(put(compile_filter(everything, architecture)))]
-        words = b"".join(os.fsencode(word) + b"\0" for word in (*flags, *_VIEW, "--remount-ro", "/"))
-        argv = [program, "--args", str(put(words)), *control, "--", program, "--version"]
-        outcome = run(argv, uid=uid, pass_fds=put.fds)
-        if outcome.succeeded and b"child-pid" not in os.pread(info, 4096, 0):
-            return TrialEnd("bwrap did not tell its child's process id")
-        return outcome
-
-
-def _nests_safely(program: str, flags: Sequence[str], uid: int) -> bool:
-    """Whether it stays inside when it makes a mount point below a writable bind (CVE-2026-87766).
-
-    In the bind lies a link to where the old root is while bwrap works: a flawed one follows it and makes its directory
-    outside.  A directory made first, without any link, shows that it came as far as that.
-    """
-    with temporary_folder("quarterdeck-trial-") as name:
-        folder = Path(name)
-        bind, outside = folder / "bind", folder / "outside"
-        for made in (bind, outside):
-            made.mkdir()
-            os.chown(made, uid, -1)
-        os.chown(folder, uid, -1)
-        (bind / "link").symlink_to(f"/oldroot{outside}")
-        view = ["--ro-bind", "/", "/", "--bind", str(bind), str(bind)]
-        view += ["--tmpfs", f"{bind}/plain", "--tmpfs", f"{bind}/link/below"]
-        run([program, *flags, *view, "--", program, "--version"], uid=uid)
-        return (bind / "plain").is_dir() and not any(outside.iterdir())
-
-
-def _version(outcome: TrialEnd) -> str:
-    return outcome.stdout.strip().removeprefix("bubblewrap ")
-
-
-class _Put:
-    """Keeps bytes in descriptors that a child inherits."""
-
-    def __init__(self) -> None:
-        self.fds: list[int] = []
-
-    def __call__(self, data: bytes) -> int:
-        fd = unnamed_file(data)
-        self.fds.append(fd)
-        return fd
-
-
-@contextmanager
-def _descriptors() -> Iterator[_Put]:
-    put = _Put()
-    try:
-        yield put
-    finally:
-        for fd in put.fds:
-            os.close(fd)

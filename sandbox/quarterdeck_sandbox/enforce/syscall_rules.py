@@ -1,11 +1,9 @@
-"""Which system calls a confined process may make, as data.  Pure; `seccomp` compiles them.
+"""Which system calls a confined process may make, as data, and their numbers; `seccomp` compiles the rules.
 
 A deny-list: what is not named here is allowed.  The denied are interfaces that no server needs and that have led out
 of sandboxes: mounts and namespaces, tracing, other processes' memory and scheduling, kernel modules, keys, bpf,
 io_uring, performance counters, clocks, NUMA placement, and every family of sockets but those that the network mode
 allows.  Some calls are judged by their arguments.
-
-Numbers of the system calls that our filters judge, by architecture.  Pure.
 
 Sources: `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h` of Linux; a test compares them
 with libseccomp's.  What an architecture lacks is absent from its table.
@@ -14,6 +12,173 @@ with libseccomp's.  What an architecture lacks is absent from its table.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a filter leaves open.
+
+    Attributes:
+        inet: sockets of IPv4 and IPv6, and the routing netlink by which libc lists interfaces.
+        unix: Unix sockets.  Connected stream pairs are always there: no path can be reached through them.
+        shared_memory: memory that no process is charged for (memfd, System V, message queues); only where a control
+            group counts it.
+        reaches_out: knobs on other processes, and IPC objects with names; only where namespaces keep them inside.
+        truncates: cutting a file off by its path, which early versions of Landlock do not judge.
+        sets_ids: files that make whoever executes them their owner; never where that owner is root.
+    """
+
+    inet: bool
+    unix: bool
+    shared_memory: bool
+    reaches_out: bool
+    truncates: bool = True
+    sets_ids: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Whether one argument, masked, is among `values`; not among them if `negated`.
+
+    Only the low 32 bits count.  Every argument judged here is an `int`, a `pid_t` or an `unsigned int` to the kernel
+    (`clone` cuts its flags to as many), which ignores the high half: so must a filter, or it can be fooled with it.
+    """
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = 0xFFFF_FFFF
+    negated: bool = False
+
+
+Rule = tuple[tuple[Check, ...], ...]
+"""Allowed if all checks of one alternative hold; without alternatives, never."""
+
+DENIED: Final = frozenset(
+    {
+        "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime", "delete_module",
+        "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "get_mempolicy", "init_module",
+        "io_uring_enter", "io_uring_register", "io_uring_setup", "ioperm", "iopl", "kcmp", "kexec_file_load",
+        "kexec_load", "keyctl", "lookup_dcookie", "mbind", "memfd_secret", "migrate_pages", "modify_ldt", "mount",
+        "mount_setattr", "move_mount", "move_pages", "name_to_handle_at", "open_by_handle_at", "open_tree",
+        "open_tree_attr", "perf_event_open", "pidfd_getfd", "pivot_root", "process_madvise", "process_vm_readv",
+        "process_vm_writev", "ptrace", "quotactl", "quotactl_fd", "reboot", "request_key", "set_mempolicy",
+        "set_mempolicy_home_node", "setdomainname", "sethostname", "setns", "settimeofday", "swapoff", "swapon",
+        "sysfs", "syslog", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup",
+    }
+)  # fmt: skip
+
+UNCHARGED: Final = frozenset({"memfd_create", "mq_open", "shmat", "shmctl", "shmget"})
+"""Memory beyond every rlimit, and invisible in any process's own figures."""
+
+NAMED_IPC: Final = frozenset(
+    {
+        "mq_open", "mq_unlink", "msgctl", "msgget", "msgrcv", "msgsnd",
+        "semctl", "semget", "semop", "semtimedop", "shmat", "shmctl", "shmget",
+    }
+)  # fmt: skip
+"""Objects that all processes of a user share, and that outlive those who made them."""
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+
+NETLINK_ROUTE = 0
+
+SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
+
+SOCK_TYPE_MASK = 0xF
+
+INET_PROTOCOLS: Final = (0, 1, 6, 17, 58)
+"""Default, ICMP's echo, TCP, UDP, ICMPv6's.  Not MPTCP (262): Landlock's TCP rules do not see it (landlock-lsm#54)."""
+
+NAMESPACE_FLAGS: Final = 0x7E02_0000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.  `clone` reads NEWTIME's bit as part of a signal."""
+
+TERMINAL_INJECTIONS: Final = (0x5412, 0x541C, 0x5423)
+"""TIOCSTI, TIOCLINUX (CVE-2017-5226 and kin: keys typed into the terminal that we came from), TIOCSETD."""
+
+PERSONALITIES: Final = (0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
+"""Linux, 32 bits, old version numbers, both, and asking; not READ_IMPLIES_EXEC or a fixed address space."""
+
+SET_IDS: Final = 0o6000
+"""S_ISUID and S_ISGID of a mode."""
+
+O_CREATES: Final = 0o2000_0100
+"""O_CREAT and O_TMPFILE: without them the mode of an open means nothing."""
+
+MISSING_WITHOUT_IDS: Final = "openat2"
+"""Its mode lies in memory, where no filter sees it: it is as if the kernel had no such call."""
+
+EVERYBODY: Final = 0xFFFF_FFFF
+"""-1 as a process id."""
+
+IOPRIO_WHO_PROCESS: Final = 1
+
+_SELF: Final = (0,)
+
+_SETS_NO_IDS: Final[Mapping[str, Rule]] = {
+    **{
+        name: ((Check(argument, _SELF, SET_IDS),),)
+        for name, argument in {"chmod": 1, "creat": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}.items()
+    },
+    **{name: ((Check(argument, _SELF, SET_IDS),),) for name, argument in {"mknod": 1, "mknodat": 2}.items()},
+    "open": ((Check(1, _SELF, O_CREATES),), (Check(2, _SELF, SET_IDS),)),
+    "openat": ((Check(2, _SELF, O_CREATES),), (Check(3, _SELF, SET_IDS),)),
+}
+"""As systemd's RestrictSUIDSGID does it."""
+
+
+def make_rules(wanted: Filter) -> Mapping[str, Rule]:
+    """Every judged call by its name; `clone3` is apart, see `seccomp`."""
+    rules: dict[str, Rule] = dict.fromkeys(DENIED, ())
+    rules |= {
+        "clone": ((Check(0, (0,), NAMESPACE_FLAGS),),),
+        "ioctl": ((Check(1, TERMINAL_INJECTIONS, negated=True),),),
+        "personality": ((Check(0, PERSONALITIES),),),
+        # Also where a PID namespace keeps it inside: the first process there is ours, and under a user of its own.
+        "prlimit64": ((Check(0, _SELF),),),
+        "socket": _sockets(wanted),
+        "socketpair": ((Check(0, (AF_UNIX,)), *_pair_types(wanted)),),
+    }
+    if not wanted.truncates:
+        rules["truncate"] = ()
+    if not wanted.sets_ids:
+        rules |= _SETS_NO_IDS
+    if not wanted.shared_memory:
+        rules |= dict.fromkeys(UNCHARGED, ())
+    if not wanted.reaches_out:
+        rules |= dict.fromkeys(NAMED_IPC, ())
+        rules |= {
+            "ioprio_set": ((Check(0, (IOPRIO_WHO_PROCESS,)), Check(1, _SELF)),),
+            "kill": ((Check(0, (EVERYBODY,), negated=True),),),
+            "process_mrelease": (),
+            "sched_setaffinity": ((Check(0, _SELF),),),
+            "sched_setattr": ((Check(0, _SELF),),),
+            "sched_setparam": ((Check(0, _SELF),),),
+            "sched_setscheduler": ((Check(0, _SELF),),),
+            "setpriority": ((Check(0, _SELF), Check(1, _SELF)),),
+        }
+    return rules
+
+
+def _sockets(wanted: Filter) -> Rule:
+    rule: Rule = ()
+    if wanted.unix:
+        rule += ((Check(0, (AF_UNIX,)),),)
+    if wanted.inet:
+        rule += (
+            (
+                Check(0, (AF_INET, AF_INET6)),
+                Check(1, (SOCK_STREAM, SOCK_DGRAM), SOCK_TYPE_MASK),
+                Check(2, INET_PROTOCOLS),
+            ),
+            (Check(0, (AF_NETLINK,)), Check(2, (NETLINK_ROUTE,))),
+        )
+    return rule
+
+
+def _pair_types(wanted: Filter) -> tuple[Check, ...]:
+    # One end of a datagram pair can be connected anew, to any path; the kernel makes a raw one a datagram pair too.
+    return () if wanted.unix else (Check(1, (SOCK_STREAM, SOCK_SEQPACKET), SOCK_TYPE_MASK),)
+
 
 _BOTH: Final = {
     "acct": (163, 89),
@@ -131,165 +296,3 @@ NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "aarch64": {name: numbers[1] for name, numbers in _BOTH.items()},
 }
 """Architecture, as `uname -m` says it, to name to number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """What a filter leaves open.
-
-    Attributes:
-        inet: sockets of IPv4 and IPv6, and the routing netlink by which libc lists interfaces.
-        unix: Unix sockets.  Connected stream pairs are always there: no path can be reached through them.
-        shared_memory: memory that no process is charged for (memfd, System V, message queues); only where a control
-            group counts it.
-        reaches_out: knobs on other processes, and IPC objects with names; only where namespaces keep them inside.
-        truncates: cutting a file off by its path, which early versions of Landlock do not judge.
-        sets_ids: files that make whoever executes them their owner; never where that owner is root.
-    """
-
-    inet: bool
-    unix: bool
-    shared_memory: bool
-    reaches_out: bool
-    truncates: bool = True
-    sets_ids: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Whether one argument, masked, is among `values`; not among them if `negated`.
-
-    Only the low 32 bits count.  Every argument judged here is an `int`, a `pid_t` or an `unsigned int` to the kernel
-    (`clone` cuts its flags to as many), which ignores the high half: so must a filter, or it can be fooled with it.
-    """
-
-    argument: int
-    values: tuple[int, ...]
-    mask: int = 0xFFFF_FFFF
-    negated: bool = False
-
-
-Rule = tuple[tuple[Check, ...], ...]
-"""Allowed if all checks of one alternative hold; without alternatives, never."""
-
-DENIED: Final = frozenset(
-    {
-        "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime", "delete_module",
-        "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "get_mempolicy", "init_module",
-        "io_uring_enter", "io_uring_register", "io_uring_setup", "ioperm", "iopl", "kcmp", "kexec_file_load",
-        "kexec_load", "keyctl", "lookup_dcookie", "mbind", "memfd_secret", "migrate_pages", "modify_ldt", "mount",
-        "mount_setattr", "move_mount", "move_pages", "name_to_handle_at", "open_by_handle_at", "open_tree",
-        "open_tree_attr", "perf_event_open", "pidfd_getfd", "pivot_root", "process_madvise", "process_vm_readv",
-        "process_vm_writev", "ptrace", "quotactl", "quotactl_fd", "reboot", "request_key", "set_mempolicy",
-        "set_mempolicy_home_node", "setdomainname", "sethostname", "setns", "settimeofday", "swapoff", "swapon",
-        "sysfs", "syslog", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup",
-    }
-)  # fmt: skip
-
-UNCHARGED: Final = frozenset({"memfd_create", "mq_open", "shmat", "shmctl", "shmget"})
-"""Memory beyond every rlimit, and invisible in any process's own figures."""
-
-NAMED_IPC: Final = frozenset(
-    {
-        "mq_open", "mq_unlink", "msgctl", "msgget", "msgrcv", "msgsnd",
-        "semctl", "semget", "semop", "semtimedop", "shmat", "shmctl", "shmget",
-    }
-)  # fmt: skip
-"""Objects that all processes of a user share, and that outlive those who made them."""
-
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-NETLINK_ROUTE = 0
-SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
-SOCK_TYPE_MASK = 0xF
-INET_PROTOCOLS: Final = (0, 1, 6, 17, 58)
-"""Default, ICMP's echo, TCP, UDP, ICMPv6's.  Not MPTCP (262): Landlock's TCP rules do not see it (landlock-lsm#54)."""
-
-NAMESPACE_FLAGS: Final = 0x7E02_0000
-"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.  `clone` reads NEWTIME's bit as part of a signal."""
-
-TERMINAL_INJECTIONS: Final = (0x5412, 0x541C, 0x5423)
-"""TIOCSTI, TIOCLINUX (CVE-2017-5226 and kin: keys typed into the terminal that we came from), TIOCSETD."""
-
-PERSONALITIES: Final = (0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
-"""Linux, 32 bits, old version numbers, both, and asking; not READ_IMPLIES_EXEC or a fixed address space."""
-
-SET_IDS: Final = 0o6000
-"""S_ISUID and S_ISGID of a mode."""
-
-O_CREATES: Final = 0o2000_0100
-"""O_CREAT and O_TMPFILE: without them the mode of an open means nothing."""
-
-MISSING_WITHOUT_IDS: Final = "openat2"
-"""Its mode lies in memory, where no filter sees it: it is as if the kernel had no such call."""
-
-EVERYBODY: Final = 0xFFFF_FFFF
-"""-1 as a process id."""
-
-IOPRIO_WHO_PROCESS: Final = 1
-_SELF: Final = (0,)
-
-
-_SETS_NO_IDS: Final[Mapping[str, Rule]] = {
-    **{
-        name: ((Check(argument, _SELF, SET_IDS),),)
-        for name, argument in {"chmod": 1, "creat": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}.items()
-    },
-    **{name: ((Check(argument, _SELF, SET_IDS),),) for name, argument in {"mknod": 1, "mknodat": 2}.items()},
-    "open": ((Check(1, _SELF, O_CREATES),), (Check(2, _SELF, SET_IDS),)),
-    "openat": ((Check(2, _SELF, O_CREATES),), (Check(3, _SELF, SET_IDS),)),
-}
-"""As systemd's RestrictSUIDSGID does it."""
-
-
-def make_rules(wanted: Filter) -> Mapping[str, Rule]:
-    """Every judged call by its name; `clone3` is apart, see `seccomp`."""
-    rules: dict[str, Rule] = dict.fromkeys(DENIED, ())
-    rules |= {
-        "clone": ((Check(0, (0,), NAMESPACE_FLAGS),),),
-        "ioctl": ((Check(1, TERMINAL_INJECTIONS, negated=True),),),
-        "personality": ((Check(0, PERSONALITIES),),),
-        # Also where a PID namespace keeps it inside: the first process there is ours, and under a user of its own.
-        "prlimit64": ((Check(0, _SELF),),),
-        "socket": _sockets(wanted),
-        "socketpair": ((Check(0, (AF_UNIX,)), *_pair_types(wanted)),),
-    }
-    if not wanted.truncates:
-        rules["truncate"] = ()
-    if not wanted.sets_ids:
-        rules |= _SETS_NO_IDS
-    if not wanted.shared_memory:
-        rules |= dict.fromkeys(UNCHARGED, ())
-    if not wanted.reaches_out:
-        rules |= dict.fromkeys(NAMED_IPC, ())
-        rules |= {
-            "ioprio_set": ((Check(0, (IOPRIO_WHO_PROCESS,)), Check(1, _SELF)),),
-            "kill": ((Check(0, (EVERYBODY,), negated=True),),),
-            "process_mrelease": (),
-            "sched_setaffinity": ((Check(0, _SELF),),),
-            "sched_setattr": ((Check(0, _SELF),),),
-            "sched_setparam": ((Check(0, _SELF),),),
-            "sched_setscheduler": ((Check(0, _SELF),),),
-            "setpriority": ((Check(0, _SELF), Check(1, _SELF)),),
-        }
-    return rules
-
-
-def _sockets(wanted: Filter) -> Rule:
-    rule: Rule = ()
-    if wanted.unix:
-        rule += ((Check(0, (AF_UNIX,)),),)
-    if wanted.inet:
-        rule += (
-            (
-                Check(0, (AF_INET, AF_INET6)),
-                Check(1, (SOCK_STREAM, SOCK_DGRAM), SOCK_TYPE_MASK),
-                Check(2, INET_PROTOCOLS),
-            ),
-            (Check(0, (AF_NETLINK,)), Check(2, (NETLINK_ROUTE,))),
-        )
-    return rule
-
-
-def _pair_types(wanted: Filter) -> tuple[Check, ...]:
-    # One end of a datagram pair can be connected anew, to any path; the kernel makes a raw one a datagram pair too.
-    return () if wanted.unix else (Check(1, (SOCK_STREAM, SOCK_SEQPACKET), SOCK_TYPE_MASK),)

@@ -2,8 +2,6 @@
 
 The network belongs to the first user namespace that bwrap made, and whoever made that one has every capability in it;
 the program lives in a second, below, and has none.  Root makes no user namespace and needs no detour.
-
-Read the addresses of this machine's own network interfaces.
 """
 
 import fcntl
@@ -26,20 +24,6 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.spawn import unnamed_file, with_death_signal
 
-
-def own_addresses() -> frozenset[Address]:
-    """Every address that an interface has now, loopback's included: what listens on all addresses listens there too.
-
-    Asked anew for each judgement, for interfaces come and go; it takes a fraction of a millisecond.
-    """
-    return frozenset(
-        parse_address(one.address)
-        for interface in psutil.net_if_addrs().values()
-        for one in interface
-        if one.family in (socket.AF_INET, socket.AF_INET6)
-    )
-
-
 _NS_GET_USERNS: Final = 0xB701
 """Of `linux/nsfs.h`: a descriptor of the user namespace that owns this one."""
 
@@ -47,7 +31,6 @@ _MAP_POLL_S: Final = 0.001
 """Between looks at whether users are mapped yet; bwrap does it within a few milliseconds, and tells nobody."""
 
 _OPEN_ALL_PORTS: Final = "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start"
-
 
 _INFO_BYTES: Final = 4096
 """More than it ever says."""
@@ -191,6 +174,19 @@ def how_it_ended(returncode: int) -> str:
         return f"was killed by {signal.Signals(-returncode).name}"
     except ValueError:
         return f"was killed by signal {-returncode}"
+
+
+def own_addresses() -> frozenset[Address]:
+    """Every address that an interface has now, loopback's included: what listens on all addresses listens there too.
+
+    Asked anew for each judgement, for interfaces come and go; it takes a fraction of a millisecond.
+    """
+    return frozenset(
+        parse_address(one.address)
+        for interface in psutil.net_if_addrs().values()
+        for one in interface
+        if one.family in (socket.AF_INET, socket.AF_INET6)
+    )
 
 
 def _is_foreign(user_namespace: int) -> bool:

@@ -5,8 +5,6 @@
 
 Each file on the way is shown with the folder that it belongs to (`prefixes`), each link as a link.  Only looks;
 starts nothing.
-
-What the first bytes of a file say about how the kernel will execute it.
 """
 
 import os
@@ -24,6 +22,9 @@ from .launch import DEFAULT_PATH, LaunchError, LaunchPlan, plan_launch
 from .prefixes import SYSTEM_FOLDERS, Prefix, environment_of, is_environment, prefix_of
 from .shims import ShimContext, behind_shim
 
+MAX_STEPS: Final = 20
+"""Shims and interpreters on the way to a program; the kernel follows five first lines."""
+
 HEAD_BYTES: Final = 4096
 """Read of a file: its first line, which the kernel cuts at 256, and an ELF file's program headers."""
 
@@ -31,98 +32,12 @@ MAX_LINE_BYTES: Final = 256
 """Of a first line the kernel reads no more (BINPRM_BUF_SIZE)."""
 
 _MACH_O: Final = (b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+
 _PT_INTERP: Final = 3
 
 _RUN_BY_SHELL: Final = re.compile(rb"\A[^\n]{0,256}\n(?:'''|\"true\" ''')exec' \"?(/[^\"\n]{1,1024}?)\"? \"\$0\"")
 """How installers of Python write a first line that is too long for the kernel: as one of the shell's, which is no
 line of Python's."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileHead:
-    """What executes a file.
-
-    Attributes:
-        interpreter: the path in a script's first line, or an ELF file's loader; empty for none.
-        argument: the rest of a script's first line.
-        script: whether it is one.
-        text: the beginning of a script.
-    """
-
-    interpreter: str = ""
-    argument: str = ""
-    script: bool = False
-    text: str = ""
-
-
-def read_head(path: str) -> FileHead:
-    """Look at a file that is about to be executed.
-
-    Raises:
-        LaunchError: `not_executable`: it is no program, or may not be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
-    except PermissionError:
-        # Executable yet unreadable is legal for a binary; what it needs cannot be known.
-        return FileHead()
-    except OSError as error:
-        raise LaunchError("not_executable", f"{path} cannot be read: {error.strerror}") from None
-    if head.startswith(b"#!"):
-        return _script(path, head)
-    if head.startswith(b"\x7fELF"):
-        return FileHead(interpreter=_loader(head))
-    if head.startswith(_MACH_O) or _has_foreign_formats():
-        return FileHead()
-    raise LaunchError(
-        "not_executable", f"{path} is not a program: it lacks a first line '#!…' or is for another machine"
-    )
-
-
-def _script(path: str, head: bytes) -> FileHead:
-    line = head[2:MAX_LINE_BYTES].split(b"\n", 1)[0].strip(b" \t\r")
-    interpreter, _, argument = os.fsdecode(line).replace("\t", " ").partition(" ")
-    if not interpreter:
-        raise LaunchError("not_executable", f"{path}: its first line has no interpreter")
-    if long := _RUN_BY_SHELL.match(head):
-        interpreter, argument = os.fsdecode(long[1]), ""
-    return FileHead(interpreter, argument.strip(), script=True, text=head.decode(errors="replace"))
-
-
-def _loader(head: bytes) -> str:
-    """The path of an ELF file's dynamic loader; empty for a static one, or one that we cannot make sense of."""
-    try:
-        order = "<" if head[5] == 1 else ">"
-        if head[4] == 2:
-            [offset] = struct.unpack_from(order + "Q", head, 32)
-            size, count = struct.unpack_from(order + "HH", head, 54)
-            place, length = "QQ", (8, 32)
-        else:
-            [offset] = struct.unpack_from(order + "I", head, 28)
-            size, count = struct.unpack_from(order + "HH", head, 42)
-            place, length = "II", (4, 16)
-        for index in range(count):
-            start = offset + index * size
-            if struct.unpack_from(order + "I", head, start)[0] == _PT_INTERP:
-                [where] = struct.unpack_from(order + place[0], head, start + length[0])
-                [span] = struct.unpack_from(order + place[1], head, start + length[1])
-                return os.fsdecode(head[where : where + span].rstrip(b"\0"))
-    except (struct.error, IndexError):
-        pass
-    return ""
-
-
-def _has_foreign_formats() -> bool:
-    """Whether the kernel was taught formats that we do not know: then it must judge."""
-    try:
-        return bool(set(os.listdir("/proc/sys/fs/binfmt_misc")) - {"register", "status"})
-    except OSError:
-        return False
-
-
-MAX_STEPS: Final = 20
-"""Shims and interpreters on the way to a program; the kernel follows five first lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +55,23 @@ class Program:
     prefixes: tuple[Prefix, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """What executes a file.
+
+    Attributes:
+        interpreter: the path in a script's first line, or an ELF file's loader; empty for none.
+        argument: the rest of a script's first line.
+        script: whether it is one.
+        text: the beginning of a script.
+    """
+
+    interpreter: str = ""
+    argument: str = ""
+    script: bool = False
+    text: str = ""
 
 
 def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str]) -> Program:
@@ -318,3 +250,69 @@ def _look_up(name: str, plan: LaunchPlan, asked_by: str) -> str:
         return plan_launch(name, (), plan.env, plan.cwd).program
     except LaunchError as error:
         raise LaunchError(error.code, f"{asked_by} asks for {name!r}: {error}") from None
+
+
+def read_head(path: str) -> FileHead:
+    """Look at a file that is about to be executed.
+
+    Raises:
+        LaunchError: `not_executable`: it is no program, or may not be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+    except PermissionError:
+        # Executable yet unreadable is legal for a binary; what it needs cannot be known.
+        return FileHead()
+    except OSError as error:
+        raise LaunchError("not_executable", f"{path} cannot be read: {error.strerror}") from None
+    if head.startswith(b"#!"):
+        return _script(path, head)
+    if head.startswith(b"\x7fELF"):
+        return FileHead(interpreter=_loader(head))
+    if head.startswith(_MACH_O) or _has_foreign_formats():
+        return FileHead()
+    raise LaunchError(
+        "not_executable", f"{path} is not a program: it lacks a first line '#!…' or is for another machine"
+    )
+
+
+def _script(path: str, head: bytes) -> FileHead:
+    line = head[2:MAX_LINE_BYTES].split(b"\n", 1)[0].strip(b" \t\r")
+    interpreter, _, argument = os.fsdecode(line).replace("\t", " ").partition(" ")
+    if not interpreter:
+        raise LaunchError("not_executable", f"{path}: its first line has no interpreter")
+    if long := _RUN_BY_SHELL.match(head):
+        interpreter, argument = os.fsdecode(long[1]), ""
+    return FileHead(interpreter, argument.strip(), script=True, text=head.decode(errors="replace"))
+
+
+def _loader(head: bytes) -> str:
+    """The path of an ELF file's dynamic loader; empty for a static one, or one that we cannot make sense of."""
+    try:
+        order = "<" if head[5] == 1 else ">"
+        if head[4] == 2:
+            [offset] = struct.unpack_from(order + "Q", head, 32)
+            size, count = struct.unpack_from(order + "HH", head, 54)
+            place, length = "QQ", (8, 32)
+        else:
+            [offset] = struct.unpack_from(order + "I", head, 28)
+            size, count = struct.unpack_from(order + "HH", head, 42)
+            place, length = "II", (4, 16)
+        for index in range(count):
+            start = offset + index * size
+            if struct.unpack_from(order + "I", head, start)[0] == _PT_INTERP:
+                [where] = struct.unpack_from(order + place[0], head, start + length[0])
+                [span] = struct.unpack_from(order + place[1], head, start + length[1])
+                return os.fsdecode(head[where : where + span].rstrip(b"\0"))
+    except (struct.error, IndexError):
+        pass
+    return ""
+
+
+def _has_foreign_formats() -> bool:
+    """Whether the kernel was taught formats that we do not know: then it must judge."""
+    try:
+        return bool(set(os.listdir("/proc/sys/fs/binfmt_misc")) - {"register", "status"})
+    except OSError:
+        return False

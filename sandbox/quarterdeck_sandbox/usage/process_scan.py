@@ -1,12 +1,10 @@
-"""Look at the machine: all processes at once, the exact memory of a few, the files of a tree.  Reads only.
+"""Look at the processes of the machine: all at once, the exact memory of a few, what a tree's tmpfs hold.  Reads only.
 
 Everything here looks at what hostile programs made: it is bounded, follows no symbolic link, and what vanishes or
 cannot be read meanwhile is left out.  All of it blocks, for milliseconds: call it in a thread.
 
-Memory that no process's own figures show: page tables, and shared memory that nobody has in view at the moment.
-
-A program that maps shared memory, writes to it and lets go of the pages keeps all of it, and seems to hold nothing; one
-that looks at much empty memory fills page tables, which are nobody's.  Linux only; elsewhere nothing is found.
+Two kinds of memory are in no process's own figures, and are found on Linux alone: page tables, which fill when a
+program looks at much empty memory, and shared memory that it maps, writes to and lets go of.
 """
 
 import os
@@ -22,8 +20,25 @@ from quarterdeck_sandbox.policy.limits import Pages, Process, Space
 
 from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the monitor's `MachineReader`
 
+VAST_BYTES: Final = 8 << 30
+"""Address space from which on the page tables of a process are asked for at each look: of less they are 16 MiB."""
+
+_STAT_BYTES: Final = 1024
+"""Longer than any line of `/proc/PID/stat`."""
+
+_SUMMARY_BYTES: Final = 64 * 1024
+"""Longer than /proc/meminfo and the status of a process."""
+
+_IS_LINUX: Final = sys.platform == "linux"
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
 _SHMEM: Final = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
+
 _TABLES: Final = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
+
 _SPACE: Final = re.compile(rb"^VmSize:\s*(\d+) kB", re.MULTILINE)
 
 _SHARED: Final = re.compile(
@@ -32,65 +47,55 @@ _SHARED: Final = re.compile(
 )
 """A line of `/proc/PID/maps`: shared memory without a file, with the numbers that tell it from others."""
 
-_SUMMARY_BYTES: Final = 64 * 1024
-"""Longer than /proc/meminfo and the status of a process."""
-
-
-def machine_shared_bytes() -> int:
-    """All the shared memory of the machine, temporary filesystems included: no process has more of it."""
-    return _kib(_SHMEM, "/proc/meminfo")
-
-
-def table_bytes(pid: int) -> int:
-    """The page tables of a process; anybody may know."""
-    return _kib(_TABLES, f"/proc/{pid}/status")
-
-
-def space_bytes(pid: int) -> int:
-    """The address space of a process; anybody may know."""
-    return _kib(_SPACE, f"/proc/{pid}/status")
-
-
-def shared_mappings(pid: int) -> dict[bytes, int]:
-    """The shared memory without a file that a process has mapped, in view or not: bytes by what identifies it.
-
-    Raises:
-        PermissionError: it may not be looked into.
-    """
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            text = file.read()
-    except PermissionError:
-        raise
-    except OSError:
-        return {}  # it has just ended
-    found: dict[bytes, int] = {}
-    for match in _SHARED.finditer(text):
-        found[match[3]] = found.get(match[3], 0) + int(match[2], 16) - int(match[1], 16)
-    return found
-
-
-def _kib(expression: re.Pattern[bytes], path: str) -> int:
-    try:
-        with open(path, "rb") as file:
-            match = expression.search(file.read(_SUMMARY_BYTES))
-    except OSError:
-        return 0
-    return int(match[1]) * 1024 if match else 0
-
-
-VAST_BYTES: Final = 8 << 30
-"""Address space from which on the page tables of a process are asked for at each look: of less they are 16 MiB."""
-
-_STAT_BYTES: Final = 1024
-"""Longer than any line of `/proc/PID/stat`."""
-
-_IS_LINUX: Final = sys.platform == "linux"
-
 
 def scan() -> dict[int, Process]:
     """Every process that can be seen, by pid."""
     return _scan_proc() if _IS_LINUX else _scan_anywhere()
+
+
+def exact_memory(pids: Iterable[int]) -> Pages:
+    """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
+    pids = tuple(pids)
+    pages = sum(map(_pages, pids), Pages())
+    return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids))) if _IS_LINUX else pages
+
+
+def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> Space:
+    """What these mount points below the root of `root_pid` hold, as far as they can be looked at."""
+    total, seen = Space(), set()
+    for mount in mounts:
+        try:
+            fd = os.open(f"/proc/{root_pid}/root{mount}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            device, told = os.fstat(fd).st_dev, os.fstatvfs(fd)
+        finally:
+            os.close(fd)
+        if device not in seen:
+            seen.add(device)
+            total += Space((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
+    return total
+
+
+def waited_s(pid: int) -> float:
+    """For how long the first thread of a process was ready to run and got no processor, all in all.
+
+    Zero where the system does not tell, or there is no such process.
+    """
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, by a signal or a debugger; one that is gone is not."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
+        return False
 
 
 def _scan_proc() -> dict[int, Process]:
@@ -146,25 +151,6 @@ def _scan_anywhere() -> dict[int, Process]:
     return found
 
 
-def waited_s(pid: int) -> float:
-    """For how long the first thread of a process was ready to run and got no processor, all in all.
-
-    Zero where the system does not tell, or there is no such process.
-    """
-    try:
-        with open(f"/proc/{pid}/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
-
-def exact_memory(pids: Iterable[int]) -> Pages:
-    """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
-    pids = tuple(pids)
-    pages = sum(map(_pages, pids), Pages())
-    return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids))) if _IS_LINUX else pages
-
-
 def _mapped_bytes(pids: Iterable[int]) -> int:
     """The most shared memory that they can hold among them, whether they have it in view or not."""
     most, mapped = machine_shared_bytes(), dict[bytes, int]()
@@ -190,9 +176,13 @@ def _pages(pid: int) -> Pages:
     # Older kernels do not split the sum.
     anonymous = b"Pss_Anon" if b"Pss_Anon" in told else b"Pss"
     return Pages(
-        _kib_of_scanning(told, anonymous) + _kib_of_scanning(told, b"SwapPss") + table_bytes(pid),
-        _kib_of_scanning(told, b"Pss_Shmem"),
+        _told_kib(told, anonymous) + _told_kib(told, b"SwapPss") + table_bytes(pid),
+        _told_kib(told, b"Pss_Shmem"),
     )
+
+
+def _told_kib(told: dict[bytes, bytes], name: bytes) -> int:
+    return int(told[name].split()[0]) * 1024 if name in told else 0
 
 
 def _anonymous_bytes(pid: int) -> int:
@@ -211,35 +201,44 @@ def _resident_bytes(pid: int) -> int:
         return 0
 
 
-def _kib_of_scanning(told: dict[bytes, bytes], name: bytes) -> int:
-    return int(told[name].split()[0]) * 1024 if name in told else 0
+def machine_shared_bytes() -> int:
+    """All the shared memory of the machine, temporary filesystems included: no process has more of it."""
+    return _kib(_SHMEM, "/proc/meminfo")
 
 
-def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> Space:
-    """What these mount points below the root of `root_pid` hold, as far as they can be looked at."""
-    total, seen = Space(), set()
-    for mount in mounts:
-        try:
-            fd = os.open(f"/proc/{root_pid}/root{mount}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            device, told = os.fstat(fd).st_dev, os.fstatvfs(fd)
-        finally:
-            os.close(fd)
-        if device not in seen:
-            seen.add(device)
-            total += Space((told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree)
-    return total
+def table_bytes(pid: int) -> int:
+    """The page tables of a process; anybody may know."""
+    return _kib(_TABLES, f"/proc/{pid}/status")
 
 
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+def space_bytes(pid: int) -> int:
+    """The address space of a process; anybody may know."""
+    return _kib(_SPACE, f"/proc/{pid}/status")
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, by a signal or a debugger; one that is gone is not."""
+def shared_mappings(pid: int) -> dict[bytes, int]:
+    """The shared memory without a file that a process has mapped, in view or not: bytes by what identifies it.
+
+    Raises:
+        PermissionError: it may not be looked into.
+    """
     try:
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    except psutil.Error:
-        return False
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            text = file.read()
+    except PermissionError:
+        raise
+    except OSError:
+        return {}  # it has just ended
+    found: dict[bytes, int] = {}
+    for match in _SHARED.finditer(text):
+        found[match[3]] = found.get(match[3], 0) + int(match[2], 16) - int(match[1], 16)
+    return found
+
+
+def _kib(expression: re.Pattern[bytes], path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            match = expression.search(file.read(_SUMMARY_BYTES))
+    except OSError:
+        return 0
+    return int(match[1]) * 1024 if match else 0

@@ -1,19 +1,16 @@
-"""Within what a process may write, find what it must not: what is believed, or run outside of any sandbox, later.
+"""Within what a process may write, find what it must not: what is trusted, or run outside of any sandbox, later.
 
-    protected   the user's word (configuration and its kin) and our own code: closed, or nothing starts
+    protected   the user's configuration and its kin, and our own code: closed, or nothing starts
     hooks       what the user's other programs run in a project: closed where that is possible, else told of
 
 A part that exists is closed by a read-only mount (`inside/readonly`).  Of what does not exist yet the nearest folder is
 closed; where that is the very folder that may be written, nothing can be, and the receipt says so.  It looks at the
 filesystem and changes nothing.
 
-What lies in a project and is run, or believed, by programs outside of any sandbox: git's hooks, editors' tasks.
-
-Whoever may change a project's folder may not change these, unless they are named themselves.  `is_hook` judges a name,
-for tools that change one file at a time; `find_hooks` looks at what is there, for sandboxes, of which a part can be
-closed only if it exists; `missing_hooks` says what a command could make, for a look at what it has made.  The table is
-short on purpose: what is made to be changed (sources, Makefiles, hooks that a project keeps among its files) is run by
-people too, after they have read it.
+Hooks are git's, editors' tasks and their kin.  `is_hook` judges a name, for tools that change one file at a time;
+`find_hooks` looks at what is there, for sandboxes; `missing_hooks` says what a command could make.  The table is short
+on purpose: what is made to be changed (sources, Makefiles, hooks that a project keeps among its files) is run by people
+too, after they have read it.
 """
 
 import os
@@ -28,6 +25,9 @@ from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, ancestors,
 from .own_code import own_code
 from .secret_paths import refusal
 
+WORD = "code or configuration that quarterdeck trusts"
+"""Configuration, what it refers to, and our code, in a message."""
+
 GIT: Final = ".git"
 
 AT_THE_TOP: Final = (".vscode", ".idea", ".envrc", ".mcp.json", ".cursor/mcp.json", "deck.lock", "lock.ignore")
@@ -41,103 +41,14 @@ looks for hooks and settings; worktrees have one, and a repository's own would c
 _MAKEABLE: Final = (f"{GIT}/commondir", f"{GIT}/hooks")
 
 _MAX_MODULES: Final = 64
+
 _MAX_MODULE_DEPTH: Final = 4
 """A submodule's directory is called like its path."""
 
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """One of them.
-
-    Attributes:
-        path: where it is.
-        is_there: whether it exists, and is no link; else it can only be told of.
-    """
-
-    path: str
-    is_there: bool = True
-
-
-def is_hook(parts: Sequence[str]) -> bool:
-    """Whether a path, in its parts from a folder that may be changed, is one of them or lies in one.
-
-    Of a `.git` nothing is for file tools: what is in it is git's.
-    """
-    for start in range(len(parts)):
-        if parts[start] == GIT:
-            return True
-        if any(list(parts[start:])[: len(name)] == name for name in _SPLIT):
-            return True
-    return False
-
-
-_SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
-
-
-def find_hooks(folder: str) -> Iterator[Hook]:
-    """Those of `folder`, absolute and without links: at its top, not in projects below it."""
-    for name in AT_THE_TOP:
-        if os.path.lexists(path := f"{folder}/{name}"):
-            yield Hook(path, not os.path.islink(path))
-    git = f"{folder}/{GIT}"
-    if os.path.islink(git):
-        yield Hook(git, is_there=False)
-    elif os.path.isfile(git):
-        yield Hook(git)  # it says where a submodule or a worktree has its own
-    elif os.path.isdir(git):
-        yield from _of_git(git)
-        for module in _modules(f"{git}/modules"):
-            yield from _of_git(module)
-        for worktree in _folders(f"{git}/worktrees")[:_MAX_MODULES]:
-            for name in _OF_GIT[2:]:
-                if os.path.isfile(path := f"{worktree}/{name}"):
-                    yield Hook(path, not os.path.islink(path))
-
-
-def missing_hooks(folder: str) -> Iterator[str]:
-    """Those that could appear in `folder`, and in its repository if it has one."""
-    makeable = _MAKEABLE if os.path.isdir(f"{folder}/{GIT}") else ()
-    for name in (*AT_THE_TOP, *makeable):
-        if not os.path.lexists(path := f"{folder}/{name}"):
-            yield path
-
-
-def _of_git(git: str) -> Iterator[Hook]:
-    for name in _OF_GIT:
-        path = f"{git}/{name}"
-        is_there = os.path.exists(path) and not os.path.islink(path)
-        if is_there or name == "hooks" or os.path.islink(path):
-            yield Hook(path, is_there)
-
-
-def _modules(folder: str) -> list[str]:
-    found: list[str] = []
-    pending = [(folder, 0)]
-    while pending and len(found) < _MAX_MODULES:
-        here, depth = pending.pop()
-        for inner in _folders(here):
-            if os.path.isfile(f"{inner}/HEAD"):
-                found.append(inner)
-                pending.append((f"{inner}/modules", depth))
-            elif depth < _MAX_MODULE_DEPTH:
-                pending.append((inner, depth + 1))
-    return found[:_MAX_MODULES]
-
-
-def _folders(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
-
-
-WORD = "code or configuration that quarterdeck trusts"
-"""Configuration, what it refers to, and our code, in a message."""
-
-
 MAX_NAMED: Final = 3
 """Of files that it could make, in one line; where a home may be written there are many."""
+
+_SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +66,12 @@ class Closing:
     gaps: tuple[str, ...] = ()
 
 
-def steps(view: View) -> tuple[tuple[str, bool], ...]:
-    """The mounts that close what the view closes, parents first: of a path upon itself, read-only or, so that it
-    cannot be renamed, as it was.  Pure.
-    """
-    found: dict[str, bool] = {}
-    for path in view.closed:
-        above = view.covering(path)
-        top = above.target if above is not None else path
-        for folder in ancestors(path):
-            if folder == top:
-                break
-            found[folder] = found.get(folder, False) or folder == path
-    return tuple(sorted(found.items(), key=lambda step: step[0].split("/")))
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A hook; one that `is_there` exists and is no link, another one can only be told of."""
 
-
-def outermost(found: Iterable[str]) -> tuple[str, ...]:
-    """Parents first, without what lies within another.  Pure."""
-    kept: list[str] = []
-    for path in sorted(set(found), key=lambda path: path.split("/")):
-        if not is_within_any(path, kept):
-            kept.append(path)
-    return tuple(kept)
+    path: str
+    is_there: bool = True
 
 
 def close_within(
@@ -214,7 +109,7 @@ class _Finder:
         self._missing: list[str] = []
 
     def protect(self, path: str) -> None:
-        """Close the user's word, or our code."""
+        """Close the user's configuration, or our code."""
         if not self._writable:
             return
         followed = follow(path)
@@ -300,3 +195,96 @@ class _Finder:
 
     def _deepest_named(self, path: str) -> str:
         return max((folder for folder in self.named if is_within(path, folder)), key=len, default="")
+
+
+def steps(view: View) -> tuple[tuple[str, bool], ...]:
+    """The mounts that close what the view closes, parents first: of a path upon itself, read-only or, so that it
+    cannot be renamed, as it was.  Pure.
+    """
+    found: dict[str, bool] = {}
+    for path in view.closed:
+        above = view.covering(path)
+        top = above.target if above is not None else path
+        for folder in ancestors(path):
+            if folder == top:
+                break
+            found[folder] = found.get(folder, False) or folder == path
+    return tuple(sorted(found.items(), key=lambda step: step[0].split("/")))
+
+
+def outermost(found: Iterable[str]) -> tuple[str, ...]:
+    """Parents first, without what lies within another.  Pure."""
+    kept: list[str] = []
+    for path in sorted(set(found), key=lambda path: path.split("/")):
+        if not is_within_any(path, kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def is_hook(parts: Sequence[str]) -> bool:
+    """Whether a path, in its parts from a folder that may be changed, is a hook or lies in one.
+
+    Of a `.git` nothing is for file tools: what is in it is git's.
+    """
+    for start in range(len(parts)):
+        if parts[start] == GIT or any(list(parts[start:])[: len(name)] == name for name in _SPLIT):
+            return True
+    return False
+
+
+def find_hooks(folder: str) -> Iterator[Hook]:
+    """The hooks of `folder`, absolute and without links: at its top, not in projects below it."""
+    for name in AT_THE_TOP:
+        if os.path.lexists(path := f"{folder}/{name}"):
+            yield Hook(path, not os.path.islink(path))
+    git = f"{folder}/{GIT}"
+    if os.path.islink(git):
+        yield Hook(git, is_there=False)
+    elif os.path.isfile(git):
+        yield Hook(git)  # it says where a submodule or a worktree has its own
+    elif os.path.isdir(git):
+        yield from _of_git(git)
+        for module in _modules(f"{git}/modules"):
+            yield from _of_git(module)
+        for worktree in _folders(f"{git}/worktrees")[:_MAX_MODULES]:
+            for name in _OF_GIT[2:]:
+                if os.path.isfile(path := f"{worktree}/{name}"):
+                    yield Hook(path, not os.path.islink(path))
+
+
+def missing_hooks(folder: str) -> Iterator[str]:
+    """The hooks that could appear in `folder`, and in its repository if it has one."""
+    makeable = _MAKEABLE if os.path.isdir(f"{folder}/{GIT}") else ()
+    for name in (*AT_THE_TOP, *makeable):
+        if not os.path.lexists(path := f"{folder}/{name}"):
+            yield path
+
+
+def _of_git(git: str) -> Iterator[Hook]:
+    for name in _OF_GIT:
+        path = f"{git}/{name}"
+        is_there = os.path.exists(path) and not os.path.islink(path)
+        if is_there or name == "hooks" or os.path.islink(path):
+            yield Hook(path, is_there)
+
+
+def _modules(folder: str) -> list[str]:
+    found: list[str] = []
+    pending = [(folder, 0)]
+    while pending and len(found) < _MAX_MODULES:
+        here, depth = pending.pop()
+        for inner in _folders(here):
+            if os.path.isfile(f"{inner}/HEAD"):
+                found.append(inner)
+                pending.append((f"{inner}/modules", depth))
+            elif depth < _MAX_MODULE_DEPTH:
+                pending.append((inner, depth + 1))
+    return found[:_MAX_MODULES]
+
+
+def _folders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []

@@ -1,10 +1,6 @@
-"""What may not be shown, or only by its name: judged path by path before anything starts.
+"""Which paths a sandbox may show: never our own nor the system's, keys and tokens only by their name or by a grant.
 
-Every refusal is `LaunchError("sandbox_refused")` and says what to do.
-
-Where people keep what must not be read by accident: keys, tokens, browsers' profiles, other agents' settings.
-
-Such a place is shown only when a policy names it, or a grant does.
+Judged path by path before anything starts; every refusal is `LaunchError("sandbox_refused")` and says what to do.
 """
 
 import os
@@ -100,54 +96,6 @@ _GRANTS: Final = {
     ".Xauthority": Grant.DISPLAY,
 }
 
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """A place that holds secrets.
-
-    Attributes:
-        path: where people know it.
-        real: where it is, symbolic links followed.
-        what: what it holds, for people.
-    """
-
-    path: str
-    real: str
-    what: str
-
-
-def credentials_touching(path: str, user_home: str) -> Iterator[Credential]:
-    """Each existing one that contains `path` or lies within it, of the user and of other homes that `path` touches."""
-    for home in _homes(path, user_home):
-        for name, what in IN_A_HOME.items():
-            yield from _touching(path, f"{home.rstrip('/')}/{name}", what)
-    for place, what in _OF_THE_SYSTEM:
-        yield from _touching(path, place, what)
-
-
-def grant_for(path: str, user_home: str) -> Grant | None:
-    """The grant that would show this path, if there is one."""
-    return next((grant for name, grant in _GRANTS.items() if is_within(path, f"{user_home}/{name}")), None)
-
-
-def _touching(path: str, place: str, what: str) -> Iterator[Credential]:
-    if os.path.lexists(place):
-        real = os.path.realpath(place)
-        if overlap(path, place) or overlap(path, real):
-            yield Credential(place, real, what)
-
-
-def _homes(path: str, user_home: str) -> Iterator[str]:
-    yield user_home
-    others = ["/root"]
-    if overlap(path, "/home"):
-        try:
-            others += [entry.path for entry in os.scandir("/home")]
-        except OSError:
-            pass
-    yield from (home for home in others if home != user_home and overlap(path, home))
-
-
 _NEVER: Final = {
     "/": "everything: name the folders that it needs",
     "/proc": "other processes: a sandbox has its own /proc",
@@ -167,6 +115,21 @@ _SHARED: Final = {
     "/var": "state of all services: name a folder in it",
 }
 """What cannot be named itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A place that holds secrets.
+
+    Attributes:
+        path: where people know it.
+        real: where it is, symbolic links followed.
+        what: what it holds, for people.
+    """
+
+    path: str
+    real: str
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +245,38 @@ def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
 def refusal(message: str) -> LaunchError:
     """Why something may not be shown."""
     return LaunchError("sandbox_refused", message)
+
+
+def credentials_touching(path: str, user_home: str) -> Iterator[Credential]:
+    """Each existing one that contains `path` or lies within it, of the user and of other homes that `path` touches."""
+    for home in _homes(path, user_home):
+        for name, what in IN_A_HOME.items():
+            yield from _touching(path, f"{home.rstrip('/')}/{name}", what)
+    for place, what in _OF_THE_SYSTEM:
+        yield from _touching(path, place, what)
+
+
+def grant_for(path: str, user_home: str) -> Grant | None:
+    """The grant that would show this path, if there is one."""
+    return next((grant for name, grant in _GRANTS.items() if is_within(path, f"{user_home}/{name}")), None)
+
+
+def _touching(path: str, place: str, what: str) -> Iterator[Credential]:
+    if os.path.lexists(place):
+        real = os.path.realpath(place)
+        if overlap(path, place) or overlap(path, real):
+            yield Credential(place, real, what)
+
+
+def _homes(path: str, user_home: str) -> Iterator[str]:
+    yield user_home
+    others = ["/root"]
+    if overlap(path, "/home"):
+        try:
+            others += [entry.path for entry in os.scandir("/home")]
+        except OSError:
+            pass
+    yield from (home for home in others if home != user_home and overlap(path, home))
 
 
 def _leading(path: str, real: str) -> str:

@@ -55,7 +55,7 @@ from quarterdeck_protocol.secrets import Redactor
 if TYPE_CHECKING:
     from quarterdeck.host.session.decks import Decks
     from quarterdeck.host.session.provider import ProviderHostImpl
-    from quarterdeck.tools.deck.session import DeckSession
+    from quarterdeck.tools.session import DeckSession
 
 
 COMMAND_WAIT_S: Final = 10.0
@@ -251,8 +251,8 @@ class Product:
         @asynccontextmanager
         async def open_session() -> AsyncIterator["DeckSession"]:
             # Every tool, for the first client that asks for one; the others are answered meanwhile.
-            await asyncio.to_thread(import_module, "quarterdeck.tools.deck.session")
-            from quarterdeck.tools.deck.session import open_deck_session
+            await asyncio.to_thread(import_module, "quarterdeck.tools.session")
+            from quarterdeck.tools.session import open_deck_session
 
             assert self._settings.native is not None
             wish = replace(self._settings.native, settings=self._native_settings)

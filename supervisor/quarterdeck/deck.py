@@ -1,4 +1,4 @@
-"""The deck: which tools a session has, native and grafted, and the box that calls them."""
+"""The public names of the deck: which native tools a session has, their cards, and the box that calls them."""
 
 from typing import TYPE_CHECKING
 
@@ -6,47 +6,12 @@ from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
     from quarterdeck.config.native_names import Profile as Profile
-    from quarterdeck.tools.cards import app_novel_cards as app_novel_cards
-    from quarterdeck.tools.cards.bg_process import daemon_card as daemon_card
-    from quarterdeck.tools.cards.memory import (
-        FileMemoryStore as FileMemoryStore,
-        InMemoryStore as InMemoryStore,
-        memory_card as memory_card,
-    )
-    from quarterdeck.tools.cards.plan import (
-        PLANS_DIRNAME as PLANS_DIRNAME,
-        enter_plan_mode_card as enter_plan_mode_card,
-        exit_plan_mode_card as exit_plan_mode_card,
-        plan_file_path as plan_file_path,
-        plan_slug as plan_slug,
-        read_plan as read_plan,
-        write_plan as write_plan,
-    )
-    from quarterdeck.tools.cards.saas import saas_card as saas_card
-    from quarterdeck.tools.cards.task import task_card as task_card
-    from quarterdeck.tools.cards.todo import (
-        TodoItem as TodoItem,
-        TodoLedger as TodoLedger,
-        TodoState as TodoState,
-        TodoWeight as TodoWeight,
-        todo_card as todo_card,
-    )
-    from quarterdeck.tools.checkpoint.card import (
-        CHECKPOINTED_TOOLS as CHECKPOINTED_TOOLS,
-        CheckpointingCard as CheckpointingCard,
-        NodeStore as NodeStore,
-        maybe_wrap_checkpoint as maybe_wrap_checkpoint,
-    )
-    from quarterdeck.tools.checkpoint.index import (
-        CheckpointNode as CheckpointNode,
-        UnknownNodeError as UnknownNodeError,
-    )
-    from quarterdeck.tools.checkpoint.restore import RestoredPath as RestoredPath, RestoreOutcome as RestoreOutcome
-    from quarterdeck.tools.checkpoint.store import FileCheckpointStore as FileCheckpointStore
-    from quarterdeck.tools.deck.builtin_tools import (
+    from quarterdeck.embedding.deck import (
         BridgeBuilder as BridgeBuilder,
         BuiltinCard as BuiltinCard,
         BuiltinDescriptor as BuiltinDescriptor,
+        NativeCard as NativeCard,
+        app_novel_cards as app_novel_cards,
         build_builtin as build_builtin,
         build_builtins_for_profile as build_builtins_for_profile,
         builtin_bridge as builtin_bridge,
@@ -54,17 +19,27 @@ if TYPE_CHECKING:
         builtin_descriptors as builtin_descriptors,
         builtin_ids as builtin_ids,
         builtin_profiles as builtin_profiles,
-    )
-    from quarterdeck.tools.deck.catalog import (
-        capability_cards as capability_cards,
-        capability_ids as capability_ids,
         capability_index as capability_index,
         card_profiles as card_profiles,
-        cards_for_profile as cards_for_profile,
-        find_card as find_card,
+        cards_for_deck_profile as cards_for_deck_profile,
+        daemon_card as daemon_card,
+        enter_plan_mode_card as enter_plan_mode_card,
+        exit_plan_mode_card as exit_plan_mode_card,
         has_capability as has_capability,
+        memory_card as memory_card,
+        project_result as project_result,
+        saas_card as saas_card,
+        task_card as task_card,
+        todo_card as todo_card,
     )
-    from quarterdeck.tools.deck.contract import (
+    from quarterdeck.embedding.plans import (
+        PLANS_DIRNAME as PLANS_DIRNAME,
+        plan_file_path as plan_file_path,
+        plan_slug as plan_slug,
+        read_plan as read_plan,
+        write_plan as write_plan,
+    )
+    from quarterdeck.tools.card_types import (
         BuildFn as BuildFn,
         Capability as Capability,
         CapabilityCard as CapabilityCard,
@@ -86,15 +61,33 @@ if TYPE_CHECKING:
         SaasReply as SaasReply,
         capability_id as capability_id,
     )
-    from quarterdeck.tools.deck.native_card import NativeCard as NativeCard
-    from quarterdeck.tools.deck.provision import (
-        DeckRunner as DeckRunner,
-        DeckToolBox as DeckToolBox,
-        ToolDeck as ToolDeck,
-        cards_for_deck_profile as cards_for_deck_profile,
-        project_result as project_result,
-        provision_deck as provision_deck,
+    from quarterdeck.tools.cards.checklist import (
+        TodoItem as TodoItem,
+        TodoLedger as TodoLedger,
+        TodoState as TodoState,
+        TodoWeight as TodoWeight,
     )
+    from quarterdeck.tools.cards.memory import FileMemoryStore as FileMemoryStore, InMemoryStore as InMemoryStore
+    from quarterdeck.tools.catalogue import (
+        capability_cards as capability_cards,
+        capability_ids as capability_ids,
+        cards_for_profile as cards_for_profile,
+        find_card as find_card,
+    )
+    from quarterdeck.tools.checkpoint.card import (
+        CHECKPOINTED_TOOLS as CHECKPOINTED_TOOLS,
+        CheckpointingCard as CheckpointingCard,
+        NodeStore as NodeStore,
+        maybe_wrap_checkpoint as maybe_wrap_checkpoint,
+    )
+    from quarterdeck.tools.checkpoint.index import (
+        CheckpointNode as CheckpointNode,
+        UnknownNodeError as UnknownNodeError,
+    )
+    from quarterdeck.tools.checkpoint.restore import RestoredPath as RestoredPath, RestoreOutcome as RestoreOutcome
+    from quarterdeck.tools.checkpoint.store import FileCheckpointStore as FileCheckpointStore
+    from quarterdeck.tools.provision import ToolDeck as ToolDeck, provision_deck as provision_deck
+    from quarterdeck.tools.runner import DeckRunner as DeckRunner, DeckToolBox as DeckToolBox
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_barrel(__name__)

@@ -22,8 +22,8 @@ from support.web_servers import redirect, response, serving, zeros_gzipped
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeSettings, NativeWish
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck.tools.deck.catalog import capability_ids
-from quarterdeck.tools.deck.session import DeckSession, open_deck_session
+from quarterdeck.tools.catalogue import capability_ids
+from quarterdeck.tools.session import DeckSession, open_deck_session
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 pytestmark = pytest.mark.anyio

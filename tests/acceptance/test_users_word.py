@@ -28,7 +28,7 @@ from support.raw_client import RawStdioClient
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
-from quarterdeck.tools.deck.session import DeckSession, open_deck_session
+from quarterdeck.tools.session import DeckSession, open_deck_session
 from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 from quarterdeck_sandbox.doctor.probe import known_machine

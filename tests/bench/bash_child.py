@@ -18,7 +18,7 @@ import anyio
 
 from quarterdeck.tools.commands.bash import bash_tool
 from quarterdeck.tools.commands.command_policy import Workbench, open_shell
-from quarterdeck.tools.local_context import make_local_context
+from quarterdeck.tools.files.local_files import make_local_context
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.card_types import DeckContext, DeckFramework
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
-from quarterdeck.tools.deck.contract import DeckContext, DeckFramework
-from quarterdeck.tools.deck.provision import provision_deck
+from quarterdeck.tools.provision import provision_deck
 
 from .finding import Finding, Target
 from .rounds import Effort, Sample, alternate

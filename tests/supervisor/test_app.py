@@ -28,7 +28,7 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.tools.deck import session
+from quarterdeck.tools import session
 from quarterdeck.trust.exposure import read_exposure
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
@@ -332,8 +332,8 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
 def test_a_start_loads_no_tool() -> None:
     """A client would wait longer for its first answer."""
     heavy = (
-        "quarterdeck.tools.deck.session",
-        "quarterdeck.tools.deck.catalog",
+        "quarterdeck.tools.session",
+        "quarterdeck.tools.catalogue",
         "quarterdeck.tools.tools",
         "httpx2",
         "mcp",

@@ -7,9 +7,9 @@ from importlib.metadata import version
 import pytest
 
 import quarterdeck
-from quarterdeck import deck, interop, ledger, tools
+from quarterdeck import deck, interop, kernel, ledger
 
-BARRELS = (quarterdeck, deck, interop, tools, ledger)
+BARRELS = (quarterdeck, deck, interop, kernel, ledger)
 
 SEED_NAMES = """
     mount_protocol_bridge MountedProtocolBridge create_server_endpoint ServerEndpointImpl start_server_fleet
@@ -55,7 +55,7 @@ def test_interop_names_everything_that_it_promises() -> None:
 
 def test_kernel_names_everything_that_exists_of_its_promise() -> None:
     """A user's import of a documented name would fail."""
-    assert set(tools.__all__) == set(KERNEL_NAMES.split())
+    assert set(kernel.__all__) == set(KERNEL_NAMES.split())
 
 
 def test_ledger_names_everything_that_it_promises() -> None:
@@ -74,7 +74,7 @@ def test_every_name_resolves(barrel: object, name: str) -> None:
     assert getattr(barrel, name) is not None
 
 
-@pytest.mark.parametrize("module", ["quarterdeck", "quarterdeck.deck", "quarterdeck.interop", "quarterdeck.tools"])
+@pytest.mark.parametrize("module", ["quarterdeck", "quarterdeck.deck", "quarterdeck.interop", "quarterdeck.kernel"])
 def test_importing_a_barrel_loads_nothing_heavy(module: str) -> None:
     """Every start of the command line would wait for libraries that it may not use."""
     code = (

@@ -12,7 +12,7 @@ from quarterdeck.tools.commands.command_policy import Workbench, open_shell
 from quarterdeck.tools.commands.jobs import end_jobs
 from quarterdeck.tools.commands.shell import SandboxedShell
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.policy import SandboxPolicy
 

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from quarterdeck.tools.card_types import Capability, DeckContext, DeckFramework
 from quarterdeck.tools.context import ToolContext, inert_context
-from quarterdeck.tools.deck.contract import CapabilityCard, DeckContext, DeckFramework
 from quarterdeck.tools.results import TextContentBlock, ToolResult
 from quarterdeck_protocol.tools import ToolHints
 
@@ -29,9 +29,11 @@ class PlayedCard:
         return ToolResult.of_text(f"{self.name} ran") if self.act is None else await self.act(value, ctx)
 
 
-def ask(row: CapabilityCard, framework: DeckFramework | None = None) -> Callable[..., Awaitable[ToolResult]]:
-    """Build the row's card and give what runs it: `await run(action="read")`."""
-    card = row.build(DeckContext("/work", framework or DeckFramework()))
+def ask(
+    build: Callable[[DeckContext], Capability], framework: DeckFramework | None = None
+) -> Callable[..., Awaitable[ToolResult]]:
+    """Build the card and give what runs it: `await run(action="read")`."""
+    card = build(DeckContext("/work", framework or DeckFramework()))
 
     async def run(**arguments: object) -> ToolResult:
         return await card.run(arguments, inert_context())

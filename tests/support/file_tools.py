@@ -6,7 +6,7 @@ from typing import Any
 
 from quarterdeck.tools.context import Framework, Fs, ToolContext, UnavailableShell
 from quarterdeck.tools.files.file_access import ReadState
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.results import STANDARD_BUDGET, OutputBudget
 from quarterdeck.tools.spec import DefinedTool

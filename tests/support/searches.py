@@ -12,7 +12,7 @@ import anyio
 
 from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
 from quarterdeck.tools.context import ExecResult, FileStat, Fs, OnOutput, Shell, ToolContext
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.results import UNLIMITED_BUDGET
 from quarterdeck.tools.search.ripgrep import ripgrep_path

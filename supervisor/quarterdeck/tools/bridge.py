@@ -30,8 +30,8 @@ from quarterdeck_protocol.tools import (
     ToolSource,
 )
 
-from .registry import unknown_name_text
 from .results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
+from .runner import guarded, unknown_name_text
 from .spec import coerce_input
 
 INLINE_DECODE_BYTES: Final = 256 * 1024
@@ -117,30 +117,30 @@ class LiveBox(ToolSource):
 
     async def _result(self, call: ToolCall, cancel: CancelToken) -> ToolResult:
         name, (endpoint, tool) = call.name, self._owner(call.name)
-        try:
-            if endpoint is not None and (fault := endpoint.refusal(tool)) is not None:
-                raise fault
-            if endpoint is None or not self._offers(endpoint, name):
-                return ToolResult.of_error(unknown_name_text(name, [each.name for each in self.descriptors()]))
-            if cancel.cancelled:
-                return ToolResult.of_error(f"{name} was cancelled before it began.")
-            answer = await _unless_cancelled(cancel, endpoint.invoke(tool, coerce_input(call.input)))
-            if answer is None:
-                await anyio.lowlevel.checkpoint_if_cancelled()  # the task, too: then there is nobody to tell
-                return ToolResult.of_error(f"{name} was cancelled.")
-            if len(answer.body) > INLINE_DECODE_BYTES:
-                return await anyio.to_thread.run_sync(project_answer, answer)
-            return project_answer(answer)
-        except ProtocolFault as fault:
+        if endpoint is not None and (fault := endpoint.refusal(tool)) is not None:
             return ToolResult.of_error(fault_text(name, fault))
-        except Exception as error:
-            return ToolResult.of_error(f"{name} did not finish: {str(error) or type(error).__name__}")
+        if endpoint is None or not self._offers(endpoint, name):
+            return ToolResult.of_error(unknown_name_text(name, [each.name for each in self.descriptors()]))
+        return await guarded(name, cancel, lambda: _invoke(endpoint, tool, call, cancel))
 
     def _offers(self, endpoint: LiveEndpoint, name: str) -> bool:
         # A call looks at its own server only, as long as nothing changed there: there may be many.
         if self._lists.get(endpoint.config.id) is not endpoint.offered():
             self.descriptors()
         return name in self._names
+
+
+async def _invoke(endpoint: LiveEndpoint, tool: str, call: ToolCall, cancel: CancelToken) -> ToolResult:
+    try:
+        answer = await _unless_cancelled(cancel, endpoint.invoke(tool, coerce_input(call.input)))
+    except ProtocolFault as fault:
+        return ToolResult.of_error(fault_text(call.name, fault))
+    if answer is None:
+        await anyio.lowlevel.checkpoint_if_cancelled()  # the task, too: then there is nobody to tell
+        return ToolResult.of_error(f"{call.name} was cancelled.")
+    if len(answer.body) > INLINE_DECODE_BYTES:
+        return await anyio.to_thread.run_sync(project_answer, answer)
+    return project_answer(answer)
 
 
 async def _unless_cancelled(cancel: CancelToken, calling: Awaitable[RemoteCallResult]) -> RemoteCallResult | None:

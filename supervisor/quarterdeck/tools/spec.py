@@ -1,6 +1,4 @@
-"""A tool: what a model is told about it, and the function that runs it.
-
-A tool's arguments as one type: what a model is told of them, and what the tool is handed, from one place.  Pure.
+"""Define a tool of our own: what a model is told about it, its arguments as one type, and the function that runs it.
 
     class ReadArguments(Arguments):
         path: Annotated[str, Meta(min_length=1, description="The file to read.")]
@@ -10,8 +8,10 @@ Names are `snake_case` here and `camelCase` on the wire.  Objects are closed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import cache
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,14 +19,15 @@ from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ToolCall, ToolDescriptor, ToolHints, ToolOutcome
 
 from .context import ToolContext
+from .input_check import InputCheck, is_plain
 from .overflow import fit_result
 from .results import ToolResult
-from .validation import InputCheck
+from .runner import guarded
 
 _DEFINITIONS: Final = "$defs"
 _REF_PREFIX: Final = f"#/{_DEFINITIONS}/"
 _ANYTHING: Final = {"title": "anything"}
-"""The schema of `object`: nothing, but that is no answer to its maker, and titles go."""
+"""The schema of `object`: msgspec wants some answer, and titles are removed."""
 
 _NULL: Final = {"type": "null"}
 
@@ -35,11 +36,147 @@ class Arguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     """Base of every tool's arguments, and of the objects inside them."""
 
 
-T = TypeVar("T", bound=Arguments)
+A = TypeVar("A", bound=Arguments)
+
+RunTool = Callable[[Any, ToolContext], Awaitable[ToolResult]]
+"""Runs one call: the arguments and the context; an expected failure is a result with `is_error`."""
 
 
-def schema_of(arguments: type[Arguments]) -> dict[str, object]:
-    """The closed JSON Schema of `arguments`, without references, titles and nulls."""
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """Everything that makes a tool.
+
+    Attributes:
+        name: what a model calls it by.
+        parameters: the portable JSON Schema of its input.
+        run: takes the input as a JSON value, or as `arguments` where that is given.
+        definition: a server's own tool object, JSON bytes: its input is not judged here, its texts are not cut.
+        title: what a person is shown; empty for the name.
+        hints: what a client may assume of a native tool; None says nothing.
+        arguments: the type that `parameters` is the schema of; None for a tool that reads its input itself.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    run: RunTool
+    definition: bytes | None = None
+    title: str = ""
+    hints: ToolHints | None = None
+    arguments: type[Arguments] | None = None
+
+
+class DefinedTool:
+    """A tool that can be called; a `Card`.
+
+    Its input is judged before it runs, and its texts are cut to the context's budget.
+    """
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self.spec: Final = spec
+        self._check = InputCheck(spec.name, spec.parameters)
+
+    @property
+    def name(self) -> str:
+        """What a model calls it by."""
+        return self.spec.name
+
+    @property
+    def label(self) -> str:
+        """What a person is shown: the title, else the name."""
+        return self.spec.title or self.spec.name
+
+    @property
+    def description(self) -> str:
+        """What a model is told."""
+        return self.spec.description
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The portable JSON Schema of its input."""
+        return self.spec.parameters
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing, by its hints."""
+        return self.hints is not None and self.hints.read_only
+
+    @property
+    def hints(self) -> ToolHints | None:
+        """What a client may assume."""
+        return self.spec.hints
+
+    @property
+    def definition(self) -> bytes | None:
+        """A server's own tool object; None for a native tool."""
+        return self.spec.definition
+
+    def descriptor(self) -> ToolDescriptor:
+        """The tool as a model sees it."""
+        spec = self.spec
+        return ToolDescriptor(spec.name, spec.description, spec.parameters, spec.definition, spec.title, spec.hints)
+
+    async def invoke(self, call: ToolCall, ctx: ToolContext) -> ToolOutcome:
+        """Run the tool, as `run` does; the result's `wire` is copied unchanged."""
+        return (await self.run(call.input, ctx)).to_outcome(call.id)
+
+    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
+        """Run the tool on the input `value`; see `guarded` for what it never raises."""
+        return await guarded(self.name, ctx.cancel, lambda: self._run(coerce_input(value), ctx))
+
+    async def _run(self, given: object, ctx: ToolContext) -> ToolResult:
+        if self.spec.definition is not None:
+            return await self.spec.run(given, ctx)
+        try:
+            arguments = self._read(given)
+        except _WrongInputError as error:
+            return ToolResult.of_error(str(error))
+        return await fit_result(await self.spec.run(arguments, ctx), self.name, ctx.budget, ctx.overflow)
+
+    def _read(self, given: object) -> object:
+        """What `spec.run` takes.
+
+        Raises:
+            _WrongInputError: the schema does not accept it.
+            ValueError: no value of the type stands for it, although the schema accepts it.
+        """
+        arguments = self.spec.arguments
+        if arguments is not None and is_plain(given):
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(given, arguments)
+        # The schema's own judgement is slow, and says in full what is wrong.
+        if (problem := self._check.problem(given)) is not None:
+            raise _WrongInputError(problem)
+        return given if arguments is None else read_arguments(arguments, given)
+
+
+class _WrongInputError(ValueError):
+    """Says to a model what is wrong with an input."""
+
+
+def native_tool(
+    name: str,
+    description: str,
+    arguments: type[A],
+    run: Callable[[A, ToolContext], Awaitable[ToolResult]],
+    *,
+    title: str,
+    hints: ToolHints,
+) -> DefinedTool:
+    """The tool that `run` is, on input that the schema of `arguments` describes."""
+    return DefinedTool(
+        ToolSpec(name, description, schema_of(arguments), run, title=title, hints=hints, arguments=arguments)
+    )
+
+
+def define_tool(spec: ToolSpec) -> DefinedTool:
+    """The tool that `spec` describes."""
+    return DefinedTool(spec)
+
+
+@cache
+def schema_of(arguments: type[Arguments]) -> Mapping[str, object]:
+    """The closed JSON Schema of `arguments`, without references, titles and nulls; the same object each time."""
     schema = msgspec.json.schema(arguments, schema_hook=lambda _: _ANYTHING)
     # A type's docstring is for us, not for the model.
     definitions = {
@@ -50,7 +187,7 @@ def schema_of(arguments: type[Arguments]) -> dict[str, object]:
     return msgspec.json.decode(msgspec.json.encode(_plain(schema, definitions)), type=dict[str, object])
 
 
-def read_arguments(arguments: type[T], value: object) -> T:
+def read_arguments(arguments: type[A], value: object) -> A:
     """`value`, which `schema_of(arguments)` accepts, as its type.
 
     Raises:
@@ -63,7 +200,20 @@ def read_arguments(arguments: type[T], value: object) -> T:
         raise ValueError(plain_words(error)) from None
 
 
+def coerce_input(value: object) -> object:
+    """`value` as a tool expects it: models send nothing, or JSON inside a string, where they mean an object."""
+    if value is None:
+        return {}
+    if isinstance(value, str) and value.startswith(("{", "[")):
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return value
+    return value
+
+
 def _plain(node: object, definitions: Mapping[str, object]) -> object:
+    """A part of a schema without references, titles and nulls."""
     if isinstance(node, list):
         return [_plain(item, definitions) for item in node]
     if not isinstance(node, dict):
@@ -87,120 +237,4 @@ def _plain(node: object, definitions: Mapping[str, object]) -> object:
         if key == "properties"
         else _plain(value, definitions)
         for key, value in members.items()
-        if key != "title"
     }
-
-
-RunTool = Callable[[object, ToolContext], Awaitable[ToolResult]]
-"""Runs one call: the input (any JSON value) and the context; an expected failure is a result with `is_error`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """Everything that makes a tool.
-
-    Attributes:
-        name: what a model calls it by.
-        parameters: the portable JSON Schema of its input.
-        definition: for a grafted tool the server's own tool object, JSON bytes.
-        title: what a person is shown; empty for the name.
-        hints: what a client may assume of a native tool; None says nothing.
-    """
-
-    name: str
-    description: str
-    parameters: Mapping[str, object]
-    run: RunTool
-    definition: bytes | None = None
-    title: str = ""
-    hints: ToolHints | None = None
-
-
-class DefinedTool:
-    """A tool that can be called.
-
-    A native tool's input is checked by its schema before it runs, and its texts are cut to the context's budget; what
-    a grafted one takes and gives is between its server and its client.
-    """
-
-    def __init__(self, spec: ToolSpec) -> None:
-        self._run = spec.run
-        self._descriptor = ToolDescriptor(
-            spec.name, spec.description, spec.parameters, spec.definition, spec.title, spec.hints
-        )
-        self._check = InputCheck(spec.name, spec.parameters) if spec.definition is None else None
-
-    @property
-    def name(self) -> str:
-        """What a model calls it by."""
-        return self._descriptor.name
-
-    @property
-    def label(self) -> str:
-        """What a person is shown: the title, else the name."""
-        return self._descriptor.title or self._descriptor.name
-
-    @property
-    def description(self) -> str:
-        """What a model is told."""
-        return self._descriptor.description
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        """The portable JSON Schema of its input."""
-        return self._descriptor.parameters
-
-    def descriptor(self) -> ToolDescriptor:
-        """The tool as a model sees it."""
-        return self._descriptor
-
-    async def invoke(self, call: ToolCall, ctx: ToolContext) -> ToolOutcome:
-        """Run the tool, as `run` does; the result's `wire` is copied unchanged."""
-        return (await self.run(call.input, ctx)).to_outcome(call.id)
-
-    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Run the tool on the input `value`; whatever it raises becomes a result with `is_error`.
-
-        Only cancellation of the awaiting task passes.  A call whose token is cancelled already is not run.
-        """
-        if ctx.cancel.cancelled:
-            return ToolResult.of_error(f"{self.name} was cancelled before it began.")
-        given = coerce_input(value)
-        if self._check is not None and (problem := self._check.problem(given)) is not None:
-            return ToolResult.of_error(problem)
-        try:
-            result = await self._run(given, ctx)
-            if self._check is not None:
-                result = await fit_result(result, self.name, ctx.budget, ctx.overflow)
-        except Exception as error:
-            return ToolResult.of_error(f"{self.name} did not finish: {str(error) or type(error).__name__}")
-        return result
-
-
-A = TypeVar("A", bound=Arguments)
-
-
-def typed(arguments: type[A], run: Callable[[A, ToolContext], Awaitable[ToolResult]]) -> RunTool:
-    """`run`, taking its arguments as their type; for a tool whose parameters are `schema_of(arguments)`."""
-
-    async def run_typed(value: object, ctx: ToolContext) -> ToolResult:
-        return await run(read_arguments(arguments, value), ctx)
-
-    return run_typed
-
-
-def define_tool(spec: ToolSpec) -> DefinedTool:
-    """The tool that `spec` describes."""
-    return DefinedTool(spec)
-
-
-def coerce_input(value: object) -> object:
-    """`value` as a tool expects it: models send nothing, or JSON inside a string, where they mean an object."""
-    if value is None:
-        return {}
-    if isinstance(value, str) and value.startswith(("{", "[")):
-        try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return value
-    return value

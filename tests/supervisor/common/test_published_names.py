@@ -16,7 +16,7 @@ from quarterdeck.common.published_names import (
     may_be_alias,
     public_names,
 )
-from quarterdeck.tools.deck.catalog import capability_ids
+from quarterdeck.tools.catalogue import capability_ids
 from quarterdeck_protocol.names import (
     MAX_SERVER_ID_CHARS,
     QUALIFIER,

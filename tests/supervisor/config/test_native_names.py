@@ -1,7 +1,7 @@
 """The names of native tools, without the tools."""
 
 from quarterdeck.config.native_names import NATIVE_NAMES
-from quarterdeck.tools.deck.catalog import capability_ids
+from quarterdeck.tools.catalogue import capability_ids
 
 
 def test_the_names_are_the_catalogues() -> None:

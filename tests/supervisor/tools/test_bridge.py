@@ -194,15 +194,37 @@ async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_tool_asks_for_its_endpoint_at_each_call() -> None:
-    """After a restart, a tool held since before would call the dead generation."""
+async def test_a_call_asks_for_the_endpoint_of_its_moment() -> None:
+    """After a restart a call would go to the dead generation, or to a server that was removed."""
     fleet = FakeFleet(FakeEndpoint("fs", "read"))
     box = LiveBox(fleet)
+    assert not (await run(box, "fs__read")).is_error
     fleet.by_id["fs"].phase = EndpointPhase.FAULTED
-    down = await run(box, "fs__read")
+    assert (await run(box, "fs__read")).is_error
     fleet.by_id["fs"] = FakeEndpoint("fs", "read")
-    up = await run(box, "fs__read")
-    assert (down.is_error, up.is_error) == (True, False)
+    assert not (await run(box, "fs__read")).is_error
+    del fleet.by_id["fs"]
+    assert (await run(box, "fs__read")).output == "There is no tool called 'fs__read'."
+
+
+@pytest.mark.anyio
+async def test_input_is_the_servers_to_judge_and_is_read_as_models_mean_it() -> None:
+    """A server that takes more than it says could not be given it, or would get a string for an object."""
+    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read")))
+    assert (await run(box, "fs__read", '{"path": 5}')).output == 'read {"path":5}'
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_cancelled_already_reaches_no_server() -> None:
+    """A tool would have its effect after the user said stop."""
+    cancel = CancelToken()
+    cancel.cancel()
+
+    async def answer(tool: str, arguments: object) -> object:
+        raise AssertionError
+
+    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
+    assert outcome == ToolOutcome("call-1", "fs__read was cancelled before it began.", is_error=True)
 
 
 @pytest.mark.anyio

@@ -13,7 +13,7 @@ from quarterdeck.tools.context import (
     UnavailableFs,
     UnavailableShell,
 )
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs
 
 
 def verbs(protocol: type) -> set[str]:

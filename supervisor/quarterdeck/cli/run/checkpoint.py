@@ -120,7 +120,7 @@ async def _restore(
     from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
     from quarterdeck.config.places.private_homes import never_written
     from quarterdeck.tools.checkpoint.index import UnknownNodeError
-    from quarterdeck.tools.files.fs import LocalFs
+    from quarterdeck.tools.files.local_files import LocalFs
     from quarterdeck.tools.files.roots import Roots
 
     found = await _sessions(workspace, session)

@@ -296,9 +296,9 @@ async def _serve(plan: Plan) -> None:
                 admit_early(product.instructions())
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
             if (native := plan.settings.native) is not None:
-                from quarterdeck.tools.deck.provision import SHOWN
+                from quarterdeck.tools.catalogue import PROFILE_NAMES
 
-                _log.info("native tools of the profile %s in %s", SHOWN[native.profile], native.workspace)
+                _log.info("native tools of the profile %s in %s", PROFILE_NAMES[native.profile], native.workspace)
             with changes_logged(product):
                 # Beside the zygote, which imports the same: the first list of tools needs both.
                 face = "stdio" if plan.http is None else "http"

@@ -105,11 +105,11 @@ class NativeOptions:
         """
         from quarterdeck.config.native_names import Profile
         from quarterdeck.config.native_tools import NativeWish
-        from quarterdeck.tools.deck.contract import DeckFault
+        from quarterdeck.tools.card_types import DeckFault
 
         profile = Profile(self.profile.in_deck)
         if self.tools is not None:
-            from quarterdeck.tools.deck.provision import check_tools
+            from quarterdeck.tools.catalogue import check_tools
 
             try:
                 check_tools(profile, self.tools)

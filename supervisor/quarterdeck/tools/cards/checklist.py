@@ -1,17 +1,20 @@
-"""`todo_set` and `todo_read`: the session's checklist, replaced whole and shown whole.
+"""Checklists: `todo_set` and `todo_read` over a session's list, `todo` over a list of its own.
 
-A list lives as long as its context's identity, and no other context sees it.  Nothing is written to disk.
+A list is replaced whole and shown whole.  A session's lives as long as its context's identity, a card's as long as the
+card.  Nothing is written to disk.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from weakref import WeakKeyDictionary
 
 from msgspec import Meta
 
+from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ContextId, ToolContext
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 MAX_ITEMS: Final = 500
@@ -20,9 +23,13 @@ MAX_ITEMS: Final = 500
 MAX_TEXT_CHARS: Final = 2_000
 """Of one item; with `MAX_ITEMS` it bounds what a session holds."""
 
+_CHANGES: Final = ToolHints(destructive=False, idempotent=True, open_world=False)
+
+_GLYPHS: Final = {"pending": "[ ]", "active": "[~]", "done": "[x]", "dropped": "[-]"}
+
 
 class TodoStatus(StrEnum):
-    """How far an item is."""
+    """How far an item of a session's list is."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -30,7 +37,7 @@ class TodoStatus(StrEnum):
 
 
 class TodoRow(Arguments, frozen=True):
-    """One item of the list."""
+    """One item of a session's list."""
 
     id: Annotated[str, Meta(min_length=1, description="Its name within the list, unique.")]
     text: Annotated[str, Meta(min_length=1, description="What is to be done, in one line.")]
@@ -47,73 +54,158 @@ class TodoReadArguments(Arguments, frozen=True):
     """Nothing."""
 
 
-_GLYPHS: Final = {TodoStatus.PENDING: "[ ]", TodoStatus.ACTIVE: "[~]", TodoStatus.DONE: "[x]"}
+class TodoState(StrEnum):
+    """How far an item of a card's list is."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+class TodoWeight(StrEnum):
+    """How much an item matters."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+
+class TodoItem(Arguments, frozen=True):
+    """One item of a card's list."""
+
+    task: Annotated[str, Meta(min_length=1, description="What is to be done, in one line.")]
+    state: Annotated[TodoState, Meta(description="pending, active (being worked on), done or dropped.")]
+    weight: Annotated[TodoWeight, Meta(description="How much it matters.")]
+
+
+class TodoArguments(Arguments, frozen=True):
+    """Read the list, or replace it."""
+
+    action: Annotated[Literal["read", "set"], Meta(description="read shows the list, set replaces it.")]
+    items: (
+        Annotated[list[TodoItem], Meta(description="For set: every item, in order; without it the list is cleared.")]
+        | None
+    ) = None
+
+
+class TodoLedger:
+    """The list of one card."""
+
+    def __init__(self) -> None:
+        self._items: tuple[TodoItem, ...] = ()
+
+    @property
+    def items(self) -> tuple[TodoItem, ...]:
+        """The present list."""
+        return self._items
+
+    def replace(self, items: Sequence[TodoItem]) -> None:
+        """Take another list in its place."""
+        self._items = tuple(items)
+
+    def render(self) -> str:
+        """The list for a model."""
+        open_count = sum(item.state in (TodoState.PENDING, TodoState.ACTIVE) for item in self._items)
+        weights = {TodoWeight.LOW: " (low)", TodoWeight.NORMAL: "", TodoWeight.HIGH: " (high)"}
+        rows = [f"{_GLYPHS[item.state]} {_line(item.task)}{weights[item.weight]}" for item in self._items]
+        return _shown(f"Checklist, {open_count} of {len(rows)} open:", rows)
+
 
 _lists: Final[WeakKeyDictionary[ContextId, tuple[TodoRow, ...]]] = WeakKeyDictionary()
 
 
 def todo_set_tool() -> DefinedTool:
-    """The tool that replaces the list."""
-    return define_tool(
-        ToolSpec(
-            "todo_set",
-            "Replace this session's checklist with the given items and show it. Send every item, also the unchanged "
-            "ones: what is left out is gone. Keep exactly one item active while you work.",
-            schema_of(TodoSetArguments),
-            typed(TodoSetArguments, _set),
-            title="Update checklist",
-            hints=ToolHints(destructive=False, idempotent=True, open_world=False),
-        )
+    """The tool that replaces the session's list."""
+
+    async def run(arguments: TodoSetArguments, ctx: ToolContext) -> ToolResult:
+        items = tuple(arguments.items)
+        problem = _problem([(f"items[{n}]", max(item.text, item.id, key=len)) for n, item in enumerate(items)])
+        if problem := problem or _twice(items):
+            return ToolResult.of_error(f"The checklist is unchanged: {problem}")
+        _lists[ctx.context_id] = items
+        return ToolResult.of_text(_render(items))
+
+    return native_tool(
+        "todo_set",
+        "Replace this session's checklist with the given items and show it. Send every item, also the unchanged "
+        "ones: an item that is left out is removed. Keep exactly one item active while you work.",
+        TodoSetArguments,
+        run,
+        title="Update checklist",
+        hints=_CHANGES,
     )
 
 
 def todo_read_tool() -> DefinedTool:
-    """The tool that shows the list."""
-    return define_tool(
-        ToolSpec(
-            "todo_read",
-            "Show this session's checklist, as todo_set left it.",
-            schema_of(TodoReadArguments),
-            typed(TodoReadArguments, _read),
-            title="Read checklist",
-            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
-        )
+    """The tool that shows the session's list."""
+
+    async def run(_: TodoReadArguments, ctx: ToolContext) -> ToolResult:
+        return ToolResult.of_text(_render(_lists.get(ctx.context_id, ())))
+
+    return native_tool(
+        "todo_read",
+        "Show this session's checklist, as todo_set left it.",
+        TodoReadArguments,
+        run,
+        title="Read checklist",
+        hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 
 
-async def _set(arguments: TodoSetArguments, ctx: ToolContext) -> ToolResult:
-    items = tuple(arguments.items)
-    if problem := _problem(items):
-        return ToolResult.of_error(f"The checklist is unchanged: {problem}")
-    _lists[ctx.context_id] = items
-    return ToolResult.of_text(render(items))
+def todo_tool(_: DeckContext) -> DefinedTool:
+    """A card with a list of its own."""
+    ledger = TodoLedger()
+
+    async def run(arguments: TodoArguments, __: ToolContext) -> ToolResult:
+        if arguments.action == "set":
+            items = arguments.items or []
+            if problem := _problem([(f"items[{n}].task", item.task) for n, item in enumerate(items)]):
+                return ToolResult.of_error(f"The checklist is unchanged: {problem}")
+            ledger.replace(items)
+        return ToolResult.of_text(ledger.render())
+
+    return native_tool(
+        "todo",
+        "Keep a checklist for this session. read shows it; set replaces all of it, so send every item. "
+        "It is separate from the list of todo_set.",
+        TodoArguments,
+        run,
+        title="Checklist",
+        hints=_CHANGES,
+    )
 
 
-async def _read(_: TodoReadArguments, ctx: ToolContext) -> ToolResult:
-    return ToolResult.of_text(render(_lists.get(ctx.context_id, ())))
-
-
-def render(items: tuple[TodoRow, ...]) -> str:
-    """The list for a model: how it stands, then one line an item."""
-    if not items:
-        return "The checklist is empty."
+def _render(items: Sequence[TodoRow]) -> str:
     counts = {status: sum(item.status is status for item in items) for status in TodoStatus}
-    noun = "task" if len(items) == 1 else "tasks"
     heading = (
-        f"{len(items)} {noun}: {counts[TodoStatus.ACTIVE]} active, {counts[TodoStatus.PENDING]} pending, "
-        f"{counts[TodoStatus.DONE]} done."
+        f"{len(items)} {'task' if len(items) == 1 else 'tasks'}: {counts[TodoStatus.ACTIVE]} active, "
+        f"{counts[TodoStatus.PENDING]} pending, {counts[TodoStatus.DONE]} done."
     )
-    rows = (f"{_GLYPHS[item.status]} ({item.id}) {' '.join(item.text.split())}" for item in items)
-    return "\n".join((heading, *rows))
+    return _shown(heading, [f"{_GLYPHS[item.status]} ({item.id}) {_line(item.text)}" for item in items])
 
 
-def _problem(items: tuple[TodoRow, ...]) -> str | None:
-    if len(items) > MAX_ITEMS:
-        return f"it may hold {MAX_ITEMS} items, not {len(items)}."
+def _shown(heading: str, rows: Sequence[str]) -> str:
+    return "\n".join((heading, *rows)) if rows else "The checklist is empty."
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _problem(texts: Sequence[tuple[str, str]]) -> str | None:
+    """Why a list is refused, of whose items the longest texts are given, each with its place."""
+    if len(texts) > MAX_ITEMS:
+        return f"it may hold {MAX_ITEMS} items, not {len(texts)}."
+    for place, text in texts:
+        if len(text) > MAX_TEXT_CHARS:
+            return f"{place} is longer than {MAX_TEXT_CHARS:,} characters; shorten it."
+    return None
+
+
+def _twice(items: Sequence[TodoRow]) -> str | None:
     first: dict[str, int] = {}
     for number, item in enumerate(items):
-        if len(item.text) > MAX_TEXT_CHARS or len(item.id) > MAX_TEXT_CHARS:
-            return f"items[{number}] is longer than {MAX_TEXT_CHARS:,} characters; shorten it."
         if item.id in first:
             return f"items[{first[item.id]}] and items[{number}] have the same id {item.id!r}; give each its own."
         first[item.id] = number

@@ -1,7 +1,6 @@
 """`memory`: one working note that a model keeps for itself, in memory or in a file."""
 
 import asyncio
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -9,17 +8,12 @@ import anyio.to_thread
 from msgspec import Meta
 
 from quarterdeck.common.files.replace import replace_file
-from quarterdeck.config.native_names import Profile
 from quarterdeck.config.places.paths import make_private_dir
+from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.deck.contract import Capability, CapabilityCard, DeckContext, JsonSchema, capability_id
-from quarterdeck.tools.deck.native_card import NativeCard
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
-
-NAME: Final = capability_id("memory")
-TITLE: Final = "Working memory"
 
 MAX_NOTE_BYTES: Final = 1024 * 1024
 """Far more than a model reads at once; more is a file's job."""
@@ -88,17 +82,13 @@ class MemoryArguments(Arguments, frozen=True):
     content: Annotated[str, Meta(description="For replace and append; replace without content empties the note.")] = ""
 
 
-def memory_card() -> CapabilityCard:
-    """The catalogue's row."""
-    return CapabilityCard(NAME, TITLE, "Keep a working note.", (Profile.ALL,), _build)
-
-
-def _build(ctx: DeckContext) -> Capability:
+def memory_tool(ctx: DeckContext) -> DefinedTool:
+    """Keep one note, in the host's store or in memory."""
     store = ctx.framework.memory or InMemoryStore()
     turn = asyncio.Lock()
 
     async def run(arguments: MemoryArguments, _: ToolContext) -> ToolResult:
-        async with turn:  # two calls that append at once must both be heard
+        async with turn:  # of two calls that append at once neither may be lost
             note = await store.read()
             changed = _changed(note, arguments)
             if (size := len(_encode(changed))) > MAX_NOTE_BYTES:
@@ -110,18 +100,14 @@ def _build(ctx: DeckContext) -> Capability:
                 await store.write(changed)
         return ToolResult.of_text(f"Working memory:\n{changed or '(empty)'}")
 
-    return NativeCard(
-        define_tool(
-            ToolSpec(
-                NAME,
-                "Keep one working note across this session: facts, decisions, what to do next. Every action shows the "
-                "note as it is then.",
-                _parameters(),
-                typed(MemoryArguments, run),
-                title=TITLE,
-                hints=ToolHints(destructive=True, idempotent=False, open_world=False),
-            )
-        )
+    return native_tool(
+        "memory",
+        "Keep one working note for this session: facts, decisions, what to do next. Every action shows the note as "
+        "it is afterwards.",
+        MemoryArguments,
+        run,
+        title="Working memory",
+        hints=ToolHints(destructive=True, idempotent=False, open_world=False),
     )
 
 
@@ -137,8 +123,3 @@ def _changed(note: str, arguments: MemoryArguments) -> str:
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")
-
-
-@cache
-def _parameters() -> JsonSchema:
-    return schema_of(MemoryArguments)

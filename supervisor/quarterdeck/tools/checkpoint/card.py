@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 import anyio
 import anyio.to_thread
 
+from quarterdeck.tools.card_types import Capability, CheckpointStore, JsonSchema
 from quarterdeck.tools.context import FileStat, Fs, ToolContext
-from quarterdeck.tools.deck.contract import Capability, CheckpointStore, JsonSchema
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import coerce_input
 from quarterdeck_protocol.tools import ToolHints

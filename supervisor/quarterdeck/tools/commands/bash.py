@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from quarterdeck.tools.context import ExecResult, OutsideRootsError, Stream, ToolContext
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .jobs import name_of_signal
@@ -70,19 +70,17 @@ class BashArguments(Arguments, frozen=True):
 
 def bash_tool() -> DefinedTool:
     """The tool."""
-    return define_tool(
-        ToolSpec(
-            "bash",
-            "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It may change the "
-            "workspace, its own private $HOME, which stays, and $TMPDIR, which ends with the session; /tmp is empty "
-            "for every command. In the workspace .git/hooks, .git/config and what configures the user's programs are "
-            "read-only. Standard input is empty, so pass flags such as --yes instead of waiting for "
-            "questions. What it leaves running is ended with it: use process for servers.",
-            schema_of(BashArguments),
-            typed(BashArguments, _run),
-            title="Run shell command",
-            hints=ToolHints(destructive=True, open_world=True),
-        )
+    return native_tool(
+        "bash",
+        "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It may change the "
+        "workspace, its own private $HOME, which stays, and $TMPDIR, which ends with the session; /tmp is empty "
+        "for every command. In the workspace .git/hooks, .git/config and what configures the user's programs are "
+        "read-only. Standard input is empty, so pass flags such as --yes instead of waiting for "
+        "questions. What it leaves running is ended with it: use process for servers.",
+        BashArguments,
+        _run,
+        title="Run shell command",
+        hints=ToolHints(destructive=True, open_world=True),
     )
 
 

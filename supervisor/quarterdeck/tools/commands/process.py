@@ -1,28 +1,35 @@
-"""`process`: commands that run on while the session does other things, told as JSON values.
+"""`process` and `bg-process`: commands that run on while the session does other things.
 
-Its table lasts as long as its context's identity; `jobs` runs it, `bg-process` is another face of the same.
+Both start, list, poll and stop the jobs of a `JobTable`.  `process` answers with JSON values, and its table lasts as
+long as its context's identity; `bg-process` answers with text, and its table lasts as long as its card.
 """
 
+import os
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from msgspec import Meta
 
+from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, ToolResult, clamp
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .jobs import Job, JobError, JobTable, adopt, captures_of
-
-PREFIX: Final = "job"
+from .jobs import CAPTURES_NAME, Job, JobError, JobTable, adopt, captures_of
+from .output import MAX_BUFFERED_LINES
 
 POLL_BUDGET: Final = OutputBudget(BudgetKind.TAIL, 32 * 1024)
-"""Of what one poll shows of each stream."""
+"""Of what one poll of `process` shows of each stream."""
+
+MAX_COMMAND_CHARS: Final = 200
+"""Of a command in a text of `bg-process`; the model that started it knows the rest."""
+
+_HINTS: Final = ToolHints(destructive=True, open_world=True)
 
 
-class ProcessAction(StrEnum):
+class Action(StrEnum):
     """What to do."""
 
     START = "start"
@@ -35,123 +42,229 @@ class ProcessArguments(Arguments, frozen=True):
     """One action on the session's processes."""
 
     action: Annotated[
-        ProcessAction,
+        Action,
         Meta(
             description="start runs command and returns at once with an id; poll shows what a process wrote since the "
-            "last poll, and how it stands; stop ends one with all that it started; list shows all."
+            "last poll, and its state; stop ends one with all that it started; list shows all."
         ),
     ]
     command: Annotated[str, Meta(description="For start: a command line for /bin/sh.")] | None = None
     id: Annotated[str, Meta(description='For poll and stop: the id that start gave, such as "job-1".')] | None = None
 
 
+class BgProcessArguments(Arguments, frozen=True):
+    """One action on the card's processes."""
+
+    action: Annotated[
+        Action,
+        Meta(
+            description="start runs command and returns at once with an id; poll shows the state and the output of a "
+            "process; stop ends one with all that it started; list shows all."
+        ),
+    ]
+    command: Annotated[str, Meta(description="For start: a command line for /bin/sh.")] | None = None
+    id: Annotated[str, Meta(description='For poll and stop: the id that start gave, such as "bg-1".')] | None = None
+    since_last: Annotated[bool, Meta(description="For poll: only what is new since the last poll.")] = False
+
+
 _tables: Final[WeakKeyDictionary[ContextId, JobTable]] = WeakKeyDictionary()
 
 
 def process_tool() -> DefinedTool:
-    """The tool."""
-    return define_tool(
-        ToolSpec(
-            "process",
-            "Run commands in the background: servers, watchers, long builds. A process runs in the workspace, in a "
-            "sandbox of its own, with empty standard input, until it ends, is stopped, or the session ends. Its last "
-            "2,000 lines of each stream are kept for poll. Where sandboxes have networks of their own, no other "
-            "command reaches what it listens on.",
-            schema_of(ProcessArguments),
-            typed(ProcessArguments, _run),
-            title="Manage background processes",
-            hints=ToolHints(destructive=True, open_world=True),
-        )
+    """The tool whose processes belong to the context."""
+
+    async def run(arguments: ProcessArguments, ctx: ToolContext) -> ToolResult:
+        table = _tables.get(ctx.context_id)
+        if table is None:
+            table = _tables[ctx.context_id] = JobTable("job", captures_of(ctx.context_id, ctx.cwd))
+            adopt(table, ctx.context_id)
+        return await _act(table, arguments, ctx, _AsValues())
+
+    return native_tool(
+        "process",
+        "Run commands in the background: servers, watchers, long builds. A process runs in the workspace, in a "
+        "sandbox of its own, with empty standard input, until it ends, is stopped, or the session ends. Its last "
+        f"{MAX_BUFFERED_LINES:,} lines of each stream are kept for poll. Where sandboxes have networks of their own, "
+        "no other command reaches what it listens on.",
+        ProcessArguments,
+        run,
+        title="Manage background processes",
+        hints=_HINTS,
     )
 
 
-async def _run(arguments: ProcessArguments, ctx: ToolContext) -> ToolResult:
-    table = _table_of(ctx)
+def bg_process_tool(ctx: DeckContext) -> "BgProcessCard":
+    """A card with processes of its own."""
+    captures = str(ctx.captures) if ctx.captures is not None else os.path.join(ctx.cwd, CAPTURES_NAME)
+    return BgProcessCard(JobTable("bg", captures))
+
+
+class BgProcessCard(DefinedTool):
+    """`bg-process`, and the table that lives as long as it does."""
+
+    def __init__(self, table: JobTable) -> None:
+        async def run(arguments: BgProcessArguments, ctx: ToolContext) -> ToolResult:
+            adopt(table, ctx.context_id)
+            return await _act(table, arguments, ctx, _AsText())
+
+        tool = native_tool(
+            "bg-process",
+            "Run commands in the background: servers, watchers, long builds. Start one, poll its output, stop "
+            "it. It runs in the workspace, in a sandbox of its own, with empty standard input, until it ends, "
+            f"is stopped, or the session ends. The last {MAX_BUFFERED_LINES:,} lines of each stream are kept. "
+            "Where sandboxes have networks of their own, no other command reaches what it listens on.",
+            BgProcessArguments,
+            run,
+            title="Background process",
+            hints=_HINTS,
+        )
+        super().__init__(tool.spec)
+        self.table: Final = table
+
+    async def aclose(self) -> None:
+        """End every process with all that it started, and remove their output files.  Repeatable."""
+        await self.table.aclose()
+
+
+class _Answers(Protocol):
+    """How a tool tells what was done."""
+
+    forgets_stopped: bool
+
+    def started(self, job: Job) -> ToolResult: ...
+    def listed(self, table: JobTable) -> ToolResult: ...
+    def polled(self, job: Job, arguments: Arguments) -> ToolResult: ...
+    def stopped(self, job: Job, was_running: bool) -> ToolResult: ...
+
+
+async def _act(
+    table: JobTable, arguments: ProcessArguments | BgProcessArguments, ctx: ToolContext, answers: _Answers
+) -> ToolResult:
     match arguments.action:
-        case ProcessAction.START:
-            return await _start(table, arguments.command, ctx)
-        case ProcessAction.LIST:
-            return _value({"jobs": [_row(job, table) for job in table.jobs]})
-        case ProcessAction.POLL | ProcessAction.STOP:
+        case Action.START:
+            if not (arguments.command or "").strip():
+                return ToolResult.of_error("start needs a command: a command line for /bin/sh.")
+            try:
+                return answers.started(await table.start(ctx.shell, arguments.command or "", ctx.cancel))
+            except JobError as error:
+                return ToolResult.of_error(f"The process was not started: {error}")
+        case Action.LIST:
+            return answers.listed(table)
+        case Action.POLL | Action.STOP:
             if not arguments.id:
-                return ToolResult.of_error(f"{arguments.action} needs an id: {_known(table)}")
+                return ToolResult.of_error(f"{arguments.action} needs an id. {_known(table)}")
             job = table.get(arguments.id)
             if job is None:
-                return ToolResult.of_error(f"There is no process {arguments.id!r}: {_known(table)}")
-            return _poll(job) if arguments.action is ProcessAction.POLL else await _stop(table, job)
+                return ToolResult.of_error(f"There is no process {_short(arguments.id)!r}. {_known(table)}")
+            if arguments.action is Action.POLL:
+                return answers.polled(job, arguments)
+            was_running = await table.stop(job)
+            if answers.forgets_stopped:
+                table.forget(job)
+            return answers.stopped(job, was_running)
 
 
-def _table_of(ctx: ToolContext) -> JobTable:
-    if ctx.context_id not in _tables:
-        _tables[ctx.context_id] = JobTable(PREFIX, captures_of(ctx.context_id, ctx.cwd))
-        adopt(_tables[ctx.context_id], ctx.context_id)
-    return _tables[ctx.context_id]
+def _known(table: JobTable) -> str:
+    names = ", ".join(job.id for job in table.jobs)
+    return f"The processes of this session are {names}." if names else "This session has no processes: start one first."
 
 
-async def _start(table: JobTable, command: str | None, ctx: ToolContext) -> ToolResult:
-    if command is None or not command.strip():
-        return ToolResult.of_error("start needs a command: a command line for /bin/sh.")
-    try:
-        job = await table.start(ctx.shell, command, ctx.cancel)
-    except JobError as error:
-        return ToolResult.of_error(f"The process was not started: {error}")
-    files = ", ".join(capture.path for capture in job.captures.values())
-    kept = f"All that it writes is kept in {files} while the session lasts." if files else job.no_captures
-    return _value(
-        {
-            "action": "start",
-            "id": job.id,
-            "pid": job.pid,
-            "command": job.command,
-            "status": job.status,
-            "note": f'Poll it with {{"action": "poll", "id": "{job.id}"}}. {kept}',
-        }
-    )
+class _AsValues:
+    """Answers as JSON values; a process that was stopped is forgotten."""
+
+    forgets_stopped = True
+
+    def started(self, job: Job) -> ToolResult:
+        files = ", ".join(capture.path for capture in job.captures.values())
+        kept = f"All that it writes is kept in {files} while the session lasts." if files else job.no_captures
+        return _value(
+            action="start",
+            id=job.id,
+            pid=job.pid,
+            command=job.command,
+            status=job.status,
+            note=f'Poll it with {{"action": "poll", "id": "{job.id}"}}. {kept}',
+        )
+
+    def listed(self, table: JobTable) -> ToolResult:
+        return _value(
+            jobs=[
+                {
+                    "id": job.id,
+                    "command": job.command,
+                    "pid": job.pid,
+                    "state": _state(job),
+                    "status": job.status,
+                    "ageMs": int(job.age_s(table.now) * 1000),
+                }
+                for job in table.jobs
+            ]
+        )
+
+    def polled(self, job: Job, _: Arguments) -> ToolResult:
+        has_news = any(ring.has_news for ring in job.lines.values())
+        news = {stream: clamp(ring.take_news().text, POLL_BUDGET) for stream, ring in job.lines.items()}
+        return _value(
+            action="poll",
+            id=job.id,
+            state=_state(job),
+            status=job.status,
+            exitCode=job.exit_code,
+            exitSignal=job.signal_name,
+            stdout=news[Stream.STDOUT],
+            stderr=news[Stream.STDERR],
+            hadNewOutput=has_news,
+        )
+
+    def stopped(self, job: Job, was_running: bool) -> ToolResult:
+        return _value(action="stop", id=job.id, wasRunning=was_running, finalStatus=job.status)
 
 
-def _row(job: Job, table: JobTable) -> dict[str, object]:
-    return {
-        "id": job.id,
-        "command": job.command,
-        "pid": job.pid,
-        "state": _state(job),
-        "status": job.status,
-        "ageMs": int(job.age_s(table.now) * 1000),
-    }
+class _AsText:
+    """Answers as text; a process that was stopped can still be polled."""
 
+    forgets_stopped = False
 
-def _poll(job: Job) -> ToolResult:
-    has_news = any(ring.has_news for ring in job.lines.values())
-    news = {stream: clamp(ring.take_news().text, POLL_BUDGET) for stream, ring in job.lines.items()}
-    return _value(
-        {
-            "action": "poll",
-            "id": job.id,
-            "state": _state(job),
-            "status": job.status,
-            "exitCode": job.exit_code,
-            "exitSignal": job.signal_name,
-            "stdout": news[Stream.STDOUT],
-            "stderr": news[Stream.STDERR],
-            "hadNewOutput": has_news,
-        }
-    )
+    def started(self, job: Job) -> ToolResult:
+        text = (
+            f"Started {job.id} (pid {job.pid}): {_short(job.command)}\n"
+            f'Poll it with {{"action": "poll", "id": "{job.id}"}}, '
+            f'end it with {{"action": "stop", "id": "{job.id}"}}.'
+        )
+        if job.no_captures:
+            text += f"\nIts output is kept in memory only: {job.no_captures}"
+        return ToolResult.of_text(text)
 
+    def listed(self, table: JobTable) -> ToolResult:
+        rows = "\n".join(f"{job.id} [{job.status}] {_short(job.command)}" for job in table.jobs)
+        return ToolResult.of_text(rows or "There are no background processes.")
 
-async def _stop(table: JobTable, job: Job) -> ToolResult:
-    was_running = await table.stop(job)
-    table.forget(job)
-    return _value({"action": "stop", "id": job.id, "wasRunning": was_running, "finalStatus": job.status})
+    def polled(self, job: Job, arguments: Arguments) -> ToolResult:
+        since_last = isinstance(arguments, BgProcessArguments) and arguments.since_last
+        parts = [f"Process {job.id} — {job.status}"]
+        for stream, ring in job.lines.items():
+            window = ring.take_news() if since_last else ring.all_lines()
+            ring.mark_seen()
+            if text := window.text:
+                parts.append(f"--- {stream} ---\n{text.removesuffix(chr(10))}")
+        if len(parts) == 1:
+            parts.append("No new output since the last poll." if since_last else "It has written nothing yet.")
+        return ToolResult.of_text("\n".join(parts))
+
+    def stopped(self, job: Job, was_running: bool) -> ToolResult:
+        if was_running:
+            return ToolResult.of_text(f"Stopped {job.id} — {job.status}, with all that it had started.")
+        return ToolResult.of_text(f"Process {job.id} had ended before — {job.status}.")
 
 
 def _state(job: Job) -> str:
     return "running" if job.is_running else "finished"
 
 
-def _known(table: JobTable) -> str:
-    names = ", ".join(job.id for job in table.jobs)
-    return f"the processes of this session are {names}." if names else "this session has no processes; start one first."
+def _value(**members: object) -> ToolResult:
+    return ToolResult((JsonContentBlock(members),))
 
 
-def _value(value: dict[str, object]) -> ToolResult:
-    return ToolResult((JsonContentBlock(value),))
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_COMMAND_CHARS else f"{line[:MAX_COMMAND_CHARS]}…"

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from quarterdeck.tools.context import DirectoryEntry, EntryKind, ToolContext
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .file_access import count, explain, spell
@@ -43,16 +43,14 @@ class LsArguments(Arguments, frozen=True):
 
 def ls_tool() -> DefinedTool:
     """The tool that lists a directory."""
-    return define_tool(
-        ToolSpec(
-            "ls",
-            "List a directory: kind, size in bytes and name of each entry, directories first. Hidden entries are only "
-            f"counted unless showHidden is true. At most {MAX_ROWS:,} rows; use find to look deeper or by name.",
-            schema_of(LsArguments),
-            typed(LsArguments, _ls),
-            title="List directory",
-            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
-        )
+    return native_tool(
+        "ls",
+        "List a directory: kind, size in bytes and name of each entry, directories first. Hidden entries are only "
+        f"counted unless showHidden is true. At most {MAX_ROWS:,} rows; use find to look deeper or by name.",
+        LsArguments,
+        _ls,
+        title="List directory",
+        hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 
 

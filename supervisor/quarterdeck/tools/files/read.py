@@ -14,10 +14,20 @@ from msgspec import Meta
 from quarterdeck.tools.context import FileStat, ToolContext
 from quarterdeck.tools.editing.encoded_text import CRLF
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .file_access import ShouldStop, StoppedError, count, explain, read_state_of, read_up_to, size, spell, with_file
+from .file_access import (
+    ShouldStop,
+    StoppedError,
+    count,
+    explain,
+    read_state_of,
+    read_up_to,
+    size,
+    spell,
+    with_file,
+)
 from .file_kinds import SNIFF_BYTES, Binary, Media, TextEncoding, kind_of
 from .paging import MAX_LINE_CHARS, Page, PageRequest, read_page
 
@@ -66,19 +76,17 @@ class MediaFile:
 
 def read_tool() -> DefinedTool:
     """The tool that shows a file."""
-    return define_tool(
-        ToolSpec(
-            "read",
-            "Show a text file with line numbers, by default its first "
-            f"{DEFAULT_LINES:,} lines; offset and limit choose others, also in the middle of a huge file. Lines longer "
-            f"than {MAX_LINE_CHARS:,} characters are cut. Images (PNG, JPEG, GIF, WebP) and PDF documents are returned "
-            "as such. The numbers and the two blanks after them are not part of the file. Read a file before you edit "
-            "or overwrite it.",
-            schema_of(ReadArguments),
-            typed(ReadArguments, _read),
-            title="Read file",
-            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
-        )
+    return native_tool(
+        "read",
+        "Show a text file with line numbers, by default its first "
+        f"{DEFAULT_LINES:,} lines; offset and limit choose others, also in the middle of a huge file. Lines longer "
+        f"than {MAX_LINE_CHARS:,} characters are cut. Images (PNG, JPEG, GIF, WebP) and PDF documents are returned "
+        "as such. The numbers and the two blanks after them are not part of the file. Read a file before you edit "
+        "or overwrite it.",
+        ReadArguments,
+        _read,
+        title="Read file",
+        hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 
 

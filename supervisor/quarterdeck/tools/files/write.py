@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from quarterdeck.tools.context import FileStat, ToolContext
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .file_access import count, explain, read_state_of, spell, turn_to_write
@@ -22,16 +22,14 @@ class WriteArguments(Arguments, frozen=True):
 
 def write_tool() -> DefinedTool:
     """The tool that writes a file."""
-    return define_tool(
-        ToolSpec(
-            "write",
-            "Create a file, or replace all of an existing one, with the given content; missing parent directories are "
-            "created. To change a part of a file use edit. An existing file must have been read first.",
-            schema_of(WriteArguments),
-            typed(WriteArguments, _write),
-            title="Write file",
-            hints=ToolHints(destructive=True, idempotent=True, open_world=False),
-        )
+    return native_tool(
+        "write",
+        "Create a file, or replace all of an existing one, with the given content; missing parent directories are "
+        "created. To change a part of a file use edit. An existing file must have been read first.",
+        WriteArguments,
+        _write,
+        title="Write file",
+        hints=ToolHints(destructive=True, idempotent=True, open_world=False),
     )
 
 

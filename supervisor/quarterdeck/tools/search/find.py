@@ -14,7 +14,7 @@ from msgspec import Meta
 from quarterdeck.tools.context import EntryKind, ToolContext
 from quarterdeck.tools.files.file_access import count, explain, spell
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .name_query import MAX_QUERY_CHARS, NameQuery
@@ -66,18 +66,16 @@ class FindArguments(Arguments, frozen=True):
 
 def find_tool() -> DefinedTool:
     """The tool."""
-    return define_tool(
-        ToolSpec(
-            "find",
-            f"Find files and directories by name, at any depth; return up to {MAX_SHOWN} paths, sorted, directories "
-            "with a slash at the end. Hidden ones are found, links too, and not followed. Left out are .git, what "
-            ".gitignore, .ignore and .rgignore name, and directories in which all files are ignored; a path that is "
-            "named is looked in even if ignored.",
-            schema_of(FindArguments),
-            typed(FindArguments, _run),
-            title="Find files by name",
-            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
-        )
+    return native_tool(
+        "find",
+        f"Find files and directories by name, at any depth; return up to {MAX_SHOWN} paths, sorted, directories "
+        "with a slash at the end. Hidden ones are found, links too, and not followed. Left out are .git, what "
+        ".gitignore, .ignore and .rgignore name, and directories in which all files are ignored; a path that is "
+        "named is looked in even if ignored.",
+        FindArguments,
+        _run,
+        title="Find files by name",
+        hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 
 

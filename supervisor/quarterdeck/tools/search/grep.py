@@ -10,7 +10,7 @@ from msgspec import Meta
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.files.file_access import count, explain, spell
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .ripgrep import MAX_FILE_MIB, Ending, NotRun, Search, Searched, run_ripgrep, telling
@@ -95,18 +95,16 @@ class GrepArguments(Arguments, frozen=True):
 
 def grep_tool() -> DefinedTool:
     """The tool."""
-    return define_tool(
-        ToolSpec(
-            "grep",
-            "Search the contents of files with a regular expression and return matching lines as `path:line: text`, "
-            "sorted by path. Hidden files are searched. Left out are .git, what .gitignore, .ignore and .rgignore "
-            f"name, links, binary files and, in directories, files over {MAX_FILE_MIB} MiB. A path that is named is "
-            f"searched even if ignored. Lines are clipped at {MAX_LINE_CHARS} characters.",
-            schema_of(GrepArguments),
-            typed(GrepArguments, _run),
-            title="Search file contents",
-            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
-        )
+    return native_tool(
+        "grep",
+        "Search the contents of files with a regular expression and return matching lines as `path:line: text`, "
+        "sorted by path. Hidden files are searched. Left out are .git, what .gitignore, .ignore and .rgignore "
+        f"name, links, binary files and, in directories, files over {MAX_FILE_MIB} MiB. A path that is named is "
+        f"searched even if ignored. Lines are clipped at {MAX_LINE_CHARS} characters.",
+        GrepArguments,
+        _run,
+        title="Search file contents",
+        hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 
 

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
-from quarterdeck.tools.native_extra import INSTALL
+from quarterdeck.tools.optional_packages import INSTALL
 from quarterdeck_protocol.tools import CancelToken
 
 from .ripgrep_output import ComplaintReader

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from quarterdeck.common.child_process import Helper
-from quarterdeck.tools.native_extra import is_installed
+from quarterdeck.tools.optional_packages import is_installed
 
 from .tags import strip_tags
 

@@ -14,9 +14,9 @@ from msgspec import Meta
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.files.file_access import size
-from quarterdeck.tools.native_extra import is_installed, lacks
+from quarterdeck.tools.optional_packages import is_installed, lacks
 from quarterdeck.tools.results import ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .decoding import decode
@@ -58,18 +58,16 @@ class WebFetchArguments(Arguments, frozen=True):
 def web_fetch_tool(policy: FetchPolicy | None = None, *, pages: "PageReader | None" = None) -> DefinedTool:
     """The tool under `policy`, by default open to the internet and nothing nearer; `pages` has a page read."""
     tool = _WebFetch(policy or FetchPolicy(), pages)
-    return define_tool(
-        ToolSpec(
-            "webfetch",
-            "Fetch a URL with GET and show it: a web page as text with its links, headings, lists and tables, any "
-            "other text as it is, an image as an image. Follows redirects. Runs no JavaScript, sends no cookies, and "
-            "reaches the public internet only: addresses of this machine and of private networks are refused unless "
-            "the user has allowed them.",
-            schema_of(WebFetchArguments),
-            typed(WebFetchArguments, tool.run),
-            title="Fetch URL",
-            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
-        )
+    return native_tool(
+        "webfetch",
+        "Fetch a URL with GET and show it: a web page as text with its links, headings, lists and tables, any "
+        "other text as it is, an image as an image. Follows redirects. Runs no JavaScript, sends no cookies, and "
+        "reaches the public internet only: addresses of this machine and of private networks are refused unless "
+        "the user has allowed them.",
+        WebFetchArguments,
+        tool.run,
+        title="Fetch URL",
+        hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
     )
 
 

@@ -19,9 +19,9 @@ import anyio.to_thread
 from msgspec import Meta
 
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.native_extra import is_installed, lacks
+from quarterdeck.tools.optional_packages import is_installed, lacks
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
-from quarterdeck.tools.spec import Arguments, DefinedTool, ToolSpec, define_tool, schema_of, typed
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 T = TypeVar("T")
@@ -179,16 +179,14 @@ class WebSearchArguments(Arguments, frozen=True):
 def web_search_tool(provider: SearchProvider | None = None) -> DefinedTool:
     """The tool over `provider`, by default several public engines."""
     tool = _WebSearch(provider or DdgsProvider())
-    return define_tool(
-        ToolSpec(
-            "websearch",
-            "Search the web. Gives title, URL and a snippet of each result, best first; read a result's page with "
-            "webfetch.",
-            schema_of(WebSearchArguments),
-            typed(WebSearchArguments, tool.run),
-            title="Web search",
-            hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
-        )
+    return native_tool(
+        "websearch",
+        "Search the web. Gives title, URL and a snippet of each result, best first; read a result's page with "
+        "webfetch.",
+        WebSearchArguments,
+        tool.run,
+        title="Web search",
+        hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
     )
 
 

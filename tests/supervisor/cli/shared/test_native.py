@@ -10,7 +10,7 @@ from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.native import NativeOptions, native_options
 from quarterdeck.cli.shared.options import ProfileName
 from quarterdeck.config.native_names import Profile
-from quarterdeck.tools.deck.provision import SHOWN
+from quarterdeck.tools.catalogue import PROFILE_NAMES
 
 
 def test_the_profiles_are_the_decks_by_plainer_names() -> None:
@@ -19,7 +19,7 @@ def test_the_profiles_are_the_decks_by_plainer_names() -> None:
     assert [name.in_deck for name in shown] == [str(profile) for profile in Profile]
     assert {name.in_deck for name in ProfileName} == {str(profile) for profile in Profile}
     assert {name.shown for name in ProfileName} == set(shown)
-    assert [SHOWN[profile] for profile in Profile] == shown
+    assert [PROFILE_NAMES[profile] for profile in Profile] == shown
 
 
 def test_a_profile_alone_works_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,15 @@ import pytest
 from support.cards import ask, text_of
 
 from quarterdeck.config.places.paths import UnsafePathError
+from quarterdeck.tools.card_types import DeckFramework
 from quarterdeck.tools.cards import memory
-from quarterdeck.tools.cards.memory import MAX_NOTE_BYTES, FileMemoryStore, InMemoryStore, memory_card
-from quarterdeck.tools.deck.contract import DeckFramework
+from quarterdeck.tools.cards.memory import MAX_NOTE_BYTES, FileMemoryStore, InMemoryStore, memory_tool
 
 
 @pytest.mark.anyio
 async def test_a_note_is_read_appended_to_and_replaced() -> None:
     """A model would forget."""
-    run = ask(memory_card())
+    run = ask(memory_tool)
     assert text_of(await run(action="read")) == "Working memory:\n(empty)"
     await run(action="append", content="one")
     assert text_of(await run(action="append", content="two")) == "Working memory:\none\ntwo"
@@ -29,7 +29,7 @@ async def test_a_note_is_read_appended_to_and_replaced() -> None:
 @pytest.mark.anyio
 async def test_every_card_has_a_note_of_its_own() -> None:
     """Two sessions would share one."""
-    ours, theirs = ask(memory_card()), ask(memory_card())
+    ours, theirs = ask(memory_tool), ask(memory_tool)
     await ours(action="append", content="ours")
     assert "(empty)" in text_of(await theirs(action="read"))
 
@@ -39,7 +39,7 @@ async def test_the_hosts_store_is_used() -> None:
     """What was noted would be gone with the session."""
     store = InMemoryStore()
     await store.write("from before")
-    run = ask(memory_card(), DeckFramework(memory=store))
+    run = ask(memory_tool, DeckFramework(memory=store))
     await run(action="append", content="and now")
     assert await store.read() == "from before\nand now"
 
@@ -55,7 +55,7 @@ async def test_two_calls_that_append_at_once_are_both_heard() -> None:
             return text
 
     store = SlowStore()
-    run = ask(memory_card(), DeckFramework(memory=store))
+    run = ask(memory_tool, DeckFramework(memory=store))
     await asyncio.gather(*(run(action="append", content=str(number)) for number in range(5)))
     assert sorted((await store.read()).splitlines()) == list("01234")
 
@@ -64,7 +64,7 @@ async def test_two_calls_that_append_at_once_are_both_heard() -> None:
 async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model in a loop would fill memory and disk."""
     monkeypatch.setattr(memory, "MAX_NOTE_BYTES", 10)
-    run = ask(memory_card())
+    run = ask(memory_tool)
     await run(action="append", content="ä" * 5)
     result = await run(action="append", content="x")
     assert result.is_error
@@ -76,7 +76,7 @@ async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("arguments", [{}, {"action": "forget"}, {"action": "replace", "content": 5}])
 async def test_a_wrong_call_changes_nothing(arguments: dict[str, object]) -> None:
     """A slip would cost the note."""
-    run = ask(memory_card())
+    run = ask(memory_tool)
     await run(action="append", content="kept")
     assert (await run(**arguments)).is_error
     assert "kept" in text_of(await run(action="read"))
@@ -90,7 +90,7 @@ async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
         async def write(self, text: str) -> None:
             raise OSError(28, "No space left on device")
 
-    result = await ask(memory_card(), DeckFramework(memory=FullStore()))(action="append", content="x")
+    result = await ask(memory_tool, DeckFramework(memory=FullStore()))(action="append", content="x")
     assert result.is_error
     assert "No space left" in text_of(result)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 
 

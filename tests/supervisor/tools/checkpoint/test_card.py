@@ -14,9 +14,8 @@ from support.leftovers import eventually_async
 from quarterdeck.tools.checkpoint import card as checkpoint
 from quarterdeck.tools.checkpoint.card import CHECKPOINTED_TOOLS, CheckpointingCard, maybe_wrap_checkpoint
 from quarterdeck.tools.context import FileStat, ToolContext
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs, make_local_context
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck.tools.local_context import make_local_context
 from quarterdeck.tools.results import ToolResult
 from quarterdeck_protocol.tools import CancelToken, ToolHints, WireResult
 

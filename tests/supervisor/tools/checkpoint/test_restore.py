@@ -8,7 +8,7 @@ from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.tools.checkpoint.restore import RestoredPath
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 
 

@@ -109,7 +109,7 @@ async def test_what_is_missing_or_unknown_is_said(tmp_path: Path) -> None:
             assert "needs a command" in await refusal(s.ctx, action="start", **given)
         assert "needs an id" in await refusal(s.ctx, action="stop")
         await process(s.ctx, "start", command="true")
-        assert "'job-9': the processes of this session are job-1" in await refusal(s.ctx, action="poll", id="job-9")
+        assert "'job-9'. The processes of this session are job-1." in await refusal(s.ctx, action="poll", id="job-9")
         assert "expected one of" in await refusal(s.ctx, action="restart")
         assert "NUL" in await refusal(s.ctx, action="start", command="a\0b")
 

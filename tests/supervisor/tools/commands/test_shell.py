@@ -11,9 +11,9 @@ from support.leftovers import eventually_async, is_running, running_with
 from support.machine_facts import bubblewrap_missing
 from support.shells import shell
 
-from quarterdeck.tools import CancelToken
 from quarterdeck.tools.commands.shell import MAX_COMMAND_BYTES
 from quarterdeck.tools.context import Stream
+from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.run.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess

@@ -2,8 +2,8 @@
 
 import pytest
 
-from quarterdeck.tools.editing import editing
-from quarterdeck.tools.editing.editing import Translation, indentation_of
+from quarterdeck.tools.editing import edit_text as module
+from quarterdeck.tools.editing.edit_text import Translation, indentation_of
 
 
 def test_lines_get_the_indentation_that_their_like_have() -> None:
@@ -37,7 +37,7 @@ def test_the_same_indentation_changes_nothing() -> None:
 
 def test_only_so_many_indentations_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part with thousands of them would take forever."""
-    monkeypatch.setattr(editing, "MAX_INDENTATIONS", 1)
+    monkeypatch.setattr(module, "MAX_INDENTATIONS", 1)
     assert Translation(["a", " b"], ["\ta", "\t\tb"]).carry_over("a\n b") == "\ta\n\t b"
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.tools.editing import editing
-from quarterdeck.tools.editing.editing import places
+from quarterdeck.tools.editing import edit_text as module
+from quarterdeck.tools.editing.edit_text import places
 
 letters = st.text(st.sampled_from("ab"), max_size=30)
 
@@ -23,5 +23,5 @@ def test_the_places_are_those_that_a_replacement_would_change(text: str, part: s
 
 def test_no_more_places_are_collected_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A letter in a large file would fill the memory with numbers."""
-    monkeypatch.setattr(editing, "MAX_PLACES", 3)
+    monkeypatch.setattr(module, "MAX_PLACES", 3)
     assert places("a" * 100, "a") == [0, 1, 2, 3]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from quarterdeck.tools.editing.editing import places
+from quarterdeck.tools.editing.edit_text import places
 from quarterdeck.tools.editing.text_match import FoldedText, Span, fold
 
 words = st.text(st.sampled_from("ab \t\n\u00a0"), max_size=30)

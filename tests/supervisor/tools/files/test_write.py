@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.file_tools import call, context_in
 
-from quarterdeck.tools.editing.edit import edit_tool
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.edit import edit_tool
+from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.files.write import write_tool

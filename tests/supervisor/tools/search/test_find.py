@@ -11,7 +11,7 @@ from support.file_tools import Answer, call, context_in
 from support.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
 
 from quarterdeck.tools.context import DirectoryEntry, ExecResult, OnOutput, Stream, ToolContext
-from quarterdeck.tools.files.fs import LocalFs
+from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.search import find as find_module
 from quarterdeck.tools.search import ripgrep_output

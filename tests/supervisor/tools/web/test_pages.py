@@ -79,11 +79,14 @@ async def test_the_process_imports_none_of_our_heavy_parts() -> None:
     done = await anyio.run_process(
         [sys.executable, "-c", "import sys, quarterdeck.tools.web.page_child; print(*sys.modules)"]
     )
-    packages = {name.partition(".")[0] for name in done.stdout.decode().split()}
+    modules = done.stdout.decode().split()
+    packages = {name.partition(".")[0] for name in modules}
     assert "quarterdeck" in packages
-    assert packages.isdisjoint(
-        ("anyio", "asyncio", "httpx2", "httpcore2", "mcp", "msgspec", "pydantic", "zmq", "ssl", "quarterdeck_protocol")
-    )
+    assert packages.isdisjoint(("anyio", "asyncio", "httpx2", "httpcore2", "mcp", "msgspec", "pydantic", "zmq", "ssl"))
+    assert {name for name in modules if name.startswith("quarterdeck_")} <= {
+        "quarterdeck_protocol",
+        "quarterdeck_protocol.lazy",
+    }
 
 
 async def test_a_text_that_grows_is_cut() -> None:

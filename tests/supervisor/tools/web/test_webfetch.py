@@ -15,7 +15,7 @@ from support.web_servers import Request, WebServer, gzipped, redirect, response,
 
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.context import inert_context
-from quarterdeck.tools.native_extra import lacks
+from quarterdeck.tools.optional_packages import lacks
 from quarterdeck.tools.overflow import OverflowFiles
 from quarterdeck.tools.results import BudgetKind, OutputBudget
 from quarterdeck.tools.spec import DefinedTool

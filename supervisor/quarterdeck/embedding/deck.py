@@ -1,0 +1,312 @@
+"""The deck's promised names that the product itself does not use: other views of the catalogue, cards, a registry."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Final, cast
+
+from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.card_types import (
+    Capability,
+    CapabilityCard,
+    CapabilityId,
+    DeckContext,
+    DeckFault,
+    DeckFaultKind,
+)
+from quarterdeck.tools.catalogue import build_card, capability_cards, capability_ids, cards_for_profile, find_card
+from quarterdeck.tools.context import ToolContext
+from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.runner import DeckToolBox, unknown_name_text
+from quarterdeck.tools.spec import DefinedTool
+from quarterdeck_protocol.tools import ToolBox, ToolCall, ToolHints, ToolOutcome
+
+_REGISTRY_ORDER: Final = (
+    *("read", "ls", "grep", "find", "websearch", "webfetch", "write", "edit", "bash"),
+    *("todo_set", "todo_read", "process"),
+)
+
+BridgeBuilder = Callable[[DeckContext], Capability]
+"""Makes the card of a built-in tool.  None needs the context today: directory and read state come with each call."""
+
+
+class NativeCard:
+    """A tool as a card, under a label of the deck's own; what the tool keeps, it keeps."""
+
+    def __init__(self, tool: DefinedTool, label: str = "") -> None:
+        self._tool = tool
+        self._label = label
+
+    @property
+    def name(self) -> str:
+        """What a model calls it by."""
+        return self._tool.name
+
+    @property
+    def label(self) -> str:
+        """What a person is shown: the deck's own words, else the tool's."""
+        return self._label or self._tool.label
+
+    @property
+    def description(self) -> str:
+        """What a model is told."""
+        return self._tool.description
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The JSON Schema of its input."""
+        return self._tool.parameters
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing, by its hints."""
+        return self._tool.read_only
+
+    @property
+    def hints(self) -> ToolHints | None:
+        """What a client may assume."""
+        return self._tool.hints
+
+    @property
+    def definition(self) -> bytes | None:
+        """None: a server's tools have one."""
+        return self._tool.definition
+
+    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
+        """Run one call; see `DefinedTool.run`."""
+        return await self._tool.run(value, ctx)
+
+
+class BuiltinCard(NativeCard):
+    """A built-in tool as a card whose result is one block."""
+
+    def __init__(self, tool: DefinedTool, title: str = "", *, read_only: bool = False) -> None:
+        super().__init__(tool, title)
+        self._read_only = read_only
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the table lists it among those that observe only."""
+        return self._read_only
+
+    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
+        """Run one call; its outcome is one block: a text as text, anything else as JSON, `wire` unchanged.
+
+        Several blocks are the one JSON value that they project to, so that none is lost.
+        """
+        call = ToolCall(f"{self.name}-builtin", self.name, value, ctx.report)
+        outcome = await self._tool.invoke(call, ctx)
+        block = (
+            TextContentBlock(outcome.output) if isinstance(outcome.output, str) else JsonContentBlock(outcome.output)
+        )
+        return ToolResult((block,), outcome.is_error, outcome.wire)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinDescriptor:
+    """The row of one built-in tool; `factory` makes the same object each time."""
+
+    id: CapabilityId
+    title: str
+    summary: str
+    factory: Callable[[], DefinedTool]
+    profiles: tuple[Profile, ...]
+
+    @property
+    def read_only(self) -> bool:
+        """Derived from the membership, so that the catalogue and the card cannot disagree."""
+        return Profile.AUTHORING in self.profiles
+
+    def build(self, _: DeckContext) -> Capability:
+        """The card; a `BridgeBuilder`."""
+        return BuiltinCard(self.factory(), self.title, read_only=self.read_only)
+
+    def to_card(self) -> CapabilityCard:
+        """The row as the catalogue holds it."""
+        return CapabilityCard(self.id, self.title, self.summary, self.profiles, self.build)
+
+
+@cache
+def builtin_descriptors() -> tuple[BuiltinDescriptor, ...]:
+    """The twelve built-in tools, those that observe first."""
+    return tuple(
+        BuiltinDescriptor(row.id, row.title, row.summary, partial(_tool_of, row), row.profiles)
+        for row in capability_cards()
+        if not _is_app(row)
+    )
+
+
+@cache
+def builtin_bridge() -> Mapping[CapabilityId, BuiltinDescriptor]:
+    """The built-in tools by id."""
+    return MappingProxyType({row.id: row for row in builtin_descriptors()})
+
+
+def builtin_ids() -> list[CapabilityId]:
+    """The ids of the built-in tools, in order."""
+    return [row.id for row in builtin_descriptors()]
+
+
+def builtin_profiles() -> dict[CapabilityId, tuple[Profile, ...]]:
+    """Which profiles each built-in tool belongs to."""
+    return {row.id: row.profiles for row in builtin_descriptors()}
+
+
+def builtin_cards() -> list[CapabilityCard]:
+    """The rows of the built-in tools, in order."""
+    return [row.to_card() for row in builtin_descriptors()]
+
+
+def build_builtin(name: str, ctx: DeckContext) -> Capability:
+    """The card of one built-in tool.
+
+    Raises:
+        DeckFault: `unknown_capability`, or `build_failed` with its cause.
+    """
+    row = builtin_bridge().get(CapabilityId(name))
+    if row is None:
+        raise DeckFault(DeckFaultKind.UNKNOWN_CAPABILITY, unknown_name_text(name, builtin_ids()))
+    return build_card(row.to_card(), ctx)
+
+
+def build_builtins_for_profile(profile: Profile, ctx: DeckContext) -> list[Capability]:
+    """The cards of every built-in tool in `profile`, in order.
+
+    Raises:
+        DeckFault: `build_failed` with its cause.
+    """
+    return [build_card(card, ctx) for card in builtin_cards() if card.in_profile(profile)]
+
+
+def app_novel_cards() -> list[CapabilityCard]:
+    """The rows of the seven app cards, in order."""
+    return [row for row in capability_cards() if _is_app(row)]
+
+
+def todo_card() -> CapabilityCard:
+    """The row of `todo`."""
+    return _row("todo")
+
+
+def daemon_card() -> CapabilityCard:
+    """The row of `bg-process`."""
+    return _row("bg-process")
+
+
+def task_card() -> CapabilityCard:
+    """The row of `task`."""
+    return _row("task")
+
+
+def saas_card() -> CapabilityCard:
+    """The row of `saas-action`."""
+    return _row("saas-action")
+
+
+def memory_card() -> CapabilityCard:
+    """The row of `memory`."""
+    return _row("memory")
+
+
+def enter_plan_mode_card() -> CapabilityCard:
+    """The row of `enter_plan_mode`."""
+    return _row("enter_plan_mode")
+
+
+def exit_plan_mode_card() -> CapabilityCard:
+    """The row of `exit_plan_mode`."""
+    return _row("exit_plan_mode")
+
+
+@cache
+def capability_index() -> Mapping[CapabilityId, int]:
+    """Where in the catalogue each id stands."""
+    return MappingProxyType({name: position for position, name in enumerate(capability_ids())})
+
+
+def has_capability(name: str) -> bool:
+    """Whether the catalogue holds a row of this id."""
+    return find_card(name) is not None
+
+
+def card_profiles() -> dict[CapabilityId, tuple[Profile, ...]]:
+    """Which profiles each row belongs to."""
+    return {card.id: card.profiles for card in capability_cards()}
+
+
+def cards_for_deck_profile(profile: Profile) -> list[CapabilityCard]:
+    """The rows that `provision_deck` builds."""
+    return cards_for_profile(profile)
+
+
+def project_result(call_id: str, result: ToolResult) -> ToolOutcome:
+    """The outcome of the call that ran to `result`; see `ToolResult.to_outcome`."""
+    return result.to_outcome(call_id)
+
+
+class UnknownToolError(LookupError):
+    """A name that a registry does not hold: `missing`."""
+
+    def __init__(self, missing: str) -> None:
+        super().__init__(f"there is no tool called {missing!r}")
+        self.missing = missing
+
+
+class ToolRegistry:
+    """Tools by name, in the order of their first registration."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, DefinedTool] = {}
+
+    def register(self, tool: DefinedTool) -> None:
+        """Add `tool`; one of the same name is replaced and its position kept."""
+        self._tools[tool.name] = tool
+
+    def register_all(self, tools: Iterable[DefinedTool]) -> None:
+        """Add `tools` in their order."""
+        for tool in tools:
+            self.register(tool)
+
+    def has(self, name: str) -> bool:
+        """Whether a tool of this name is registered."""
+        return name in self._tools
+
+    def get(self, name: str) -> DefinedTool:
+        """The tool of this name.
+
+        Raises:
+            UnknownToolError: there is none.
+        """
+        if name not in self._tools:
+            raise UnknownToolError(name)
+        return self._tools[name]
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in order."""
+        return tuple(self._tools)
+
+    def to_tool_box(self, make_context: Callable[[], ToolContext]) -> ToolBox:
+        """A box of the present tools over one context, which `make_context` is called for once."""
+        return DeckToolBox(self._tools.values(), make_context())
+
+
+def builtin_registry() -> ToolRegistry:
+    """A new registry of the twelve built-in tools; the tools are the same objects each time."""
+    registry = ToolRegistry()
+    registry.register_all(builtin_bridge()[CapabilityId(name)].factory() for name in _REGISTRY_ORDER)
+    return registry
+
+
+def _row(name: str) -> CapabilityCard:
+    row = find_card(name)
+    assert row is not None
+    return row
+
+
+def _is_app(row: CapabilityCard) -> bool:
+    return row.profiles == (Profile.ALL,)
+
+
+def _tool_of(row: CapabilityCard) -> DefinedTool:
+    return cast("DefinedTool", row.build(DeckContext("/")))

@@ -1,0 +1,257 @@
+"""What the deck is made of: cards, the rows that build them, the context they are built in, the handles they may use.
+
+Only shapes: nothing here is built, called or stored.  Catalogue, provisioning and cards are written against it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NewType, Protocol, TypeVar
+
+from quarterdeck.config.native_names import Profile
+from quarterdeck_protocol.tools import ToolHints
+
+from .context import ToolContext
+from .results import ToolResult
+
+CapabilityId = NewType("CapabilityId", str)
+"""A tool's wire name as the deck knows it (`read`, `bash`, `server__tool`); minted by `capability_id` alone."""
+
+
+JsonSchema = Mapping[str, object]
+
+
+def capability_id(name: str) -> CapabilityId:
+    """The id of the tool called `name`.
+
+    Raises:
+        ValueError: `name` is empty.
+    """
+    if not name:
+        raise ValueError("a capability needs a name")
+    return CapabilityId(name)
+
+
+class Card(Protocol):
+    """One callable tool of a deck, native or grafted."""
+
+    @property
+    def name(self) -> str:
+        """What a model calls it by."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What a person is shown."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What a model is told."""
+        ...
+
+    @property
+    def parameters(self) -> JsonSchema:
+        """The JSON Schema of its input, an object's."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it changes nothing, so that no permission need be asked."""
+        ...
+
+    @property
+    def hints(self) -> ToolHints | None:
+        """What a client may assume; None for a grafted tool, whose definition says it."""
+        ...
+
+    @property
+    def definition(self) -> bytes | None:
+        """A server's whole tool object, JSON; None for a native tool."""
+        ...
+
+    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
+        """Run one call; a failure is a result with `is_error`, only cancellation of the task raises."""
+        ...
+
+
+Capability = Card
+"""What a deck holds."""
+
+
+class CheckpointStore(Protocol):
+    """Keeps what files held before they were changed."""
+
+    async def record(self, path: str, previous: bytes | None) -> None:
+        """Keep the content of the file at `path`, absolute, before a change; None says that there was none.
+
+        The first record of a path within one node counts; later ones change nothing.
+
+        Raises:
+            OSError: it cannot be kept.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """Work for a sub-agent."""
+
+    objective: str
+    agent: str | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateReport:
+    """What a sub-agent says at its end."""
+
+    ok: bool
+    text: str
+
+
+class DelegateRunner(Protocol):
+    """Runs sub-agents."""
+
+    def list_agents(self) -> Sequence[str]:
+        """The agents that can be named, for the tool's description."""
+        ...
+
+    async def run(self, work: Delegation, ctx: ToolContext) -> DelegateReport:
+        """Have the work done; cancelling stops it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SaasAction:
+    """An action of a connected service; `slug` is the vendor's own name of it, verbatim."""
+
+    slug: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaasReply:
+    """What a service answered: `data` is any JSON value, `error` says why when not `ok`."""
+
+    ok: bool
+    data: object = None
+    error: str = ""
+
+
+class SaasGatewayPort(Protocol):
+    """Reaches connected services."""
+
+    async def discover(self, query: str | None, toolkits: Sequence[str]) -> Sequence[SaasAction]:
+        """The actions that fit; all of them without a query."""
+        ...
+
+    async def execute(self, slug: str, arguments: dict[str, object]) -> SaasReply:
+        """Run one action."""
+        ...
+
+
+class MemoryStore(Protocol):
+    """Keeps one note."""
+
+    async def read(self) -> str:
+        """The note; empty when there is none."""
+        ...
+
+    async def write(self, text: str) -> None:
+        """Replace the note.
+
+        Raises:
+            OSError: it cannot be kept.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeckFramework:
+    """Handles that a host lends to cards; a card without its handle says what is missing, or has a default.
+
+    Attributes:
+        read_state: what the file tools remember of files read; None for no read-before-edit gate.
+        checkpoint: where `write` and `edit` keep what was there before; None for no undo.
+        delegate: who runs sub-agents for `task`.
+        saas: how `saas-action` reaches services.
+        memory: where `memory` keeps its note; None for a note that lasts as long as the card.
+    """
+
+    read_state: object | None = None
+    checkpoint: CheckpointStore | None = None
+    delegate: DelegateRunner | None = None
+    saas: SaasGatewayPort | None = None
+    memory: MemoryStore | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeckContext:
+    """What cards are built in.
+
+    Attributes:
+        cwd: the workspace, absolute.
+        framework: the handles.
+        base: the context that every call starts from; None for a plain local one in `cwd`.
+        captures: where background processes' output files go; None for `.indusvx-bg` in `cwd`.
+    """
+
+    cwd: str
+    framework: DeckFramework = field(default_factory=DeckFramework)
+    base: ToolContext | None = None
+    captures: Path | None = None
+
+
+BuildFn = Callable[[DeckContext], Capability]
+"""Mints the live capability of a catalogue row; reads the context, changes nothing shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityCard:
+    """One row of the catalogue.
+
+    Attributes:
+        title: for people.
+        summary: one line, for help and listings.
+        profiles: the sets it belongs to; every row is in `Profile.ALL` besides, a grafted one in none.
+        build: see `BuildFn`.
+    """
+
+    id: CapabilityId
+    title: str
+    summary: str
+    profiles: tuple[Profile, ...]
+    build: BuildFn
+
+    def in_profile(self, profile: Profile) -> bool:
+        """Whether it belongs to `profile`."""
+        return profile in self.profiles or (profile is Profile.ALL and bool(self.profiles))
+
+
+class DeckFaultKind(StrEnum):
+    """Why a deck could not be made."""
+
+    UNKNOWN_CAPABILITY = "unknown_capability"
+    BUILD_FAILED = "build_failed"
+    BRIDGE = "bridge"
+    BACKEND = "backend"
+
+
+class DeckFault(Exception):  # noqa: N818 - a fault, like the bridge's
+    """A deck, or a part of it, could not be made: `kind`, `message`, `cause`; the text is the message alone."""
+
+    def __init__(self, kind: DeckFaultKind, message: str, cause: object = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.cause = cause
+        if isinstance(cause, BaseException):
+            self.__cause__ = cause
+
+
+T = TypeVar("T")
+
+DeckResult = Annotated[T, "or a DeckFault is raised"]
+"""`DeckResult[ToolDeck]` reads as: a `ToolDeck`, or a `DeckFault` is raised."""

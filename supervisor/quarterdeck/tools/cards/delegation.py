@@ -1,0 +1,108 @@
+"""`task` and `saas-action`: work that is done elsewhere, through a handle that the host lends."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from quarterdeck.tools.card_types import DeckContext, DelegateRunner, Delegation, SaasAction, SaasGatewayPort
+from quarterdeck.tools.context import ToolContext
+from quarterdeck.tools.results import ToolResult
+from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
+from quarterdeck_protocol.tools import ToolHints
+
+MAX_AGENTS_SHOWN: Final = 50
+"""In the description, which every request of a model carries."""
+
+_ANYTHING: Final = ToolHints()
+"""What an agent or a vendor's action does is not ours to know."""
+
+
+class TaskArguments(Arguments, frozen=True):
+    """The work."""
+
+    objective: Annotated[str, Meta(min_length=1, description="What is to be achieved, so that it can be judged.")]
+    agent: (
+        Annotated[str, Meta(min_length=1, description="Which agent shall do it; absent, the host chooses.")] | None
+    ) = None
+    context: Annotated[str, Meta(description="What the agent has to know; it sees nothing of this session.")] | None = (
+        None
+    )
+
+
+class SaasArguments(Arguments, frozen=True):
+    """Find actions, or run one."""
+
+    action: Annotated[
+        Literal["discover", "execute"], Meta(description="discover lists actions, execute runs the one in slug.")
+    ]
+    slug: (
+        Annotated[str, Meta(min_length=1, description="For execute: the action, exactly as discover shows it.")] | None
+    ) = None
+    arguments: Annotated[dict[str, object], Meta(description="For execute: what the action takes.")] | None = None
+    toolkits: Annotated[list[str], Meta(description="For discover: only actions of these services.")] | None = None
+    query: Annotated[str, Meta(description="For discover: what is to be done; absent, every action.")] | None = None
+
+
+def task_tool(ctx: DeckContext) -> DefinedTool:
+    """Hand work to a sub-agent."""
+    runner = ctx.framework.delegate
+
+    async def run(arguments: TaskArguments, call: ToolContext) -> ToolResult:
+        if runner is None:
+            return _missing("delegated", "lends no sub-agents", "delegate", "Do the work yourself, with other tools.")
+        report = await runner.run(Delegation(arguments.objective, arguments.agent, arguments.context), call)
+        return ToolResult.of_text(report.text) if report.ok else ToolResult.of_error(report.text)
+
+    return native_tool("task", _description(runner), TaskArguments, run, title="Delegate task", hints=_ANYTHING)
+
+
+def saas_action_tool(ctx: DeckContext) -> DefinedTool:
+    """Find and run actions of connected services; a vendor's slugs pass through as they are."""
+    gateway = ctx.framework.saas
+
+    async def run(arguments: SaasArguments, _: ToolContext) -> ToolResult:
+        if gateway is None:
+            return _missing("done", "is connected to no services", "saas", "Ask the user to connect one.")
+        if arguments.action == "discover":
+            return ToolResult.of_text(_list(await gateway.discover(arguments.query, arguments.toolkits or ())))
+        if arguments.slug is None:
+            return ToolResult.of_error("execute needs slug: the action to run, as discover shows it.")
+        return await _execute(gateway, arguments.slug, arguments.arguments or {})
+
+    return native_tool(
+        "saas-action",
+        "Use services that the user has connected. First discover actions by what they do, then execute one "
+        "by its slug.",
+        SaasArguments,
+        run,
+        title="SaaS action",
+        hints=_ANYTHING,
+    )
+
+
+def _missing(what: str, why: str, handle: str, remedy: str) -> ToolResult:
+    return ToolResult.of_error(f"Nothing was {what}: this host {why} (`DeckFramework.{handle}` is not set). {remedy}")
+
+
+def _description(runner: DelegateRunner | None) -> str:
+    text = "Hand one self-contained piece of work to a sub-agent and get its report."
+    agents: Sequence[str] = runner.list_agents() if runner is not None else ()
+    if not agents:
+        return text
+    more = f" and {len(agents) - MAX_AGENTS_SHOWN} more" if len(agents) > MAX_AGENTS_SHOWN else ""
+    return f"{text} Agents: {', '.join(agents[:MAX_AGENTS_SHOWN])}{more}."
+
+
+async def _execute(gateway: SaasGatewayPort, slug: str, arguments: dict[str, object]) -> ToolResult:
+    reply = await gateway.execute(slug, arguments)
+    if not reply.ok:
+        return ToolResult.of_error(reply.error or f"{slug} failed, and the service does not say why.")
+    return ToolResult.of_text(json.dumps(reply.data, indent=2, ensure_ascii=False, default=str))
+
+
+def _list(actions: Sequence[SaasAction]) -> str:
+    if not actions:
+        return "No action matches; try other words, or discover without a query."
+    return "\n".join(f"- {action.slug} — {' '.join(action.description.split())}" for action in actions)

@@ -1,0 +1,166 @@
+"""The catalogue of native tools: one table of rows, and every question about them answered from that table.
+
+A tool's module is imported when its card is first built.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from functools import cache, partial
+from importlib import import_module
+from typing import Any, Final
+
+from quarterdeck.config.native_names import Profile
+
+from .card_types import Capability, CapabilityCard, CapabilityId, DeckContext, DeckFault, DeckFaultKind, capability_id
+from .runner import unknown_name_text
+
+READ_ONLY: Final = (Profile.AUTHORING, Profile.SURVEY)
+"""Of tools that change nothing."""
+
+MUTATING: Final = (Profile.SURVEY,)
+"""Of tools that may change something."""
+
+_APP: Final = (Profile.ALL,)
+"""Of the deck's own cards, beside the twelve built-in tools."""
+
+PROFILE_NAMES: Final = {Profile.AUTHORING: "read-only", Profile.SURVEY: "workspace", Profile.ALL: "all"}
+"""What the profiles are called where people choose one; the others are the seeds' names."""
+
+_TABLE: Final = (
+    ("read", "Read file", "Show a file's lines, or an image.", READ_ONLY, "files.read:read_tool"),
+    ("ls", "List directory", "Show what a directory holds.", READ_ONLY, "files.ls:ls_tool"),
+    ("grep", "Search file contents", "Find lines that match a pattern.", READ_ONLY, "search.grep:grep_tool"),
+    ("find", "Find files by name", "Find files and directories by name.", READ_ONLY, "search.find:find_tool"),
+    ("websearch", "Web search", "Search the web.", READ_ONLY, "web.websearch:web_search_tool"),
+    ("webfetch", "Fetch URL", "Show a page of the web as text.", READ_ONLY, "web.webfetch:web_fetch_tool"),
+    ("todo_read", "Read checklist", "Show the session's checklist.", READ_ONLY, "cards.checklist:todo_read_tool"),
+    ("write", "Write file", "Create or replace a file.", MUTATING, "files.write:write_tool"),
+    ("edit", "Edit file", "Replace a passage of a file.", MUTATING, "files.edit:edit_tool"),
+    ("bash", "Run shell command", "Run a command and show its output.", MUTATING, "commands.bash:bash_tool"),
+    (
+        "process",
+        "Manage background processes",
+        "Start, watch and stop commands that run on.",
+        MUTATING,
+        "commands.process:process_tool",
+    ),
+    ("todo_set", "Update checklist", "Replace the session's checklist.", MUTATING, "cards.checklist:todo_set_tool"),
+    ("todo", "Checklist", "Keep a checklist with states and weights.", _APP, "cards.checklist:todo_tool"),
+    (
+        "bg-process",
+        "Background process",
+        "Run commands in the background, and watch them.",
+        _APP,
+        "commands.process:bg_process_tool",
+    ),
+    ("task", "Delegate task", "Hand work to a sub-agent.", _APP, "cards.delegation:task_tool"),
+    (
+        "saas-action",
+        "SaaS action",
+        "Find and run actions of connected services.",
+        _APP,
+        "cards.delegation:saas_action_tool",
+    ),
+    ("memory", "Working memory", "Keep a working note.", _APP, "cards.memory:memory_tool"),
+    (
+        "enter_plan_mode",
+        "Enter plan mode",
+        "Explore and plan before changing anything.",
+        _APP,
+        "cards.plan:enter_plan_mode_tool",
+    ),
+    ("exit_plan_mode", "Exit plan mode", "Show a plan for approval.", _APP, "cards.plan:exit_plan_mode_tool"),
+)
+"""Each tool's id, title, summary, profiles, and `module:function` below `quarterdeck.tools`.
+
+The function of a built-in tool takes nothing and is called once: the tool holds no state, what it keeps belongs to a
+context's identity.  That of an app card takes the `DeckContext`.
+"""
+
+
+@cache
+def capability_cards() -> tuple[CapabilityCard, ...]:
+    """The twelve built-in tools, then the seven app cards; the same tuple each time."""
+    return tuple(
+        CapabilityCard(
+            capability_id(name),
+            title,
+            summary,
+            profiles,
+            partial(_build_app_card if profiles is _APP else _build_builtin, factory),
+        )
+        for name, title, summary, profiles, factory in _TABLE
+    )
+
+
+def capability_ids() -> list[CapabilityId]:
+    """The ids, in the catalogue's order."""
+    return [card.id for card in capability_cards()]
+
+
+def find_card(name: str) -> CapabilityCard | None:
+    """The row of this id, None when there is none."""
+    return next((card for card in capability_cards() if card.id == name), None)
+
+
+def cards_for_profile(profile: Profile) -> list[CapabilityCard]:
+    """The rows of `profile`, in the catalogue's order: the one place where profiles select."""
+    wanted = Profile(profile)
+    return [card for card in capability_cards() if card.in_profile(wanted)]
+
+
+def check_tools(profile: Profile, names: Iterable[str]) -> frozenset[str]:
+    """The names, each of which `profile` has a tool of.
+
+    Raises:
+        DeckFault: `unknown_capability`, with the nearest names, or the profiles that have the tool.
+    """
+    wanted = frozenset(names)
+    known = [str(card.id) for card in cards_for_profile(profile)]
+    for name in sorted(wanted.difference(known)):
+        raise DeckFault(DeckFaultKind.UNKNOWN_CAPABILITY, _why_unknown(name, known, profile))
+    return wanted
+
+
+def build_card(card: CapabilityCard, ctx: DeckContext) -> Capability:
+    """The live capability of a row.
+
+    Raises:
+        DeckFault: `build_failed` with its cause.
+    """
+    try:
+        return card.build(ctx)
+    except DeckFault:
+        raise
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise DeckFault(DeckFaultKind.BUILD_FAILED, f"{card.id} could not be built: {reason}", error) from error
+
+
+def _why_unknown(name: str, known: Collection[str], profile: Profile) -> str:
+    card = find_card(name)
+    if card is None:
+        return f"{unknown_name_text(name, known)} The profile {PROFILE_NAMES[profile]!r} has {', '.join(known)}."
+    having = " and ".join(repr(PROFILE_NAMES[each]) for each in Profile if card.in_profile(each))
+    return f"{name!r} is not in the profile {PROFILE_NAMES[profile]!r}, but in {having}."
+
+
+@cache
+def _loaded(factory: str) -> Callable[..., Any]:
+    module, _, name = factory.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"quarterdeck.tools.{module}"), name)
+    return function
+
+
+@cache
+def _builtin(factory: str) -> Capability:
+    tool: Capability = _loaded(factory)()
+    return tool
+
+
+def _build_builtin(factory: str, _: DeckContext) -> Capability:
+    return _builtin(factory)
+
+
+def _build_app_card(factory: str, ctx: DeckContext) -> Capability:
+    card: Capability = _loaded(factory)(ctx)
+    return card

@@ -1,0 +1,311 @@
+"""The files of this machine, as far as a session's roots go: `Fs` by descriptors, all of it in threads.
+
+Where a path leads is for `roots` to judge; what is done there is done to what is held open, or by name in a directory
+that is.  Once begun, a change is not interrupted by cancellation, but for the removal of a tree.
+"""
+
+import errno
+import heapq
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import BinaryIO, Final, TypeVar, TypeVarTuple
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from quarterdeck.common.files.changes import make_directory, remove_directory, replace_file
+from quarterdeck.common.files.path_walk import Spot, fault, may_write, open_directory, open_file
+from quarterdeck.config.places.private_homes import never_written
+from quarterdeck.tools.context import (
+    DirectoryEntry,
+    EntryKind,
+    FileStat,
+    Framework,
+    OutsideRootsError,
+    Shell,
+    ToolContext,
+    UnavailableShell,
+)
+from quarterdeck.tools.overflow import Overflow
+from quarterdeck.tools.results import STANDARD_BUDGET, OutputBudget
+from quarterdeck_protocol.tools import CancelToken
+
+from .roots import Roots, absolute
+
+MAX_READ_BYTES: Final = 64 * 1024 * 1024
+"""Of a file that is read whole; many calls can hold one at a time."""
+
+MAX_NAMES: Final = 1_000_000
+"""Of a directory whose names are all wanted: some 100 MB."""
+
+AT_A_TIME: Final = 4
+"""Calls of one session in threads: what is slow for one, such as huge directories, is no wait for the others."""
+
+_CHECK_EVERY: Final = 4096
+"""Entries between two looks whether a listing is still wanted."""
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class LocalFs:
+    """`Fs` of this machine, confined to `roots`; relative paths begin at `cwd`, absolute."""
+
+    def __init__(self, roots: Roots, cwd: str) -> None:
+        self._roots = roots
+        self._cwd = cwd
+        self._turns = anyio.CapacityLimiter(AT_A_TIME)
+
+    async def read_text(self, path: str) -> str:
+        """See `Fs.read_text`; at most `MAX_READ_BYTES`."""
+        return await self._in_thread(self._read_text, path)
+
+    async def read_bytes(self, path: str) -> bytes:
+        """See `Fs.read_bytes`; at most `MAX_READ_BYTES`."""
+        return await self._in_thread(self._read, path)
+
+    async def open_binary(self, path: str) -> BinaryIO:
+        """See `Fs.open_binary`."""
+        return await self._in_thread(self._open, path)
+
+    async def write_file(self, path: str, data: str | bytes) -> None:
+        """See `Fs.write_file`.
+
+        What may not be written, by its mode, is refused, also to root; set-id bits are dropped.  As root, a new file
+        belongs to the owner of the directory.
+        """
+        await self._in_thread(self._write, path, data)
+
+    async def stat(self, path: str) -> FileStat:
+        """See `Fs.stat`; the size of what is no file is 0."""
+        return await self._in_thread(self._stat, path)
+
+    async def readdir(self, path: str) -> Sequence[str]:
+        """See `Fs.readdir`; at most `MAX_NAMES`, sorted."""
+        return await self._in_thread(self._names, path)
+
+    async def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
+        """See `Fs.list_directory`; names are ordered without regard to case."""
+        return await self._in_thread(self._list, path, most)
+
+    async def real_path(self, path: str) -> str:
+        """See `Fs.real_path`."""
+        return await self._in_thread(self._real_path, path)
+
+    async def mkdir(self, path: str, *, recursive: bool = False) -> None:
+        """See `Fs.mkdir`.  As root, a new directory belongs to the owner of the one that it is in."""
+        await self._in_thread(self._mkdir, path, recursive)
+
+    async def rm(self, path: str, *, recursive: bool = False, ignore_missing: bool = False) -> None:
+        """See `Fs.rm`.  A link is removed itself; a root, and what holds one, stays."""
+        await self._in_thread(self._rm, path, recursive, ignore_missing)
+
+    async def exists(self, path: str) -> bool:
+        """See `Fs.exists`."""
+        return await self._in_thread(self._exists, path)
+
+    async def _in_thread(self, work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:
+        """What `work` returns; what it raises, about the path as the caller wrote it."""
+        try:
+            return await anyio.to_thread.run_sync(work, path, *args, limiter=self._turns)
+        except OutsideRootsError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+
+    def _open(self, path: str) -> BinaryIO:
+        with self._roots.look(path, self._cwd) as spot:
+            return os.fdopen(open_file(spot), "rb")
+
+    def _read(self, path: str) -> bytes:
+        with self._open(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size <= MAX_READ_BYTES:
+                data = file.read(size + 1) or b""
+                if len(data) > size:  # it grows, or never says how long it is
+                    data += file.read(MAX_READ_BYTES + 1 - len(data)) or b""
+                if len(data) <= MAX_READ_BYTES:
+                    return data
+        raise fault(errno.EFBIG, f"it holds more than the {MAX_READ_BYTES:,} bytes read at once: read it in parts")
+
+    def _read_text(self, path: str) -> str:
+        return self._read(path).decode("utf-8", "replace")
+
+    def _write(self, path: str, data: str | bytes) -> None:
+        content = _encode(data)
+        with self._roots.look_to_change(path, self._cwd) as spot:
+            if spot.is_directory or spot.must_be_directory or spot.directory is None:
+                raise fault(errno.EISDIR)
+            if spot.thing is not None:
+                _require_writable(spot)
+            replace_file(spot.directory, spot.name, content, spot.status, spot.thing)
+
+    def _stat(self, path: str) -> FileStat:
+        with self._roots.look(path, self._cwd) as spot:
+            _, status = spot.held()
+        parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return FileStat(
+            is_file=spot.is_file,
+            is_directory=spot.is_directory,
+            size_bytes=status.st_size if spot.is_file else 0,
+            modified_at=status.st_mtime,
+            revision="-".join(format(part, "x") for part in parts),
+        )
+
+    def _names(self, path: str) -> Sequence[str]:
+        with self._scan(path) as (_, entries):
+            names = [entry.name for entry in islice(entries, MAX_NAMES + 1)]
+        if len(names) > MAX_NAMES:
+            raise fault(errno.EFBIG, f"it holds more than {MAX_NAMES:,} entries, too many to name them all")
+        return sorted(names)
+
+    def _list(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
+        count = 0
+        with self._scan(path) as (fd, entries):
+
+            def rank() -> Iterator[tuple[bool, str, str, EntryKind]]:
+                nonlocal count
+                for entry in entries:
+                    count += 1
+                    if count % _CHECK_EVERY == 0:
+                        anyio.from_thread.check_cancelled()
+                    kind = _kind(entry)
+                    yield kind is not EntryKind.DIRECTORY, entry.name.casefold(), entry.name, kind
+
+            # At least one, or it would not even look how many there are.
+            first = heapq.nsmallest(max(most, 1), rank())[: max(most, 0)]
+            return [DirectoryEntry(name, kind, _size(fd, name, kind)) for _, _, name, kind in first], count
+
+    @contextmanager
+    def _scan(self, path: str) -> Iterator[tuple[int, Iterator["os.DirEntry[str]"]]]:
+        with self._roots.look(path, self._cwd) as spot:
+            fd = open_directory(spot)
+            try:
+                with os.scandir(fd) as entries:
+                    yield fd, entries
+            finally:
+                os.close(fd)
+
+    def _real_path(self, path: str) -> str:
+        with self._roots.look(path, self._cwd) as spot:
+            return spot.place
+
+    def _mkdir(self, path: str, recursive: bool) -> None:
+        with self._roots.look_to_change(
+            path, self._cwd, follow_last=recursive, make=_make_unless_there if recursive else None
+        ) as spot:
+            if spot.thing is None and spot.directory is not None:
+                make_directory(spot.directory, spot.name)
+            elif not (recursive and spot.is_directory):
+                raise fault(errno.EEXIST)
+
+    def _rm(self, path: str, recursive: bool, ignore_missing: bool) -> None:
+        try:
+            self._remove(path, recursive)
+        except FileNotFoundError:
+            if not ignore_missing:
+                raise
+
+    def _remove(self, path: str, recursive: bool) -> None:
+        bare = path.rstrip("/") or path  # else a link with a slash behind it would be followed
+        if bare.rpartition("/")[2] in {".", ".."}:
+            raise fault(errno.EINVAL, "`.` and `..` are not removed: give the directory by its name")
+        with self._roots.look_to_change(bare, self._cwd, follow_last=False) as spot:
+            thing, _ = spot.held()
+            if not spot.is_directory:
+                if bare != path:
+                    raise fault(errno.ENOTDIR)
+                os.unlink(spot.name, dir_fd=spot.directory)
+            elif not recursive:
+                raise fault(errno.EISDIR)
+            else:
+                remove_directory(
+                    self._roots.require_removable(spot, path), spot.name, thing, anyio.from_thread.check_cancelled
+                )
+
+    def _exists(self, path: str) -> bool:
+        try:
+            with self._roots.look(path, self._cwd) as spot:
+                return spot.thing is not None
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+
+def _make_unless_there(directory: int, name: str) -> None:
+    with suppress(FileExistsError):
+        make_directory(directory, name)
+
+
+def _require_writable(spot: Spot) -> None:
+    """As for whoever would write into the file, and the same for root: a mode without it is a wish."""
+    _, status = spot.held()
+    if not spot.is_file:
+        raise fault(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")
+    if not (status.st_mode & stat.S_IWUSR and may_write(spot)):
+        raise fault(errno.EACCES, "it is read-only")
+
+
+def _encode(data: str | bytes) -> bytes:
+    try:
+        return data.encode() if isinstance(data, str) else data
+    except UnicodeEncodeError as error:
+        reason = f"the text holds half of a surrogate pair at character {error.start:,}, which UTF-8 cannot hold"
+        raise fault(errno.EILSEQ, reason) from None
+
+
+def _kind(entry: "os.DirEntry[str]") -> EntryKind:
+    if entry.is_dir(follow_symlinks=False):
+        return EntryKind.DIRECTORY
+    if entry.is_symlink():
+        return EntryKind.SYMLINK
+    return EntryKind.FILE if entry.is_file(follow_symlinks=False) else EntryKind.OTHER
+
+
+def _size(directory: int, name: str, kind: EntryKind) -> int:
+    if kind is not EntryKind.FILE:
+        return 0
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:  # gone meanwhile
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def make_local_context(
+    cwd: str | os.PathLike[str],
+    cancel: CancelToken | None = None,
+    budget: OutputBudget | None = None,
+    framework: Framework | None = None,
+    *,
+    roots: Roots | None = None,
+    shell: Shell | None = None,
+    overflow: Overflow | None = None,
+) -> ToolContext:
+    """A context with an identity of its own, whose files are those of this machine.
+
+    Args:
+        cwd: where relative paths begin; itself from the process's directory.
+        cancel: what stops its calls; a token of its own by default.
+        budget: how much text a result may hold; the standard one by default.
+        framework: handles for tools; none by default.
+        roots: what may be touched; by default what is in `cwd`, but for what no tool writes.
+        shell: where commands run; by default nowhere.  Whoever opened it closes it.
+        overflow: keeps what the budget cuts; by default nothing does.
+
+    Raises:
+        ValueError: `cwd` is empty.
+    """
+    place = absolute(cwd)
+    return ToolContext(
+        place,
+        LocalFs(Roots(place, protected=never_written) if roots is None else roots, place),
+        UnavailableShell() if shell is None else shell,
+        CancelToken() if cancel is None else cancel,
+        STANDARD_BUDGET if budget is None else budget,
+        Framework() if framework is None else framework,
+        overflow=overflow,
+    )

@@ -1,0 +1,162 @@
+"""Work for sub-agents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from support.cards import ask, text_of
+
+from quarterdeck.tools.card_types import DeckContext, DeckFramework, DelegateReport, Delegation, SaasAction, SaasReply
+from quarterdeck.tools.cards.delegation import saas_action_tool, task_tool
+from quarterdeck.tools.context import ToolContext
+
+
+@dataclass
+class Runner:
+    """Reports what it is told to report."""
+
+    report: DelegateReport = field(default_factory=lambda: DelegateReport(ok=True, text="done it"))
+    agents: Sequence[str] = ()
+    given: list[Delegation] = field(default_factory=list)
+
+    def list_agents(self) -> Sequence[str]:
+        """The agents."""
+        return self.agents
+
+    async def run(self, work: Delegation, ctx: ToolContext) -> DelegateReport:
+        """Remember, report."""
+        self.given.append(work)
+        return self.report
+
+
+def description(runner: Runner | None) -> str:
+    return task_tool(DeckContext("/work", DeckFramework(delegate=runner))).description
+
+
+@pytest.mark.anyio
+async def test_without_a_runner_the_card_says_what_is_missing() -> None:
+    """A model would wait for work that nobody does."""
+    result = await ask(task_tool)(objective="dig")
+    assert result.is_error
+    assert "DeckFramework.delegate" in text_of(result)
+
+
+@pytest.mark.anyio
+async def test_the_work_arrives_and_the_report_comes_back_verbatim() -> None:
+    """A sub-agent would do something else, or be misquoted."""
+    runner = Runner()
+    run = ask(task_tool, DeckFramework(delegate=runner))
+    assert text_of(await run(objective="dig", agent="digger", context="here")) == "done it"
+    await run(objective="fill")
+    assert runner.given == [Delegation("dig", "digger", "here"), Delegation("fill")]
+
+
+@pytest.mark.anyio
+async def test_a_failed_report_is_an_error() -> None:
+    """A model would build on work that was not done."""
+    runner = Runner(DelegateReport(ok=False, text="hit rock"))
+    result = await ask(task_tool, DeckFramework(delegate=runner))(objective="dig")
+    assert (text_of(result), result.is_error) == ("hit rock", True)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("arguments", [{}, {"objective": ""}, {"objective": 5}, {"objective": "x", "who": "y"}])
+async def test_a_wrong_call_delegates_nothing(arguments: dict[str, object]) -> None:
+    """An agent would be started without work."""
+    runner = Runner()
+    result = await ask(task_tool, DeckFramework(delegate=runner))(**arguments)
+    assert result.is_error
+    assert runner.given == []
+
+
+def test_the_agents_are_named_in_the_description() -> None:
+    """A model could not know whom to name."""
+    assert description(Runner(agents=["digger", "filler"])).endswith("Agents: digger, filler.")
+    assert "and 10 more" in description(Runner(agents=[f"a{n}" for n in range(60)]))
+    assert description(Runner()) == description(None)
+
+
+@dataclass
+class Gateway:
+    """Answers as it is told."""
+
+    actions: Sequence[SaasAction] = ()
+    reply: SaasReply = field(default_factory=lambda: SaasReply(ok=True))
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+
+    async def discover(self, query: str | None, toolkits: Sequence[str]) -> Sequence[SaasAction]:
+        """Remember, answer."""
+        self.asked.append((query, *toolkits))
+        return self.actions
+
+    async def execute(self, slug: str, arguments: dict[str, object]) -> SaasReply:
+        """Remember, answer."""
+        self.asked.append((slug, arguments))
+        return self.reply
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("arguments", [{"action": "discover"}, {"action": "execute"}])
+async def test_without_a_gateway_the_card_says_what_is_missing(arguments: dict[str, object]) -> None:
+    """A model would take silence for success."""
+    result = await ask(saas_action_tool)(**arguments)
+    assert result.is_error
+    assert "DeckFramework.saas" in text_of(result)
+
+
+@pytest.mark.anyio
+async def test_actions_are_listed_by_their_slugs() -> None:
+    """A model could not tell what to execute."""
+    gateway = Gateway([SaasAction("GITHUB_CREATE_ISSUE", "Creates\nan issue."), SaasAction("X", "")])
+    run = ask(saas_action_tool, DeckFramework(saas=gateway))
+    text = text_of(await run(action="discover", query="issue", toolkits=["github"]))
+    assert text == "- GITHUB_CREATE_ISSUE — Creates an issue.\n- X — "
+    await run(action="discover")
+    assert gateway.asked == [("issue", "github"), (None,)]
+
+
+@pytest.mark.anyio
+async def test_no_match_is_no_error() -> None:
+    """A model would take an empty text for a broken tool."""
+    result = await ask(saas_action_tool, DeckFramework(saas=Gateway()))(action="discover")
+    assert not result.is_error
+    assert "No action matches" in text_of(result)
+
+
+@pytest.mark.anyio
+async def test_an_action_runs_with_its_slug_and_arguments_untouched() -> None:
+    """A vendor would get another action than was asked for."""
+    gateway = Gateway(reply=SaasReply(ok=True, data={"id": 7, "title": "ä"}))
+    run = ask(saas_action_tool, DeckFramework(saas=gateway))
+    text = text_of(await run(action="execute", slug="GITHUB_CREATE_ISSUE", arguments={"any": {"thing": [1]}}))
+    assert text == '{\n  "id": 7,\n  "title": "ä"\n}'
+    await run(action="execute", slug="X")
+    assert gateway.asked == [("GITHUB_CREATE_ISSUE", {"any": {"thing": [1]}}), ("X", {})]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("error", "said"), [("no rights", "no rights"), ("", "X failed, and")])
+async def test_a_failed_action_is_an_error(error: str, said: str) -> None:
+    """A model would build on an issue that was never made."""
+    gateway = Gateway(reply=SaasReply(ok=False, error=error))
+    result = await ask(saas_action_tool, DeckFramework(saas=gateway))(action="execute", slug="X")
+    assert result.is_error
+    assert said in text_of(result)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"action": "execute"}, "execute needs slug"),
+        ({"action": "run", "slug": "X"}, "action: expected one of"),
+        ({"action": "execute", "slug": "X", "arguments": "{}"}, "arguments: expected an object"),
+    ],
+)
+async def test_a_wrong_call_runs_nothing(arguments: dict[str, object], said: str) -> None:
+    """A misspelt action would be executed as if it were one."""
+    gateway = Gateway()
+    result = await ask(saas_action_tool, DeckFramework(saas=gateway))(**arguments)
+    assert result.is_error
+    assert said in text_of(result)
+    assert gateway.asked == []

@@ -1,0 +1,221 @@
+"""`edit`: a part of a text file replaced by another, found by what it says."""
+
+import codecs
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import anyio
+import pytest
+from support.file_tools import call, context_in, outcome_of
+
+from quarterdeck.tools.files import edit
+from quarterdeck.tools.files.edit import edit_tool
+from quarterdeck.tools.files.local_files import LocalFs
+from quarterdeck.tools.files.read import read_tool
+from quarterdeck.tools.files.roots import Roots
+from quarterdeck_protocol.tools import CancelToken, ToolHints
+
+pytestmark = pytest.mark.anyio
+
+EDIT = edit_tool()
+
+
+class Interrupted(LocalFs):
+    """Files of `folder`; something happens as soon as one is opened."""
+
+    def __init__(self, folder: Path, then: Callable[[], object]) -> None:
+        super().__init__(Roots(folder), str(folder))
+        self._then = then
+
+    async def open_binary(self, path: str) -> BinaryIO:
+        """See `LocalFs.open_binary`."""
+        file = await super().open_binary(path)
+        self._then()
+        return file
+
+
+def test_the_tool_is_announced_as_it_is_known() -> None:
+    """Clients that know the tool would not recognise it, or let it run without asking."""
+    properties: Any = EDIT.parameters["properties"]
+    kinds = {name: (each["type"], each.get("default")) for name, each in properties.items()}
+    strings = dict.fromkeys(("path", "oldText", "newText"), ("string", None))
+    assert kinds == {**strings, "replaceAll": ("boolean", False)}
+    assert EDIT.parameters["required"] == ["path", "oldText", "newText"]
+    assert EDIT.parameters["additionalProperties"] is False
+    assert (EDIT.name, EDIT.label) == ("edit", "Edit file")
+    assert EDIT.descriptor().hints == ToolHints(read_only=False, destructive=True, idempotent=False, open_world=False)
+
+
+async def test_a_part_is_replaced_and_the_change_is_shown(tmp_path: Path) -> None:
+    """A model could not change a file, or see what it did."""
+    (tmp_path / "a.py").write_text("x = 1\ny = 2\n")
+    (tmp_path / "a.py").chmod(0o750)
+    answer = await call(EDIT, context_in(tmp_path), path="a.py", oldText="1", newText="3")
+    assert (answer.text, answer.is_error) == ("Updated a.py: applied 1 replacement.", False)
+    assert answer.value == {"path": "a.py", "replacements": 1, "diff": "@@ -1,2 +1,2 @@\n-x = 1\n+x = 3\n y = 2\n"}
+    assert (tmp_path / "a.py").read_text() == "x = 3\ny = 2\n"
+    assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o750
+
+
+async def test_all_places_are_replaced_on_demand(tmp_path: Path) -> None:
+    """A model would have to change each place by itself."""
+    (tmp_path / "a").write_text("x\nx\n")
+    ctx = context_in(tmp_path)
+    refused = await call(EDIT, ctx, path="a", oldText="x", newText="y")
+    assert refused.is_error
+    assert refused.text.startswith("a was not changed: oldText was found 2 times, on lines 1, 2.")
+    answer = await call(EDIT, ctx, path="a", oldText="x", newText="y", replaceAll=True)
+    assert answer.text == "Updated a: applied 2 replacements."
+    assert (tmp_path / "a").read_text() == "y\ny\n"
+
+
+async def test_a_match_with_other_blanks_is_said(tmp_path: Path) -> None:
+    """A model would believe that the file is as it thought."""
+    (tmp_path / "a").write_text("\tx  = 1\n")
+    answer = await call(EDIT, context_in(tmp_path), path="a", oldText="    x = 1", newText="    x = 2")
+    assert "oldText was found with other blanks" in answer.text
+    assert (tmp_path / "a").read_text() == "\tx = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"one\r\ntwo\r\n", b"one\r\n2\r\nII\r\n"),
+        (b"one\rtwo\r", b"one\r2\rII\r"),
+        (b"one\r\ntwo\nthree\r\n", b"one\r\n2\nII\nthree\r\n"),
+        (codecs.BOM_UTF8 + b"one\ntwo", codecs.BOM_UTF8 + b"one\n2\nII"),
+        ("\ufeffone\r\ntwo".encode("utf-16-le"), "\ufeffone\r\n2\r\nII".encode("utf-16-le")),
+        ("\ufeffone\ntwo".encode("utf-16-be"), "\ufeffone\n2\nII".encode("utf-16-be")),
+    ],
+)
+async def test_encoding_and_line_ends_are_kept(tmp_path: Path, before: bytes, after: bytes) -> None:
+    """One edit would rewrite a file of another system from end to end."""
+    (tmp_path / "a").write_bytes(before)
+    answer = await call(EDIT, context_in(tmp_path), path="a", oldText="two", newText="2\nII")
+    assert not answer.is_error
+    assert (tmp_path / "a").read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"caf\xe9 old", "it is not valid UTF-8: its byte 3 cannot be decoded. Change it with bash."),
+        (b"old\0", "it is binary (it holds NUL bytes). Change it with bash."),
+        (codecs.BOM_UTF16_LE + b"o\0l", "it is not valid UTF-16: its byte 4 cannot be decoded. Change it with bash."),
+    ],
+)
+async def test_what_cannot_be_written_back_is_left_alone(tmp_path: Path, data: bytes, reason: str) -> None:
+    """A file would come back damaged far from what was edited."""
+    (tmp_path / "a").write_bytes(data)
+    answer = await call(EDIT, context_in(tmp_path), path="a", oldText="old", newText="new")
+    assert (answer.text, answer.is_error) == (f"a was not changed: {reason}", True)
+    assert (tmp_path / "a").read_bytes() == data
+
+
+async def test_a_file_that_was_not_read_is_not_changed(tmp_path: Path) -> None:
+    """A model would change what it only believes to be there."""
+    (tmp_path / "a").write_text("old\n")
+    (tmp_path / "link").symlink_to("a")
+    ctx = context_in(tmp_path, gate=True)
+
+    async def change(old: str, new: str) -> str:
+        return (await call(EDIT, ctx, path="a", oldText=old, newText=new)).text
+
+    assert await change("old", "new") == (
+        "a was not changed: it has not been read in this session. Read it first, then edit it."
+    )
+    await call(read_tool(), ctx, path="link")
+    assert await change("old", "new") == "Updated a: applied 1 replacement."
+    assert await change("new", "newer") == "Updated a: applied 1 replacement."
+    (tmp_path / "a").write_text("newer, and theirs\n")
+    assert "it has changed on disk since it was last read" in await change("newer", "x")
+    assert (tmp_path / "a").read_text() == "newer, and theirs\n"
+
+
+async def test_a_change_of_others_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    """What a user saves at the same moment would be overwritten."""
+    path = tmp_path / "a"
+    path.write_text("old\n")
+    ctx = context_in(tmp_path, fs=Interrupted(tmp_path, lambda: path.write_text("theirs, and old\n")))
+    answer = await call(EDIT, ctx, path="a", oldText="old", newText="new")
+    assert (answer.text, answer.is_error) == (
+        "a was not changed: it was changed by others meanwhile. Read it again first.",
+        True,
+    )
+    assert path.read_text() == "theirs, and old\n"
+
+
+async def test_edits_asked_for_at_once_are_all_made(tmp_path: Path) -> None:
+    """Of several changes of one file, the last one written would win."""
+    (tmp_path / "a").write_text("".join(f"<{number}>\n" for number in range(10)))
+    ctx = context_in(tmp_path, gate=True)
+    await call(read_tool(), ctx, path="a")
+    failed = []
+
+    async def change(number: int) -> None:
+        answer = await call(EDIT, ctx, path="a", oldText=f"<{number}>", newText=f"[{number}]")
+        failed.extend([answer.text] * answer.is_error)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(10):
+            tasks.start_soon(change, number)
+    assert not failed
+    assert (tmp_path / "a").read_text() == "".join(f"[{number}]\n" for number in range(10))
+
+
+async def test_a_cancelled_edit_changes_nothing(tmp_path: Path) -> None:
+    """What a user stopped would happen all the same."""
+    (tmp_path / "a").write_text("old\n")
+    cancel = CancelToken()
+    ctx = context_in(tmp_path, fs=Interrupted(tmp_path, cancel.cancel))
+    answer = await call(EDIT, ctx, cancel, path="a", oldText="old", newText="new")
+    assert (answer.text, answer.is_error) == ("a was not changed: the call was cancelled.", True)
+    assert (tmp_path / "a").read_text() == "old\n"
+
+
+async def test_a_file_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of gigabytes would be held in memory several times."""
+    monkeypatch.setattr(edit, "MAX_FILE_BYTES", 10)
+    path = tmp_path / "a"
+    path.write_text("0123456789a")
+    answer = await call(EDIT, context_in(tmp_path), path="a", oldText="a", newText="b")
+    assert answer.text.startswith("a was not changed: it has 11 bytes, more than 10 bytes.")
+    path.write_text("a")
+    ctx = context_in(tmp_path, fs=Interrupted(tmp_path, lambda: path.write_text("0123456789a")))
+    answer = await call(EDIT, ctx, path="a", oldText="a", newText="b")
+    assert answer.text.startswith("a was not changed: it has more than 10 bytes.")
+
+
+async def test_what_cannot_be_edited_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """A model would try the same again."""
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "file").write_text("old")
+    os.mkfifo(tmp_path / "pipe")
+    ctx = context_in(tmp_path)
+
+    async def refusal(path: str, old: str = "old", new: str = "new") -> str:
+        answer = await call(EDIT, ctx, path=path, oldText=old, newText=new)
+        assert answer.is_error
+        return answer.text
+
+    assert await refusal("dir") == "dir was not changed: it is a directory."
+    assert await refusal("pipe") == "pipe was not changed: it is not a regular file, but a device, a pipe or a socket."
+    assert await refusal("gone") == "Nothing was changed. gone does not exist. Look for it with ls or find."
+    assert (await refusal("file", "")).startswith("file was not changed: oldText is empty.")
+    assert await refusal("file", "old", "old") == "file was not changed: oldText and newText are the same."
+    assert (await refusal("file", "old", "\ud800")).startswith("file was not changed: newText holds half a surrogate")
+    assert (await refusal("file", "\ud800")).startswith("file was not changed: oldText was not found")
+    assert "outside of what this session may touch" in await refusal("../x")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+async def test_an_mcp_client_is_shown_the_diff_as_it_is(tmp_path: Path) -> None:
+    """A model would read its own change as one quoted line."""
+    (tmp_path / "a.py").write_text("x = 1\n")
+    outcome = await outcome_of(EDIT, context_in(tmp_path), path="a.py", oldText="1", newText="3")
+    assert outcome.wire is not None
+    [block] = json.loads(outcome.wire.body)["content"]
+    assert block["text"] == "Updated a.py: applied 1 replacement.\n\n@@ -1,1 +1,1 @@\n-x = 1\n+x = 3\n"

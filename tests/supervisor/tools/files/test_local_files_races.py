@@ -1,0 +1,221 @@
+"""A session's files while somebody swaps what paths lead to: at each moment in turn, and as fast as a thread can."""
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.moments import answer, at_every_moment
+from support.swapping import Flip, alternation, flipping, meanwhile, swap
+
+from quarterdeck.common.files.replace import DRAFT_PREFIX
+from quarterdeck.tools.context import OutsideRootsError
+from quarterdeck.tools.files.local_files import LocalFs
+from quarterdeck.tools.files.roots import Roots
+
+TIMES: Final = 100
+"""Of one verb against a thread: what no single change at a moment of ours shows."""
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """The workspace with a directory `d`, and out of reach one that looks like it, both with a file and a tree."""
+    base = Path(os.path.realpath(tmp_path))
+    for place, text in (("work/d", "inside"), ("outside", "secret")):
+        (base / place / "tree" / text).mkdir(parents=True)
+        (base / place / "f").write_text(text)
+        (base / place / text).write_text("")
+    return base / "work"
+
+
+@pytest.fixture
+def files(work: Path) -> LocalFs:
+    return LocalFs(Roots(work), str(work))
+
+
+def outside_of(work: Path) -> dict[str, str]:
+    outside = work.with_name("outside")
+    return {str(path.relative_to(outside)): path.read_text() if path.is_file() else "" for path in outside.rglob("*")}
+
+
+async def answers_of(flip: Flip, *uses: Callable[[], Awaitable[object]]) -> set[object]:
+    """All answers, and the types of the failures, while what is there changes and changes back."""
+    answers = set[object]()
+    for use in uses:
+        answers |= await at_every_moment(use, flip)
+    with flipping(flip):
+        answers |= {await answer(use) for use in uses for _ in range(TIMES)}
+    return answers
+
+
+IN_A_SWAP: Final = {FileNotFoundError, OutsideRootsError}
+"""What may go wrong while a directory is by turns there, away, and a link that leads out."""
+
+
+async def test_nothing_is_read_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools read any file of this machine."""
+
+    async def read_opened() -> object:
+        with await files.open_binary("d/f") as file:
+            return file.read().decode()
+
+    with swap(work / "d", work.with_name("outside")) as flip:
+        answers = await answers_of(flip, lambda: files.read_text("d/f"), read_opened)
+    assert "inside" in answers
+    assert answers <= {"inside", *IN_A_SWAP}
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["link", "link to a link"])
+async def test_nothing_is_read_through_a_swapped_file(work: Path, files: LocalFs, far: bool) -> None:
+    """The same, by the last name of a path."""
+    secret = work.with_name("outside") / "f"
+    if far:
+        (work / "far").symlink_to(secret)
+        secret = work / "far"
+    flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
+    answers = await answers_of(flip, lambda: files.read_text("f"))
+    assert "inside" in answers
+    assert answers <= {"inside", OutsideRootsError}
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
+    """Names, sizes and places of files would be seen that are none of the session's business."""
+    outside = work.with_name("outside")
+    (outside / "f").write_text("secret and longer")
+
+    async def look() -> object:
+        return (await files.stat("d/f")).size_bytes
+
+    async def names() -> object:
+        return tuple(await files.readdir("d"))
+
+    async def entries() -> object:
+        found, count = await files.list_directory("d", 10)
+        return (*sorted(entry.name for entry in found), count)
+
+    with swap(work / "d", outside) as flip:
+        answers = await answers_of(flip, look, names, entries, lambda: files.real_path("d/f"))
+    named = ("f", "inside", "tree")
+    places = {str(work / place / "f") for place in ("d", "d.aside")}
+    assert answers & places
+    assert answers <= {len("inside"), named, (*named, 3), *places, *IN_A_SWAP}
+
+
+async def test_nothing_is_written_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools replace any file of this machine."""
+    before = outside_of(work)
+    numbers = count()
+    with swap(work / "d", work.with_name("outside")) as flip:
+        answers = await answers_of(
+            flip,
+            lambda: files.write_file("d/f", "written"),
+            lambda: files.write_file(f"d/new{next(numbers)}", "written"),
+        )
+    assert None in answers
+    assert answers <= {None, *IN_A_SWAP}
+    assert outside_of(work) == before
+    assert (work / "d" / "f").read_text() == "written"
+    assert [path for path in work.parent.rglob("*") if path.name.startswith(DRAFT_PREFIX)] == []
+
+
+async def test_nothing_is_written_through_a_swapped_file(work: Path, files: LocalFs) -> None:
+    """The same, by the last name of a path."""
+    before = outside_of(work)
+    secret = work.with_name("outside") / "f"
+    flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
+    answers = await answers_of(flip, lambda: files.write_file("f", "written"))
+    assert answers <= {None, OutsideRootsError}
+    assert outside_of(work) == before
+
+
+async def test_nothing_is_made_or_removed_through_a_swapped_link(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools remove any directory of this machine."""
+    before = outside_of(work)
+    outside = work.with_name("outside")
+
+    numbers = count()
+
+    async def make() -> None:
+        await files.mkdir(f"to/new{next(numbers)}/a", recursive=True)
+
+    async def remove() -> None:
+        (work / "d" / "tree" / "a").mkdir(parents=True, exist_ok=True)
+        await files.rm("to/tree", recursive=True)
+
+    flip = alternation(work / "to", lambda path: path.symlink_to("d"), lambda path: path.symlink_to(outside))
+    answers = await answers_of(flip, make, remove)
+    assert None in answers
+    assert answers <= {None, OutsideRootsError}
+    assert outside_of(work) == before
+
+
+async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_along(
+    work: Path, files: LocalFs
+) -> None:
+    """The same, by a name that only the removal comes upon."""
+    before = outside_of(work)
+    outside, place, asides = work.with_name("outside"), work / "tree" / "a", map(str, count())
+
+    def flip() -> None:
+        with suppress(FileNotFoundError, FileExistsError):  # the tree goes, and comes again
+            if place.is_symlink():
+                place.unlink()
+                place.mkdir()
+            else:
+                place.rename(work / next(asides))
+                place.symlink_to(outside)
+
+    async def remove() -> None:
+        if place.is_symlink():
+            place.unlink()
+        (place / "b").mkdir(parents=True, exist_ok=True)
+        await files.rm("tree", recursive=True, ignore_missing=True)
+
+    async def make_and_remove() -> None:
+        await files.mkdir("tree/b", recursive=True)
+        await files.rm("tree", recursive=True, ignore_missing=True)
+
+    def turn() -> None:
+        with suppress(FileNotFoundError, FileExistsError):
+            place.mkdir()
+            flip()
+            place.unlink()
+
+    answers = await at_every_moment(remove, flip)
+    with meanwhile(turn):
+        answers |= {await answer(make_and_remove) for _ in range(TIMES)}
+    assert None in answers
+    assert OutsideRootsError not in answers
+    assert outside_of(work) == before
+
+
+async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, files: LocalFs) -> None:
+    """One call would hold a thread of all sessions for good."""
+    flip = alternation(work / "f", lambda path: _write(path, "inside"), os.mkfifo)
+    answers = await answers_of(flip, lambda: files.read_text("f"), lambda: files.write_file("f", "inside"))
+    assert "inside" in answers
+    assert answers <= {"inside", None, OSError}
+
+
+async def test_a_root_that_is_swapped_itself_leads_nowhere_else(work: Path, files: LocalFs) -> None:
+    """Whoever may rename the workspace could open any directory."""
+    before = outside_of(work)
+    with swap(work, work.with_name("outside")) as flip:
+        answers = await answers_of(
+            flip,
+            lambda: files.read_text("d/f"),
+            lambda: files.read_text("f"),
+            lambda: files.write_file("new", "written"),
+        )
+    assert "inside" in answers
+    assert answers <= {"inside", None, *IN_A_SWAP}
+    assert outside_of(work) == before

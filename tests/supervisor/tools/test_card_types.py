@@ -1,0 +1,44 @@
+"""The deck's values."""
+
+import pytest
+from support.cards import PlayedCard
+
+from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.card_types import CapabilityCard, DeckFault, DeckFaultKind, capability_id
+
+
+def test_an_id_is_its_name_and_never_empty() -> None:
+    """A row without a name could be listed and not called."""
+    assert capability_id("fs__read") == "fs__read"
+    with pytest.raises(ValueError, match="needs a name"):
+        capability_id("")
+
+
+def test_kinds_and_profiles_are_the_documented_strings() -> None:
+    """Users compare them with those."""
+    assert [*Profile] == ["authoring", "survey", "all"]
+    assert [*DeckFaultKind] == ["unknown_capability", "build_failed", "bridge", "backend"]
+
+
+def test_a_fault_reads_as_its_message_and_keeps_its_cause() -> None:
+    """A log line would say nothing, or hide what went wrong."""
+    cause = LookupError("gone")
+    fault = DeckFault(DeckFaultKind.BRIDGE, "no bridge", cause)
+    assert (str(fault), fault.kind, fault.message, fault.cause) == ("no bridge", "bridge", "no bridge", cause)
+    assert fault.__cause__ is cause
+    assert DeckFault(DeckFaultKind.BACKEND, "no backend", "a text").__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("profiles", "members"),
+    [
+        ((Profile.AUTHORING, Profile.SURVEY), [Profile.AUTHORING, Profile.SURVEY, Profile.ALL]),
+        ((Profile.SURVEY,), [Profile.SURVEY, Profile.ALL]),
+        ((Profile.ALL,), [Profile.ALL]),
+        ((), []),
+    ],
+)
+def test_all_admits_every_row_but_a_graft(profiles: tuple[Profile, ...], members: list[Profile]) -> None:
+    """`all` would have fewer tools than `survey`, or tools of servers twice."""
+    row = CapabilityCard(capability_id("look"), "Look", "", profiles, lambda _: PlayedCard())
+    assert [profile for profile in Profile if row.in_profile(profile)] == members

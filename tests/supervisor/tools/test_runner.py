@@ -1,0 +1,118 @@
+"""The box that a session calls."""
+
+import asyncio
+
+import pytest
+from support.cards import PlayedCard
+
+from quarterdeck.embedding.deck import project_result
+from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
+from quarterdeck.tools.runner import DeckToolBox
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, ToolOutcome, WireResult
+
+
+async def call(box: DeckToolBox, name: str, value: object = None) -> ToolOutcome:
+    return await box.runner.run(ToolCall("7", name, value), CancelToken())
+
+
+@pytest.mark.parametrize(
+    ("content", "output"),
+    [
+        ((TextContentBlock("a"),), "a"),
+        ((JsonContentBlock({"a": [1]}),), {"a": [1]}),
+        ((), []),
+        (
+            (TextContentBlock("a"), JsonContentBlock(None)),
+            [{"type": "text", "text": "a"}, {"type": "json", "value": None}],
+        ),
+    ],
+)
+def test_a_result_is_projected_without_losing_a_block(content: tuple[object, ...], output: object) -> None:
+    """A caller would see a part of what the tool said."""
+    wire = WireResult(b"{}", "2025-11-25")
+    result = ToolResult(content, is_error=True, wire=wire)  # type: ignore[arg-type]
+    assert project_result("7", result) == ToolOutcome("7", output, is_error=True, wire=wire)
+
+
+def test_descriptors_carry_all_that_a_client_is_shown() -> None:
+    """A client would see a bare name, or a server's tool without what the server said of it."""
+    hints = ToolHints(read_only=True)
+    native = PlayedCard("look", label="Look around", hints=hints)
+    grafted = PlayedCard("fs__read", label="fs__read", definition=b"{}")
+    first, second = DeckToolBox([native, grafted], inert_context()).descriptors()
+    assert (first.name, first.title, first.hints, first.definition) == ("look", "Look around", hints, None)
+    assert (first.description, first.parameters) == ("Plays.", native.parameters)
+    assert (second.name, second.title, second.hints, second.definition) == ("fs__read", "", None, b"{}")
+
+
+@pytest.mark.anyio
+async def test_of_two_cards_with_one_name_the_first_counts() -> None:
+    """Clients refuse a list with one name twice, and a graft could take a built-in's place."""
+    first, second = PlayedCard("look", label="First"), PlayedCard("look", label="Second")
+    box = DeckToolBox([first, second], inert_context())
+    assert [descriptor.title for descriptor in box.descriptors()] == ["First"]
+    await call(box, "look")
+    assert (len(first.seen), len(second.seen)) == (1, 0)
+
+
+@pytest.mark.anyio
+async def test_an_unknown_name_is_an_outcome_with_the_nearest() -> None:
+    """A model could not correct a slip."""
+    outcome = await call(DeckToolBox([PlayedCard("look")], inert_context()), "lok")
+    assert outcome == ToolOutcome("7", "There is no tool called 'lok': did you mean 'look'?", is_error=True)
+
+
+@pytest.mark.anyio
+async def test_whatever_a_card_raises_is_an_outcome() -> None:
+    """One broken card would end a session."""
+
+    async def fail(value: object, ctx: ToolContext) -> ToolResult:
+        raise KeyError("gone")
+
+    outcome = await call(DeckToolBox([PlayedCard("look", fail)], inert_context()), "look")
+    assert outcome == ToolOutcome("7", "look did not finish: 'gone'", is_error=True)
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_call_is_not_begun() -> None:
+    """A file would be changed for a client that has given up."""
+    card, token = PlayedCard("look"), CancelToken()
+    token.cancel()
+    outcome = await DeckToolBox([card], inert_context()).runner.run(ToolCall("7", "look", {}), token)
+    assert outcome == ToolOutcome("7", "look was cancelled before it began.", is_error=True)
+    assert card.seen == []
+
+
+@pytest.mark.anyio
+async def test_cancellation_of_the_task_passes() -> None:
+    """A client that gives up would wait for a result nobody wants."""
+    started = asyncio.Event()
+
+    async def hang(value: object, ctx: ToolContext) -> ToolResult:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    task = asyncio.ensure_future(call(DeckToolBox([PlayedCard("look", hang)], inert_context()), "look"))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.anyio
+async def test_calls_share_one_identity_and_neither_token_nor_progress() -> None:
+    """A checklist would be empty for the next call, or one call's progress shown as another's."""
+    card, base = PlayedCard("look"), inert_context()
+    box = DeckToolBox([card], base)
+    tokens, notes = [CancelToken(), CancelToken()], list[ProgressNote]()
+    for token, report in zip(tokens, (notes.append, None), strict=True):
+        await box.runner.run(ToolCall("7", "look", {"a": 1}, report), token)
+    contexts = [ctx for _, ctx in card.seen]
+    assert contexts == [base, base]
+    assert [ctx.cancel for ctx in contexts] == tokens
+    for ctx in contexts:
+        ctx.tell(1)
+    assert notes == [ProgressNote(1)]
+    assert card.seen[0][0] == {"a": 1}

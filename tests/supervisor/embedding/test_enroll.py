@@ -17,12 +17,8 @@ from quarterdeck.embedding.enroll import (
     bridge_tool_names,
     detach_bridge,
 )
-<<<<<<< HEAD:tests/supervisor/embedding/test_enroll.py
 from quarterdeck.embedding.ledger import BridgeLedger
-=======
-from quarterdeck.embedding.ledger.entries import BridgeLedger
 from quarterdeck.tools.card_types import DeckContext, DeckFaultKind
->>>>>>> 35eb641 (Keep native tools in one catalogue table, run their calls in one place, judge their input once):tests/supervisor/embedding/ledger/test_enroll.py
 from quarterdeck.tools.context import inert_context
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.configs import StdioServerConfig

@@ -1,6 +1,7 @@
-"""Record what servers offer, and say what of it may be shown: the edge between fleet, ledger and whoever offers tools.
+"""Which servers may start and which of their tools may be offered: judged, recorded, and kept up to date.
 
-What could not be recorded is tried again; see `examiner`.
+Between the fleet, whose servers it watches, the ledger, and whoever offers tools.  `list_review` judges what servers
+list; what could not be recorded is tried again.
 """
 
 import asyncio
@@ -15,36 +16,31 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Subject
 from quarterdeck.ledger.events.fold import Book, Item, ItemKey
-from quarterdeck.trust.judge.documents import read_native, value_of
-from quarterdeck.trust.judge.offers import (
+from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.faults import ProtocolFault
+
+from .judge.documents import read_native, value_of
+from .judge.offers import (
     NOTHING,
     Offer,
     last_held,
     last_verdict,
     native_held,
-    snapshot_hashes,
-    snapshot_offer,
     tool_held,
     withdrawal,
     without,
 )
-from quarterdeck.trust.judge.server_rows import NativeRow, ServerRow
-from quarterdeck.trust.judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
-from quarterdeck.trust.judge.wider_config import loosens, loosens_native
-from quarterdeck_protocol.configs import ServerConfig, TrustMode
-from quarterdeck_protocol.faults import ProtocolFault
-
+from .judge.server_rows import NativeRow, ServerRow
+from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
+from .judge.wider_config import loosens, loosens_native
 from .list_review import ListReview, held_log
-from .server_state import Recorder, RunningServers, ServerState, WatchedFleet, has_list, is_admitted, postpone
+from .server_state import Recorder, RunningServers, ServerState, WatchedFleet
 
 CLOSE_S: Final = 5.0
 """For what is being judged at the end; what takes longer is not recorded."""
 
 _DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
 """A person, or what they trust, has said yes or no."""
-
-LOOK_AGAIN_S: Final = 5.0
-"""Between two scans of everything because names have changed; the first is made at once."""
 
 _log = logging.getLogger("quarterdeck.trust")
 
@@ -80,8 +76,6 @@ class Approvals:
         self._watchers: list[Callable[[], None]] = []
         self._unwatch: Callable[[], None] = lambda: None
         self._is_closed = False
-        self._look_timer: asyncio.TimerHandle | None = None
-        self._looked_at = 0.0
         self._native_fault = ""
 
     @property
@@ -119,8 +113,8 @@ class Approvals:
             # A launch that nobody could record is as if never seen; the next start judges it again.
             _log.error("how servers are launched is not recorded: %s", error)
         for state in states.values():
-            if state.judged is None and is_admitted(state):
-                await self._take_snapshot(state)
+            if state.judged is None and state.is_admitted:
+                await self._lists.take_snapshot(state)
         present = {(state.row.scope, state.row.id) for state in states.values()}
         gone = [state for state in self._states.values() if (state.row.scope, state.row.id) not in present]
         self._states = states
@@ -215,7 +209,7 @@ class Approvals:
         state = self._states.get(server)
         if state is None:
             return None
-        if not is_admitted(state):
+        if not state.is_admitted:
             return state.launch_fault
         verdict = state.offer.held.get(ItemKey(Subject.TOOL, tool), Verdict.ADMITTED)
         if state.judged is None and tool not in state.offer.names:
@@ -239,7 +233,7 @@ class Approvals:
         for server, state in self._states.items():
             if state.judged is not None:
                 counts[server] = state.offer.held_tools
-            elif is_admitted(state):
+            elif state.is_admitted:
                 counts[server] = last_held(self.book.entry(state.row.scope, server))
         return MappingProxyType(counts)
 
@@ -289,11 +283,9 @@ class Approvals:
     async def close(self) -> None:
         """Stop watching; what is being judged is recorded before."""
         self._is_closed = True
-        if self._look_timer is not None:
-            self._look_timer.cancel()
         self._unwatch()
-        if self._working:
-            await asyncio.wait(tuple(self._working), timeout=CLOSE_S)
+        if under_way := (*self._working, *self._lists.stop()):
+            await asyncio.wait(under_way, timeout=CLOSE_S)
         await self._record_quietly(self._running.end_all())
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -326,7 +318,7 @@ class Approvals:
         endpoint = self._fleet.endpoint(state.row.id)
         if endpoint is None:
             return False
-        return self._running.has_events(endpoint) or has_list(state, endpoint)
+        return self._running.has_events(endpoint) or state.has_list(endpoint)
 
     async def _work(self, state: ServerState) -> None:
         loop = asyncio.get_running_loop()
@@ -335,10 +327,10 @@ class Approvals:
             if endpoint is not None:
                 await self._record_quietly(await self._running.events_of(state.row, endpoint))
                 await self._lists.review(state, endpoint)
-                self._look_again_soon()
+                self._lists.rescan_soon()
         except Exception:
             _log.exception("what %s offers could not be judged", state.row.id)
-            postpone(state)
+            state.postpone()
         finally:
             state.work = None
         if state.retry_at > loop.time():
@@ -346,32 +338,12 @@ class Approvals:
         self._tell()
         self._review()
 
-    def _look_again_soon(self) -> None:
-        """Have everything scanned beside the names that are known now; not more often than a storm would make it."""
-        loop = asyncio.get_running_loop()
-        if self._look_timer is None and not self._is_closed and self._lists.has_new_names:
-            self._look_timer = loop.call_at(max(loop.time(), self._looked_at + LOOK_AGAIN_S), self._look_again)
-
-    def _look_again(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._look_timer, self._looked_at = None, loop.time()
-        task = loop.create_task(self._look_at_all())
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
-
-    async def _look_at_all(self) -> None:
-        try:
-            await self._lists.scan_again()
-        except Exception:
-            _log.exception("what servers offer could not be scanned again")
-        self._look_again_soon()
-
     # Helpers
 
     def _loosened(self, row: ServerRow) -> tuple[str, ...]:
         """By what a row asks for more than the one that runs; of a new one, than the defaults."""
         state = self._states.get(row.id)
-        is_known = state is not None and is_admitted(state) and state.row.scope == row.scope
+        is_known = state is not None and state.is_admitted and state.row.scope == row.scope
         return loosens(state.row.config if state is not None and is_known else None, row.config)
 
     async def _judge_launch(self, row: ServerRow, loosened: Sequence[str]) -> Judgement:
@@ -391,23 +363,6 @@ class Approvals:
             was_open=was_open,
             today=row.todays_hash(approved, body),
         )
-
-    async def _take_snapshot(self, state: ServerState) -> None:
-        """Offer what was approved last; of a server that is judged meanwhile, what that says."""
-        wanted = snapshot_hashes(state.row, self.book.entry(state.row.scope, state.row.id))
-        if wanted == state.snapshot:
-            return
-        offer = await self._snapshot(state.row, wanted)
-        if state.judged is None:
-            state.snapshot, state.offer = wanted, offer
-
-    async def _snapshot(self, row: ServerRow, wanted: Mapping[str, str]) -> Offer:
-        documents = [
-            (name, hash_, body)
-            for name, hash_ in wanted.items()
-            if (body := await self._recorder.document(hash_)) is not None
-        ]
-        return await asyncio.to_thread(snapshot_offer, row, documents) if documents else NOTHING
 
     async def _withdraw(self, gone: Sequence[ServerState]) -> None:
         """Nothing of a server that is configured no more stays live."""

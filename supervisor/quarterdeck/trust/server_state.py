@@ -1,8 +1,6 @@
-"""Where the approvals stands with one server: its row, what its launch was judged to be, what it may offer.
+"""The state of each server for `approvals`: its row, its launch's verdict, its offer; and its starts, recorded once.
 
-What the approvals needs of its neighbours: somewhere to record, and a fleet to look after.
-
-Which start of each server is under way, so that every start and every end is told once.
+Declares what it needs from its neighbours: somewhere to record, and a fleet to watch.
 """
 
 import asyncio
@@ -14,14 +12,21 @@ from typing import Final, Protocol
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.trust.judge.offers import NOTHING, Offer, launch_held
-from quarterdeck.trust.judge.server_rows import ServerRow
-from quarterdeck.trust.judge.verdicts import Verdict
-from quarterdeck.trust.package import resolved_package
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase, is_terminal_phase
+
+from .judge.offers import NOTHING, Offer, launch_held
+from .judge.server_rows import ServerRow
+from .judge.verdicts import Verdict
+from .package import resolved_package
+
+RETRY_S: Final = 5.0
+"""Between two attempts to record what could not be recorded."""
+
+MAX_MESSAGE_CHARS: Final = 500
+"""Of the message of a server's end; the server's log has the rest."""
 
 
 class Recorder(Protocol):
@@ -50,7 +55,7 @@ class Recorder(Protocol):
 
 
 class WatchedFleet(Protocol):
-    """What the approvals needs of a fleet."""
+    """What is needed of a fleet."""
 
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
         """The present endpoint of this id."""
@@ -61,12 +66,54 @@ class WatchedFleet(Protocol):
         ...
 
 
-MAX_MESSAGE_CHARS = 500
-"""Of a death's story; the log of the server has the rest."""
+@dataclass(slots=True)
+class ServerState:
+    """The state of one row.
+
+    Attributes:
+        verdict: of its launch.
+        loosened: by what it asks for more than before, where it came while a `serve` ran.
+        judged: the endpoint whose list the offer is of, and that list, or None when it is to be judged again; None
+            before the first of this process.
+        snapshot: by tool, the hashes of what was offered before the first list.
+        retry_at: loop time before which it is not judged again.
+        is_unrecorded: whether the last list that was judged could not be recorded.
+    """
+
+    row: ServerRow
+    verdict: Verdict
+    loosened: tuple[str, ...] = ()
+    offer: Offer = NOTHING
+    judged: tuple[ServerEndpointImpl, tuple[RemoteTool, ...] | None] | None = None
+    snapshot: Mapping[str, str] = field(default_factory=dict)
+    retry_at: float = 0.0
+    is_unrecorded: bool = False
+    work: asyncio.Task[None] | None = field(default=None, repr=False)
+    launch_fault: ProtocolFault | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # One for as long as it lasts: whoever watches tells what is new by its identity.
+        self.launch_fault = None if self.is_admitted else launch_held(self.row, self.verdict, self.loosened)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the server may be started."""
+        return self.verdict is Verdict.ADMITTED
+
+    def has_list(self, endpoint: ServerEndpointImpl) -> bool:
+        """Whether a ready server, started as this row wants it, has listed what was not judged yet."""
+        if not self.is_admitted or endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
+            return False
+        is_new = self.judged is None or self.judged[0] is not endpoint or self.judged[1] is not endpoint.tools()
+        return is_new and endpoint.config == self.row.config
+
+    def postpone(self) -> None:
+        """Have it judged again, but not at once."""
+        self.retry_at = asyncio.get_running_loop().time() + RETRY_S
 
 
 class RunningServers:
-    """The starts that were told.
+    """Which start of each server is under way: each start and each end is recorded exactly once.
 
     Args:
         home_of: the private home of a server.
@@ -77,17 +124,17 @@ class RunningServers:
         self._home_of = home_of
         self._redact = redact
         self._under_way: dict[str, tuple[ServerRow, ServerEndpointImpl]] = {}
-        self._ended_starts: dict[str, ServerEndpointImpl] = {}
+        self._ended: dict[str, ServerEndpointImpl] = {}
 
     def has_events(self, endpoint: ServerEndpointImpl) -> bool:
-        """Whether it has begun or ended, and that was not told yet."""
+        """Whether it has begun or ended, and that is not recorded yet."""
         server = endpoint.config.id
         if endpoint.phase is EndpointPhase.READY:
             return self._under_way.get(server, (None, None))[1] is not endpoint
-        return is_terminal_phase(endpoint.phase) and self._ended_starts.get(server) is not endpoint
+        return is_terminal_phase(endpoint.phase) and self._ended.get(server) is not endpoint
 
     async def events_of(self, row: ServerRow, endpoint: ServerEndpointImpl) -> list[LedgerEvent]:
-        """What is to be told of it, once; the end of an earlier start first."""
+        """What is to be recorded of it, once; the end of an earlier start first."""
         events: list[LedgerEvent] = []
         began = self._under_way.get(row.id)
         if began is not None and began[1] is not endpoint:
@@ -100,7 +147,7 @@ class RunningServers:
         elif row.id in self._under_way:
             events += self._end(row.id)
         else:
-            self._ended_starts[row.id] = endpoint
+            self._ended[row.id] = endpoint
             if endpoint.fault is not None:
                 events.append(_ended(row, endpoint.fault, self._redact))
         return events
@@ -111,16 +158,14 @@ class RunningServers:
 
     def _end(self, server: str) -> list[LedgerEvent]:
         row, endpoint = self._under_way.pop(server)
-        self._ended_starts[server] = endpoint
+        self._ended[server] = endpoint
         return [_ended(row, endpoint.fault, self._redact)]
 
     async def _began(self, row: ServerRow, endpoint: ServerEndpointImpl) -> Began:
-        status, card = endpoint.status(), endpoint.card
+        status, card, config = endpoint.status(), endpoint.card, row.config
         package = None
-        if isinstance(row.config, StdioServerConfig):
-            package = await asyncio.to_thread(
-                resolved_package, row.config.command, row.config.args, self._home_of(row.id)
-            )
+        if isinstance(config, StdioServerConfig):
+            package = await asyncio.to_thread(resolved_package, config.command, config.args, self._home_of(row.id))
         return Began(
             scope=row.scope,
             server=row.id,
@@ -145,56 +190,3 @@ def _ended(row: ServerRow, fault: ProtocolFault | None, redact: Callable[[str], 
         signal=dossier.signal if dossier is not None else None,
         limit=dossier.limit if dossier is not None else None,
     )
-
-
-RETRY_S: Final = 5.0
-"""Between two attempts to record what could not be recorded."""
-
-
-@dataclass(slots=True)
-class ServerState:
-    """One row's state.
-
-    Attributes:
-        verdict: of its launch.
-        loosened: by what it asks for more than before, where it came while a `serve` ran.
-        offer: what it may offer.
-        judged: the endpoint whose list the offer is of, and that list, or None when it is to be judged again; None
-            before the first of this process.
-        snapshot: by tool, the hashes of what was offered before the first list.
-        retry_at: loop time before which it is not judged again.
-        is_unrecorded: whether the last list that was judged could not be recorded.
-    """
-
-    row: ServerRow
-    verdict: Verdict
-    loosened: tuple[str, ...] = ()
-    offer: Offer = NOTHING
-    judged: tuple[ServerEndpointImpl, tuple[RemoteTool, ...] | None] | None = None
-    snapshot: Mapping[str, str] = field(default_factory=dict)
-    retry_at: float = 0.0
-    is_unrecorded: bool = False
-    work: asyncio.Task[None] | None = field(default=None, repr=False)
-    launch_fault: ProtocolFault | None = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # One for as long as it lasts: who watches tells what is new by its identity.
-        self.launch_fault = None if is_admitted(self) else launch_held(self.row, self.verdict, self.loosened)
-
-
-def postpone(state: ServerState) -> None:
-    """Have it judged again, but not at once."""
-    state.retry_at = asyncio.get_running_loop().time() + RETRY_S
-
-
-def is_admitted(state: ServerState) -> bool:
-    """Whether the server may be started."""
-    return state.verdict is Verdict.ADMITTED
-
-
-def has_list(state: ServerState, endpoint: ServerEndpointImpl) -> bool:
-    """Whether a ready server, started as this row wants it, has listed what was not judged yet."""
-    if not is_admitted(state) or endpoint.phase is not EndpointPhase.READY or not endpoint.has_listed:
-        return False
-    is_new = state.judged is None or state.judged[0] is not endpoint or state.judged[1] is not endpoint.tools()
-    return is_new and endpoint.config == state.row.config

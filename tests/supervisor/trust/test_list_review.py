@@ -22,7 +22,6 @@ from support.workers import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned
-from quarterdeck.trust import approvals
 from quarterdeck.trust import list_review as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
@@ -224,7 +223,7 @@ async def test_a_neighbour_is_seen_whoever_answers_first_and_whatever_is_held(
     monkeypatch: pytest.MonkeyPatch, mode: TrustMode, first: str
 ) -> None:
     """A server that shadows another's tool would only have to answer sooner, or to be configured under `strict`."""
-    monkeypatch.setattr(approvals, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "RESCAN_S", 0.0)
     async with bench() as at:
         servers = {
             "fs": ToldEndpoint(stdio("fs", trust=mode), a=SHADOWING),
@@ -250,7 +249,7 @@ async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
 
 async def test_a_name_that_comes_later_is_looked_for_in_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server could wait with its lie until the other one has the tool."""
-    monkeypatch.setattr(approvals, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "RESCAN_S", 0.0)
     async with bench() as at:
         fs, mail = ToldEndpoint(stdio("fs"), a=SHADOWING), ToldEndpoint(stdio("mail"), other="Else.")
         await at.approvals.set_rows([row(fs.config), row(mail.config)])
@@ -268,7 +267,7 @@ async def test_findings_that_cannot_be_recorded_stop_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk would end the watch over what servers offer."""
-    monkeypatch.setattr(approvals, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "RESCAN_S", 0.0)
     async with bench() as at:
         await at.approvals.set_rows([row(stdio("fs")), row(stdio("mail"))])
         at.replaces(ToldEndpoint(stdio("fs"), a=SHADOWING))

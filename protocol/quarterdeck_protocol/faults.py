@@ -11,6 +11,7 @@ Faults are data: they compare by identity, cross the link as a `FaultRecord`, an
 Nothing here knows why a fault is raised; that is the caller's.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -90,6 +91,20 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Every stable code, and what a person can do about it; `quarterdeck explain` has a page for each."""
+
+
+_SERVER: Final = re.compile(r"(\bquarterdeck (?:[a-z]+ )+)SERVER\b(?! TOOL)")
+"""A command in a remedy, which holds for every server."""
+
+
+def fill_remedy(remedy: str, words: str) -> str:
+    """A remedy for any server as one for this, so that its commands work as they are printed.
+
+    Args:
+        remedy: one of `REMEDIES`, or any text.
+        words: the server's id as a command is told it, with what else the command needs to find the server.
+    """
+    return _SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
 
 
 MAX_MESSAGE_CHARS: Final = 8_000
@@ -197,14 +212,21 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         self.code = code
         self.delivery = delivery
         self.dossier = dossier
+        self.server: str | None = None
+        """The `words` of `fill_remedy`, set by whoever knows whose fault it is."""
         self._remedy = remedy
         if isinstance(cause, BaseException):
             self.__cause__ = cause
 
     @property
     def remedy(self) -> str | None:
-        """What a person can do about it: its own, or else what `REMEDIES` says of its code."""
-        return self._remedy or (REMEDIES.get(self.code) if self.code else None)
+        """What a person can do about it: its own, or else what `REMEDIES` says of its code, for its server."""
+        return self.remedy_for(self.server)
+
+    def remedy_for(self, server: str | None) -> str | None:
+        """The remedy for this server, see `fill_remedy`; for any when None."""
+        remedy = self._remedy or (REMEDIES.get(self.code) if self.code else None)
+        return fill_remedy(remedy, server) if remedy and server else remedy
 
     @classmethod
     def from_record(cls, record: FaultRecord) -> Self:

@@ -1,6 +1,7 @@
 """Faults as exceptions here, as values on the link, and the promise that each has a remedy."""
 
 import ast
+import re
 from pathlib import Path
 
 import msgspec
@@ -171,6 +172,19 @@ def test_remedies_are_one_clear_line_each() -> None:
 def test_an_unknown_code_has_no_remedy(code: str | None) -> None:
     """A code made up by a hostile worker must not raise where faults are shown."""
     assert ProtocolFault("transport", "x", code=code).remedy is None
+
+
+@pytest.mark.parametrize("code", sorted(REMEDIES))
+def test_a_remedy_names_the_server_that_the_fault_is_of(code: str) -> None:
+    """A person or a model would be told to run a command on a server called SERVER."""
+    fault = ProtocolFault("spawn_failed", "x", code=code)
+    assert fault.remedy == REMEDIES[code]
+    fault.server = "time -c mcp.json"
+    assert fault.remedy == fault.remedy_for("time -c mcp.json")
+    words = re.findall(r"quarterdeck (?:logs|restart|allow) (\S+ \S+ [\w.]+)", fault.remedy)
+    assert set(words) <= {"time -c mcp.json"}
+    assert "SERVER" not in fault.remedy.replace("SERVER TOOL", "")
+    assert fault.remedy_for("git") == fault.remedy.replace("time -c mcp.json", "git")
 
 
 def test_every_code_that_is_raised_has_a_remedy() -> None:

@@ -102,11 +102,13 @@ async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCal
 def _not_ready(status: EndpointStatus) -> ProtocolFault:
     """The fault of a server that is not ready, with its own fault as the reason."""
     why = status.fault
-    return ProtocolFault(
+    fault = ProtocolFault(
         FaultKind.NOT_CONNECTED,
         f"{status.server} is {status.phase}" + (f": {why.message}" if why is not None else ""),
         code=why.code if why is not None else "not_connected",
         delivery=Delivery.NOT_SENT,
         dossier=why.dossier if why is not None else None,
-        remedy=why.remedy if why is not None else None,
+        remedy=why.remedy_for(None) if why is not None else None,
     )
+    fault.server = status.server
+    return fault

@@ -13,7 +13,7 @@ from quarterdeck.app import Product
 from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import Custody
 from quarterdeck.trust.configured_servers import command_options
-from quarterdeck.trust.judge.server_rows import fill_remedy
+from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Dossier, ProtocolFault
@@ -85,15 +85,15 @@ def view_fault(product: Product, fault: ProtocolFault, server: str | None = None
 
     A command or a URL may hold a secret that a variable put there: it is redacted.
     """
-    remedy = fault.remedy
-    if remedy is not None and server is not None:
+    words = None
+    if server is not None:
         row = next((row for row in product.approvals.rows if row.id == server), None)
-        remedy = row.fill(remedy) if row is not None else fill_remedy(remedy, server, command_options())
+        words = row.words if row is not None else server_words(server, command_options())
     return FaultView(
         kind=fault.kind,
         code=fault.code,
         message=product.redact(fault.message),
-        remedy=remedy,
+        remedy=fault.remedy_for(words),
         delivery=fault.delivery,
         dossier=_redacted(product, fault.dossier) if fault.dossier is not None else None,
     )

@@ -395,13 +395,15 @@ class ServerEndpointImpl:
         return self._handle
 
     def _not_connected(self) -> ProtocolFault:
-        return ProtocolFault(
+        fault = ProtocolFault(
             FaultKind.NOT_CONNECTED,
             f"{self._config.id} is {self._phase}" + (f": {self._fault}" if self._fault else ", not ready"),
             self._fault,
             code="not_connected",
             delivery=Delivery.NOT_SENT,
         )
+        fault.server = self._config.id
+        return fault
 
     def _step(self, step: PhaseStep) -> None:
         self._phase = advance(self._phase, step)

@@ -80,11 +80,16 @@ def begin_call(handle: WorkerHandle, config: ServerConfig, call: RawCall, delive
     frame = Call(handle.next_id(), _limit(config, call.timeout_s), call.tool, call.on_progress is not None, call.meta)
 
     def on_reply(reply: Reply, body: bytes) -> None:
-        deliver(_end_of(handle, config, reply, body))
+        end = _end_of(handle, config, reply, body)
+        if isinstance(end, ProtocolFault):
+            end.server = config.id
+        deliver(end)
 
     refusal = handle.ask(frame, call.arguments, on_reply, call.on_progress)
     if refusal is not None:
-        return refuse(deliver, refused(refusal))
+        fault = refused(refusal)
+        fault.server = config.id
+        return refuse(deliver, fault)
     return EndpointCall(handle, frame.request_id)
 
 

@@ -141,13 +141,16 @@ class GatedEndpoint(LiveEndpoint):
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
         found = self._find(tool)
-        return found if isinstance(found, ProtocolFault) else None
+        return self._with_words(found) if isinstance(found, ProtocolFault) else None
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`; here every call begins.
 
         One that cannot be made is delivered its fault; one whose server is being started waits, `WAIT_S` at most.
         """
+
+        def told(end: CallEnd) -> None:
+            deliver(self._with_words(end) if isinstance(end, ProtocolFault) else end)
 
         def start(endpoint: ServerEndpointImpl, deliver: Deliver) -> PendingCall:
             noted = _NotedCall(self._note, call.tool, deliver)
@@ -156,12 +159,12 @@ class GatedEndpoint(LiveEndpoint):
 
         match self._find(call.tool):
             case ProtocolFault() as fault:
-                return refuse(deliver, fault)
+                return refuse(told, fault)
             case None:
                 wait_s = WAIT_S if call.timeout_s is None else min(WAIT_S, call.timeout_s)
-                return _WaitingCall(partial(self._awaited, call.tool, wait_s), start, deliver)
+                return _WaitingCall(partial(self._awaited, call.tool, wait_s), start, told)
             case endpoint:
-                return start(endpoint, deliver)
+                return start(endpoint, told)
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """The trusted ones of what the server lists."""
@@ -243,6 +246,12 @@ class GatedEndpoint(LiveEndpoint):
 
     async def _until(self, is_so: Callable[[], bool], within_s: float) -> None:
         await wait_until(self._approvals.watch, is_so, within_s)
+
+    def _with_words(self, fault: ProtocolFault) -> ProtocolFault:
+        """The fault, with a remedy whose commands find this server."""
+        server = self._config.id
+        fault.server = next((row.words for row in self._approvals.rows if row.id == server), server)
+        return fault
 
     def _unknown_tool(self, tool: str) -> ProtocolFault:
         hint = did_you_mean(tool, self._approvals.offer(self._config.id).names)

@@ -40,6 +40,7 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
                 await attempt
             assert_not_connected(caught.value, phase)
             assert caught.value.cause is played.endpoint.fault
+            assert f"quarterdeck restart {played.endpoint.config.id} tries" in (caught.value.remedy or "")
         assert played.endpoint.begin(RawCall("echo", b"{}"), lambda _: None) is None
         assert played.worker.asked.empty()
 

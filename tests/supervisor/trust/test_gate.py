@@ -277,6 +277,12 @@ async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(
             output, is_error = await run(at, "fs__a")
         assert is_error
         assert f"fs is {phase}" in str(output)
+        assert f"quarterdeck restart fs -c {FILE} tries again" in str(output)
+        told: list[CallEnd] = []
+        LiveBox(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
+        await at.until(lambda: bool(told))
+        assert isinstance(told[0], ProtocolFault)
+        assert f"quarterdeck restart fs -c {FILE} tries again" in str(told[0].remedy)
 
 
 async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline() -> None:

@@ -230,9 +230,9 @@ def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tu
     from quarterdeck.config.places.private_homes import trusted_files
     from quarterdeck.fleet.worker_session import Outlook, rehearse
     from quarterdeck.trust.configured_servers import command_options
-    from quarterdeck.trust.judge.server_rows import fill_remedy
+    from quarterdeck.trust.judge.server_rows import server_words
     from quarterdeck_protocol.configs import StdioServerConfig
-    from quarterdeck_protocol.faults import REMEDIES
+    from quarterdeck_protocol.faults import REMEDIES, fill_remedy
     from quarterdeck_sandbox import known_machine
 
     servers = gather(files).servers
@@ -246,6 +246,6 @@ def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tu
         if found.code == "command_not_found":
             missing[server.id] = server.command
         elif found.outlook is Outlook.REFUSED:
-            fix = fill_remedy(REMEDIES[found.code], server.id, command_options(named))
+            fix = fill_remedy(REMEDIES[found.code], server_words(server.id, command_options(named)))
             refused.append(Refused(server.id, found.code, " ".join(found.why), fix))
     return missing, refused

@@ -39,5 +39,6 @@ def _tell(status: EndpointStatus) -> None:
         tools = f", tools: {status.tool_count}" if status.tool_count else ""
         _log.info("%s is ready (pid %s%s%s)", status.server, status.pid, tools, restarts)
     elif status.phase is EndpointPhase.FAULTED and status.fault is not None:
-        fault = status.fault
-        _log.warning("%s is faulted: %s (%s): %s", status.server, fault.message, fault.code or fault.kind, fault.remedy)
+        fault, server = status.fault, status.server
+        code, remedy = fault.code or fault.kind, fault.remedy_for(server)
+        _log.warning("%s is faulted: %s (%s): %s", server, fault.message, code, remedy)

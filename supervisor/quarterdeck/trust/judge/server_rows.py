@@ -1,6 +1,5 @@
 """Configured servers as trust sees them: whose word each row is, how it is judged, how it would be launched.  Pure."""
 
-import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -77,9 +76,10 @@ class ServerRow:
         """The `quarterdeck trust` command for it, to be typed anywhere but beside a project's own file."""
         return trust_command(verb, self.id, *words, options=self.options)
 
-    def fill(self, remedy: str) -> str:
-        """A remedy for any server as one for this, so that its commands work as they are printed."""
-        return fill_remedy(remedy, self.id, self.options)
+    @property
+    def words(self) -> str:
+        """What a command is told to find it."""
+        return server_words(self.id, self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,6 @@ def trust_command(verb: str, server: str, *words: str, options: Iterable[str] = 
     return shlex.join(["quarterdeck", "trust", verb, *([server] if server else []), *words, *options])
 
 
-def fill_remedy(remedy: str, server: str, options: Iterable[str] = ()) -> str:
-    """A remedy for any server as one for this; `options` let its commands find it."""
-    words = shlex.join([server, *options])
-    return _ANY_SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
-
-
-_ANY_SERVER: Final = re.compile(r"(\bquarterdeck (?:[a-z]+ )+)SERVER\b(?! TOOL)")
-"""A command in a remedy that holds for every server."""
+def server_words(server: str, options: Iterable[str] = ()) -> str:
+    """What a command is told to find a server: its id, and `options`."""
+    return shlex.join([server, *options])

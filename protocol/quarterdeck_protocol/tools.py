@@ -94,12 +94,19 @@ class WireResult:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """How a call ended.  `wire`, when present, is what a client is shown instead of a projection of `output`."""
+    """How a call ended.
+
+    Attributes:
+        output: the one JSON value that all blocks of the result project to.
+        wire: what a client is shown instead of a projection of `output`.
+        parts: what each block holds, a text or a JSON value, when there are several of them.
+    """
 
     id: str
     output: object
     is_error: bool = False
     wire: WireResult | None = None
+    parts: tuple[object, ...] = field(default=(), compare=False, repr=False)
 
 
 class CancelToken:

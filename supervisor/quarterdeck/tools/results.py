@@ -152,7 +152,8 @@ class ToolResult:
 
     def to_outcome(self, call_id: str) -> ToolOutcome:
         """The outcome of the call that ran to this result; `wire` goes along unchanged."""
-        return ToolOutcome(call_id, project_content(self.content), self.is_error, self.wire)
+        parts = tuple(map(_held, self.content)) if len(self.content) > 1 else ()
+        return ToolOutcome(call_id, project_content(self.content), self.is_error, self.wire, parts)
 
 
 def project_content(content: Sequence[ContentBlock]) -> object:
@@ -170,20 +171,8 @@ def project_content(content: Sequence[ContentBlock]) -> object:
             return [_fragment(block) for block in content]
 
 
-def fragments_of(output: object) -> list[object] | None:
-    """The texts and values of the blocks that `project_content` made a list of; None when it is no such list."""
-    if not isinstance(output, list) or len(output) < 2:
-        return None
-    found: list[object] = []
-    for item in output:
-        match item:
-            case {"type": "text", "text": str(text)} if len(item) == 2:
-                found.append(text)
-            case {"type": "json", "value": value} if len(item) == 2:
-                found.append(value)
-            case _:
-                return None
-    return found
+def _held(block: ContentBlock) -> object:
+    return block.text if isinstance(block, TextContentBlock) else block.value
 
 
 def _fragment(block: ContentBlock) -> dict[str, object]:

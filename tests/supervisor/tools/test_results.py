@@ -53,3 +53,14 @@ def test_mcp_blocks_reach_an_mcp_client_as_they_are() -> None:
     assert result.content == (TextContentBlock("a picture"), JsonContentBlock(image))
     assert result.wire is not None
     assert json.loads(result.wire.body) == {"content": [{"type": "text", "text": "a picture"}, image], "isError": False}
+
+
+def test_several_blocks_stay_apart_beside_their_projection() -> None:
+    """A client would be shown a list of tagged blocks in place of their texts."""
+    assert ToolResult((TEXT, JSON)).to_outcome("7").parts == ("a", {"n": 1})
+    assert (
+        ToolResult((JsonContentBlock([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),))
+        .to_outcome("7")
+        .parts
+        == ()
+    )

@@ -11,7 +11,6 @@ import msgspec
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
-from quarterdeck.tools.results import fragments_of
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object, join_object
 from quarterdeck_protocol.plain_words import plain_words
@@ -64,15 +63,14 @@ def render(output: object) -> str:
 def outcome_result(outcome: ToolOutcome, *, is_modern: bool) -> dict[str, object]:
     """An outcome for the long way: its `wire` whole when there is one, else its `output` as text.
 
-    The tagged fragments of several blocks are a text each: a model reads them as their tool wrote them.
+    Of several blocks each is a text: a model reads them as their tool wrote them.
 
     Raises:
         BodyError: the wire's body is nothing that a client could be sent.
     """
     if outcome.wire is not None:
         return whole_result(outcome.wire, is_modern=is_modern)
-    texts = fragments_of(outcome.output)
-    return text_result(*map(render, (outcome.output,) if texts is None else texts), is_error=outcome.is_error)
+    return text_result(*map(render, outcome.parts or (outcome.output,)), is_error=outcome.is_error)
 
 
 def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:

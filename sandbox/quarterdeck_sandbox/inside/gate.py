@@ -28,6 +28,12 @@ EXIT_REFUSED = 125
 EXIT_NO_EXEC = 126
 EINVAL = 22
 
+LISTENERS_BATCH = 200
+"""Descriptors a message; the kernel takes 253 (SCM_MAX_FD)."""
+
+BACKLOG = 128
+"""Connections that wait for our owner to accept them."""
+
 
 def main(control_fd: int, *streams: int) -> None:
     """Never returns.  `streams` become the first of the program's standard streams."""
@@ -103,9 +109,7 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
 
         prctl.load_library()
     if order["listen"]:
-        import listeners
-
-        listeners.open_listeners(control, order["listen"])
+        open_listeners(control, order["listen"])
     if order["open_files"]:
         # Our owner may have raised its own; a limit of the policy comes after.
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -142,6 +146,36 @@ def _prepare(order: "dict[str, Any]", control: "_socket.socket") -> None:
             landlock.restrict(**order["confine"]["landlock"])
         if order["confine"]["seccomp"]:
             prctl.load_seccomp(order["confine"]["seccomp"])
+
+
+def open_listeners(control: "_socket.socket", pairs: "list[tuple[str, int]]") -> None:
+    """Listen on each `(address, port)` where the program will dial, send all over `control` in order, a byte a batch.
+
+    A listening socket belongs to the network namespace that it was made in, whoever holds it: our owner outside accepts
+    on it, and nothing of ours stays inside.
+
+    Raises:
+        OSError: an address that cannot be listened on; ports below `net.ipv4.ip_unprivileged_port_start` need
+            CAP_NET_BIND_SERVICE in the user namespace that owns the network.
+    """
+    listeners = [_listen(pair) for pair in pairs]
+    for start in range(0, len(listeners), LISTENERS_BATCH):
+        batch = b"".join(one.fileno().to_bytes(4, sys.byteorder) for one in listeners[start : start + LISTENERS_BATCH])
+        control.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, batch)])
+    for listener in listeners:
+        listener.close()
+
+
+def _listen(pair: "tuple[str, int]") -> "_socket.socket":
+    family = _socket.AF_INET6 if ":" in pair[0] else _socket.AF_INET
+    listener = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        listener.bind(pair)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {pair[0]}:{pair[1]}: {error.strerror}") from None
+    listener.listen(BACKLOG)
+    return listener
 
 
 def raise_oom_score(score: "int | None") -> None:

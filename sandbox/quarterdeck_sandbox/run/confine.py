@@ -27,9 +27,8 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS
 from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
-from quarterdeck_sandbox.view.layout import build_view
+from quarterdeck_sandbox.view.layout import build_view, identity_mounts, name_mounts
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
-from quarterdeck_sandbox.view.system import identity_mounts, name_mounts
 
 from .confinement import Confinement
 from .identity import ROOT, Identity, choose_identity, closed_to, hand_over, out_of_reach

@@ -14,9 +14,8 @@ from support.machine_facts import ROOT_ONLY
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.policy.mounts import in_order, is_within
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.view.layout import Mount, MountKind, View, build_view
+from quarterdeck_sandbox.view.layout import Mount, MountKind, View, build_view, identity_mounts, name_mounts
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME
-from quarterdeck_sandbox.view.system import identity_mounts, name_mounts
 
 
 @pytest.fixture

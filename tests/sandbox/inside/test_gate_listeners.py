@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from quarterdeck_sandbox.inside import listeners as listeners_module
-from quarterdeck_sandbox.inside.listeners import open_listeners
+from quarterdeck_sandbox.inside import gate
+from quarterdeck_sandbox.inside.gate import open_listeners
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def received(count: int, control: socket.socket) -> Iterator[list[socket.socket]
 
 def test_whoever_holds_the_listeners_is_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host of the list could not be reached, or another one would answer in its place."""
-    monkeypatch.setattr(listeners_module, "BATCH", 2)
+    monkeypatch.setattr(gate, "LISTENERS_BATCH", 2)
     ours, theirs = socket.socketpair()
     pairs = [("127.64.0.1", 0), ("127.64.0.2", 0), ("127.64.0.1", 0)]
     with ours, theirs:

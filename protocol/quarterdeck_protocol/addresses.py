@@ -1,16 +1,13 @@
-"""The one table of addresses: what is the open internet, and what is nearer and closed unless a user names it.  Pure.
+"""The one table of IP addresses: which are the open internet, and which are closed unless a user names them.  Pure.
 
 `webfetch`, the relay of a sandbox with a list of hosts and the routes of one with the internet all judge by it.  This
 machine's own addresses, which no table can know, are an argument: `quarterdeck_sandbox.network.namespace` reads them.
-
 Not `ipaddress.is_global`: what it says of a range depends on the release of Python.
 
+Also `host:port`, the entries of a policy's network list.  A host is a name, which /etc/hosts maps to a loopback address
+of its own inside, or a whole address, which is the user's word for exactly that one: `10.0.0.5:443`, `[fd00::5]:443`.
+
 Source: the IANA IPv4 and IPv6 special-purpose address registries (RFC 6890), and where clouds keep their metadata.
-
-`host:port`, the entries of a policy's network list.
-
-A host is a name, which /etc/hosts maps to a loopback address of its own inside, or a whole address, which is the user's
-word for exactly that one: `10.0.0.5:443`, `[fd00::5]:443`.  Pure.
 """
 
 import re

@@ -2,8 +2,6 @@
 
 A policy is what is *wanted*; what is *enforced* is a receipt, in the sandbox's package.  Pure: whether a path
 exists or a machine can give it is found out where the process is started.
-
-What every model that a user writes is made of: closed, immutable, and quiet about values.  Pure.
 """
 
 import posixpath

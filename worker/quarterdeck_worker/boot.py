@@ -3,12 +3,12 @@
 Isolated means that neither the working directory nor PYTHONPATH is trusted, so the few directories that hold our
 packages (an editable install has several) are named by whoever starts us.
 
-Before anything else the kernel is told to kill us when our owner ends (Linux): one that is killed tells nobody, and
-one of us that is stopped hears of nothing.  Then, where FILES is not 0, our soft limit of open files is set to it: the
-owner may have raised its own, which servers would inherit.
+First the kernel is told to kill us when our owner ends (Linux): an owner that is killed tells nobody, and a process
+that is stopped hears nothing.  Then, where FILES is not 0, our soft limit of open files is set to it: the owner may
+have raised its own, which servers would inherit.
 
-The collector is off when the module begins: it looks at what imports made again and again, a tenth of their time, and
-finds nothing.  A module that lives on turns it on.
+The garbage collector is off when the module begins: during imports it takes a tenth of their time and finds nothing.  A
+module that runs for long turns it on.
 """
 
 import ctypes

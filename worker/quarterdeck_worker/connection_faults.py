@@ -1,4 +1,4 @@
-"""What the end of a connection means: from what was seen, one fault for each site.  Starts and stops nothing.
+"""Map the end of a connection, by what was seen of it, to one fault for each site.  Starts and stops nothing.
 
 The SDK's exceptions arrive in nested groups, without the exit status or the stderr of a dead process and without the
 HTTP status that explains them: all of it is put together here.  Of a URL only its origin is told: the rest may be a

@@ -1,4 +1,4 @@
-"""Find a common protocol era with a server, and remember it by name so that the next start need not ask.
+"""Agree on a protocol era with a server; the caller remembers it, so that the next start need not ask.
 
 A server of the 2026 revision answers `server/discover`; every other answer, and silence, means the older handshake.
 """

@@ -1,9 +1,7 @@
-"""A worker process from its first instruction to its exit status: token, channel, link, one server.
+"""The program of a worker process: token, channel, link, one server, exit status.
 
-Entered by a fork of the zygote, or as a program of its own where fork does not serve:
-`boot.py PATHS quarterdeck_worker.main`, the order as one JSON line on stdin.
-
-A worker's end of the link's socket: a ZeroMQ DEALER with one peer.
+Entered by a fork of the zygote, or as a program of its own where fork does not serve: `boot.py …
+quarterdeck_worker.main`, the order as one JSON line on stdin.
 """
 
 import asyncio
@@ -40,35 +38,6 @@ from .worker import Worker
 RETRY_S: Final = 0.1
 """Between two attempts to connect."""
 
-
-class Dealer(Channel):
-    """A channel that connects by itself."""
-
-    def __init__(self, address: str, on_message: OnMessage, on_end: OnEnd) -> None:
-        """Begin to connect; until somebody listens there, it is tried again and again.
-
-        Args:
-            address: `ipc://` and the path where the ROUTER listens.
-            on_message: see `Channel`.
-            on_end: see `Channel`.
-        """
-        messages = MessageBuffer(ROUTER, WireLimits().part_bytes)
-        super().__init__(socket.socket(socket.AF_UNIX), messages, on_message, on_end)
-        self._path = address.removeprefix("ipc://")
-        self._connect()
-
-    def _connect(self) -> None:
-        if self._is_over:
-            return
-        try:
-            self._socket.connect(self._path)
-        except OSError:
-            # Nobody is there, or too many are waiting to be let in; the link's own deadline ends it.
-            self._loop.call_later(RETRY_S, self._connect)
-            return
-        self.begin(handshake(DEALER))
-
-
 EXIT_LINK_LOST: Final = 3
 """The supervisor fell silent or broke the rules."""
 
@@ -76,7 +45,7 @@ EXIT_FAILED: Final = 70
 """An error of ours (sysexits' EX_SOFTWARE)."""
 
 SUPERVISOR_PATIENCE_S: Final = 60.0
-"""A supervisor that was paused in a debugger is still ours; a dead one is noticed by the zygote at once."""
+"""Long enough for a supervisor that is paused in a debugger; a dead one is noticed by the zygote at once."""
 
 LINGER_S: Final = 1.0
 """How long the last frame may take to leave."""
@@ -99,7 +68,7 @@ def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
 
 
 def be_quiet() -> None:
-    """Say on stderr only what is fatal.  A zygote does it for all its workers: it costs each of them a millisecond."""
+    """Log only what is fatal.  A zygote does it for all its workers: it costs each of them a millisecond."""
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr, format="quarterdeck worker: %(message)s")
     warnings.simplefilter("ignore")
 
@@ -133,6 +102,34 @@ async def _exit_with_supervisor(owner_fd: int, worker: Worker) -> None:
     # Nothing more is ever written there, so that the first thing to read is the end.
     await anyio.wait_readable(owner_fd)
     worker.stop("the supervisor is gone")
+
+
+class Dealer(Channel):
+    """A channel that connects by itself."""
+
+    def __init__(self, address: str, on_message: OnMessage, on_end: OnEnd) -> None:
+        """Begin to connect, trying again until somebody listens.
+
+        Args:
+            address: `ipc://` and the path where the ROUTER listens.
+            on_message: see `Channel`.
+            on_end: see `Channel`.
+        """
+        messages = MessageBuffer(ROUTER, WireLimits().part_bytes)
+        super().__init__(socket.socket(socket.AF_UNIX), messages, on_message, on_end)
+        self._path = address.removeprefix("ipc://")
+        self._connect()
+
+    def _connect(self) -> None:
+        if self._is_over:
+            return
+        try:
+            self._socket.connect(self._path)
+        except OSError:
+            # Nobody is there, or too many are waiting to be let in; the link's own deadline ends it.
+            self._loop.call_later(RETRY_S, self._connect)
+            return
+        self.begin(handshake(DEALER))
 
 
 def main() -> None:

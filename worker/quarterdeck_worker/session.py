@@ -1,8 +1,6 @@
-"""Drive one server from its start to its end: connect, greet, list, call, notice its loss, stop it.
+"""Run one server from its start to its end: confine, connect, greet, list, call, notice its loss, stop it.
 
 `run_server` is the whole run in one scope; whatever ends it early is a `ServerFault`, judged by where it was.
-
-Put a server's process into its sandbox, and tell our owner what came of it.
 """
 
 import importlib.metadata
@@ -49,55 +47,6 @@ from .connection_faults import broken, not_greeted, refused_or_closed, root_caus
 from .greeting import greet, is_modern, request_envelope
 from .sdk_requests import PageDispatcher, list_tools
 
-Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
-"""Start a plan, confined or not; raises `LaunchError`."""
-
-
-def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
-    """The launcher that confines by the server's own policy."""
-
-    async def launch(plan: LaunchPlan) -> ConfinedProcess:
-        try:
-            _empty_if_over(Path(order.tmp), config.sandbox.limits)
-        except OSError as error:
-            why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
-            raise LaunchError("directory_unusable", why) from error
-        places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
-        environ = {**os.environ, **order.user_env}
-        requester = Requester(
-            places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
-        )
-        return await start(confine(plan, config.sandbox, requester))
-
-    return launch
-
-
-def _empty_if_over(tmp: Path, limits: Limits) -> None:
-    """Temporary files that ended its last run must not end the next one before it begins."""
-    used = disk_use((str(tmp),))
-    most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
-    if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):
-        remove_tree(str(tmp))
-        tmp.mkdir(mode=0o700, exist_ok=True)
-
-
-def describe_start(process: ConfinedProcess, order: OpenOrder) -> ServerStart:
-    """What the supervisor is told of a process that was let go."""
-    plan, receipt, tree = process.confinement.plan, process.receipt, process.tree((order.tmp,))
-    return ServerStart(
-        pid=tree.pid,
-        tree_pid=tree.top,
-        root_pid=tree.root_pid,
-        program=plan.program,
-        cwd=plan.cwd,
-        scratch=tree.scratch,
-        tmpfs=tree.tmpfs,
-        enforced=tree.enforced,
-        receipt=msgspec.json.encode(receipt).decode(),
-        gaps=receipt.gaps,
-    )
-
-
 CLIENT: Final = types.Implementation(name="quarterdeck", version=importlib.metadata.version("quarterdeck"))
 """Who we say we are to servers."""
 
@@ -105,6 +54,10 @@ SERVER_CONFIG: Final[TypeAdapter[Any]] = TypeAdapter(ServerConfig)
 
 RELISTEN_S: Final = 1.0
 """Before a lost subscription is asked for again."""
+
+
+Launcher = Callable[[LaunchPlan], Awaitable[ConfinedProcess]]
+"""Start a plan, confined or not; raises `LaunchError`."""
 
 
 class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
@@ -243,6 +196,51 @@ async def _run_remote(config: RemoteConfig, order: OpenOrder, run: ServerRun) ->
                 raise ServerFault(broken(cause)) from error
             if legacy is ways[-1] or not recorder.is_another_transport:
                 raise ServerFault(unreachable(config.url, cause, recorder)) from error
+
+
+def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
+    """The launcher that confines by the server's own policy."""
+
+    async def launch(plan: LaunchPlan) -> ConfinedProcess:
+        try:
+            _empty_if_over(Path(order.tmp), config.sandbox.limits)
+        except OSError as error:
+            why = f"its temporary directory cannot be made ({words_of(error)}): make room there"
+            raise LaunchError("directory_unusable", why) from error
+        places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
+        environ = {**os.environ, **order.user_env}
+        requester = Requester(
+            places, environ, known_machine(), allow_unsandboxed=order.allow_unsandboxed, open_port=order.open_port
+        )
+        return await start(confine(plan, config.sandbox, requester))
+
+    return launch
+
+
+def _empty_if_over(tmp: Path, limits: Limits) -> None:
+    """Temporary files that ended its last run must not end the next one before it begins."""
+    used = disk_use((str(tmp),))
+    most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
+    if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):
+        remove_tree(str(tmp))
+        tmp.mkdir(mode=0o700, exist_ok=True)
+
+
+def describe_start(process: ConfinedProcess, order: OpenOrder) -> ServerStart:
+    """What the supervisor is told of a process that was let go."""
+    plan, receipt, tree = process.confinement.plan, process.receipt, process.tree((order.tmp,))
+    return ServerStart(
+        pid=tree.pid,
+        tree_pid=tree.top,
+        root_pid=tree.root_pid,
+        program=plan.program,
+        cwd=plan.cwd,
+        scratch=tree.scratch,
+        tmpfs=tree.tmpfs,
+        enforced=tree.enforced,
+        receipt=msgspec.json.encode(receipt).decode(),
+        gaps=receipt.gaps,
+    )
 
 
 async def _serve_sdk(

@@ -1,7 +1,7 @@
-"""The worker's side of a link: requests in, one server's life behind them, replies and news out.
+"""Serve one link in a worker: requests in, one server behind them, replies and notifications out.
 
-Knows no socket and no process: it is given a driver and a life to live, so that the supervisor can run the same
-code in its own process for a session that somebody else made.
+Knows no socket and no process: it is given a driver and a function that runs a server, so that the supervisor can run
+the same code in its own process for a session that somebody else made.
 """
 
 from collections.abc import Awaitable, Callable

@@ -5,10 +5,8 @@ the first fork.  It runs no untrusted input: its one control socket carries orde
 reports (`Forked`, `Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left
 behind, is killed.
 
-Live a server's life once before the first fork, so that no worker has to load, build or learn it again.
-
-The SDK imports and builds much on first use; done in a worker it costs each of them six private megabytes (measured).
-The server is a script in memory, and its loop has ended before anything is forked.
+Before the first fork it runs one session with a scripted server in memory, so that no worker has to load, build or
+learn it again: the SDK builds much on first use, six private megabytes in each worker (measured).
 """
 
 import asyncio
@@ -47,50 +45,6 @@ from .greeting import greet, request_envelope
 from .main import EXIT_FAILED, be_quiet, work
 from .sdk_requests import list_tools
 from .session import CLIENT, SERVER_CONFIG
-
-_ANSWERS: Final[dict[str, dict[str, Any]]] = {
-    "initialize": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {"listChanged": True}},
-        "serverInfo": {"name": "warm-up", "version": "1"},
-    },
-    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]},
-}
-
-
-def warm_up() -> None:
-    """Greet and list a scripted server in both ways that a real one is greeted."""
-    SERVER_CONFIG.validate_json('{"id": "warm-up", "kind": "stdio", "command": "true"}')
-    asyncio.run(_rehearse())
-
-
-async def _rehearse() -> None:
-    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](1)
-    from_session, to_server = anyio.create_memory_object_stream[SessionMessage](1)
-    async with to_session, from_server, from_session, to_server, anyio.create_task_group() as tasks:
-        tasks.start_soon(_play_server, to_server, to_session)
-        async with ClientSession(from_server, from_session, client_info=CLIENT) as session:
-            card = await greet(session, "")
-            request_envelope(card.era, CLIENT)
-            await list_tools(session)
-        tasks.cancel_scope.cancel()
-
-
-async def _play_server(
-    requests: MemoryObjectReceiveStream[SessionMessage], answers: MemoryObjectSendStream[SessionMessage | Exception]
-) -> None:
-    async for item in requests:
-        request = item.message
-        item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        if not isinstance(request, types.JSONRPCRequest):
-            continue
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
-        if request.method in _ANSWERS:
-            reply["result"] = _ANSWERS[request.method]
-        else:
-            reply["error"] = {"code": types.METHOD_NOT_FOUND, "message": "unknown"}
-        await answers.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply, by_name=False)))
-
 
 TRIALS_S: Final = 1.0
 """What is being tried takes a tenth of it."""
@@ -246,6 +200,52 @@ def _pipe() -> tuple[int, int]:
 
 def _line(report: Forked | Died) -> bytes:
     return msgspec.json.encode(report) + b"\n"
+
+
+# One session before the first fork
+
+_ANSWERS: Final[dict[str, dict[str, Any]]] = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {"listChanged": True}},
+        "serverInfo": {"name": "warm-up", "version": "1"},
+    },
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]},
+}
+
+
+def warm_up() -> None:
+    """Greet and list a scripted server in both ways that a real one is greeted."""
+    SERVER_CONFIG.validate_json('{"id": "warm-up", "kind": "stdio", "command": "true"}')
+    asyncio.run(_run_session())
+
+
+async def _run_session() -> None:
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](1)
+    from_session, to_server = anyio.create_memory_object_stream[SessionMessage](1)
+    async with to_session, from_server, from_session, to_server, anyio.create_task_group() as tasks:
+        tasks.start_soon(_script_server, to_server, to_session)
+        async with ClientSession(from_server, from_session, client_info=CLIENT) as session:
+            card = await greet(session, "")
+            request_envelope(card.era, CLIENT)
+            await list_tools(session)
+        tasks.cancel_scope.cancel()
+
+
+async def _script_server(
+    requests: MemoryObjectReceiveStream[SessionMessage], answers: MemoryObjectSendStream[SessionMessage | Exception]
+) -> None:
+    async for item in requests:
+        request = item.message
+        item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        if not isinstance(request, types.JSONRPCRequest):
+            continue
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
+        if request.method in _ANSWERS:
+            reply["result"] = _ANSWERS[request.method]
+        else:
+            reply["error"] = {"code": types.METHOD_NOT_FOUND, "message": "unknown"}
+        await answers.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(reply, by_name=False)))
 
 
 def main() -> None:

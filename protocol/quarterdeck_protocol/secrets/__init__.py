@@ -1,8 +1,7 @@
-"""Secrets in texts: the one recogniser of them, and what takes known ones out.
+"""Secrets in texts: the one recogniser of them, and what takes known ones out.  Pure.
 
-`names` what says that something is secret · `looks` what a secret looks like · `urls` where URLs hold them · `text`
-texts, values and command lines · `redaction` known secrets, in whatever spelling.  Every room uses these: the ledger,
-what is shown of a configuration, messages, logs, what servers write on stderr.
+`tokens` knows a secret by name and looks, `urls` in URLs, `text` in texts, values and command lines; `redaction` takes
+known ones out in whatever spelling.
 """
 
 from .redaction import REDACTED, Redactor, secret_values

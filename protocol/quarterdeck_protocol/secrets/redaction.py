@@ -1,7 +1,7 @@
-"""Take secrets that are known out of texts: the values that a configuration put in for variables, whole and respelt.
+"""Take known secrets out of texts: the values that a configuration put in for variables, whole and respelt.  Pure.
 
-Which values those are is decided here, too: what a name calls secret is taken out always; any other value unless it is
-what messages are full of anyway (a path, a word, a number, a host).  Pure.
+What a name calls secret is taken out always; any other value unless it is what messages are full of anyway (a path, a
+word, a number, a host).
 """
 
 import base64

@@ -1,16 +1,12 @@
-"""The one recogniser of secrets: where in a text, a command line or a URL something stands that nobody else may read.
+"""The one recogniser of secrets in a text, a command line or a URL.  Pure.
 
     hide_text("curl -H 'Cookie: a=b' https://me:pw@host/", hide)    each secret in it goes through `hide`
     hide_args(["--token", "abc", "--db=postgres://u:p@h/"], hide)   of a command line, with what options say of the next
     hide_value("API_KEY", "abc", hide)                              what stands under a name
-    origin_of("https://me:pw@host:81/mcp?key=abc")                  https://host:81
 
-A secret is known by its name (module `names`), by its place (a URL's credentials, query and webhook path, a
-header, a connection string) or by its looks (what well-known services' tokens begin with, text that only chance
-writes).  In doubt it is one: who hides with a keyed hash can still tell two apart.  A reference to a variable is none;
-its default may be.
-
-Pure.  Its time is linear in the text: a stranger's file is searched.
+A secret is known by its name or its looks (module `tokens`), or by its place: a URL (module `urls`), a header, a
+connection string.  In doubt it is one: who hides with a keyed hash can still tell two apart.  A reference to a variable
+is none; its default may be.  Time is linear in the text: a stranger's file is searched.
 """
 
 import re
@@ -142,9 +138,6 @@ def is_ordinary(value: str) -> bool:
     if "://" in value or "@" in value:
         return not _spans(value) and ("://" in value or is_ordinary_word(value))
     return is_ordinary_word(value)
-
-
-# Spans
 
 
 def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[Span]:
@@ -344,9 +337,6 @@ def _blank_after(text: str, start: int) -> int:
     while place < len(text) and not text[place].isspace():
         place += 1
     return place
-
-
-# Replacing
 
 
 def _replaced(text: str, spans: list[Span], hide: Hide) -> str:

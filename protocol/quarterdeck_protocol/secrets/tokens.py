@@ -1,11 +1,8 @@
-"""What a secret looks like, and what is certainly none: services' tokens, text that only chance writes, ordinary words.
+"""Recognise a secret by its name or its looks: what names say, services' tokens, private keys, random text.  Pure.
 
-Pure; below module `text`, which knows where to look.
-
-Which names say that what they name is secret: of variables, options, headers, members, query parameters.  Pure.
-
-A name is read as its words (`dbPassword`, `DB_PASSWORD` and `db-password` are the same), and mostly its last word
-decides: `--api-key` is secret, `--key-file` is where one is kept, `--max-tokens` is a number, `--author` is no `auth`.
+A name (of a variable, an option, a header, a query parameter) is read as its words: `dbPassword`, `DB_PASSWORD` and
+`db-password` are the same.  Mostly its last word decides: `--api-key` is secret, `--key-file` is where one is kept,
+`--max-tokens` is a number, `--author` is no `auth`.  Module `text` knows where to look.
 """
 
 import re
@@ -130,7 +127,7 @@ _WORDLIKE: Final = re.compile(
     r"[A-Z]?[a-z]{2,20}|[A-Z]{2,12}|\d{1,8}|[A-Za-z]|v\d{1,4}|[A-Za-z]{1,4}\d{1,4}|\d{1,4}[A-Za-z]{1,3}"
 )
 _SEGMENT: Final = re.compile(r"[^-_+=/.]+")
-_HUMP_of_looks: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_SAME_KIND: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 SMALL: Final = re.compile(
     r"-?\d{0,8}(?:\.\d{0,4})?[a-zA-Z%]{0,2}|true|false|null|none|nil|yes|no|on|off|auto|default", re.IGNORECASE
@@ -196,8 +193,8 @@ def _is_revision(run: str, before: str) -> bool:
 
 def _is_word(part: str) -> bool:
     return (
-        all(_WORDLIKE.fullmatch(hump) for hump in _HUMP_of_looks.findall(part))
-        and len(_HUMP_of_looks.findall(part)) <= 1 + len(part) // 4
+        all(_WORDLIKE.fullmatch(hump) for hump in _SAME_KIND.findall(part))
+        and len(_SAME_KIND.findall(part)) <= 1 + len(part) // 4
     )
 
 
@@ -217,7 +214,7 @@ def is_random(run: str) -> bool:
 
 def _is_worded(piece: str) -> bool:
     """Whether a piece is made of words and numbers: few changes between small letters, capitals and digits."""
-    humps = _HUMP_of_looks.findall(piece)
+    humps = _SAME_KIND.findall(piece)
     words = sum(
         len(hump) for hump in humps if (hump.isalpha() and len(hump) >= 4) or (hump.isdigit() and len(hump) >= 8)
     )

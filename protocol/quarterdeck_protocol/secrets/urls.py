@@ -1,7 +1,4 @@
-"""The secrets of URLs: users and passwords, keys in queries and paths; and what of a URL may stand in any message.
-
-Pure; below module `text`.
-"""
+"""The secrets of URLs (logins, keys in queries and paths), and what of a URL any message may show.  Pure."""
 
 import re
 from collections.abc import Iterator
@@ -30,19 +27,8 @@ _LOGIN_SCHEMES: Final = frozenset({"ssh", "git+ssh", "sftp", "scp", "git", "rsyn
 
 _DATABASES: Final = frozenset(
     {"postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis", "rediss", "amqp", "amqps"}
-    | {
-        "mssql",
-        "sqlserver",
-        "clickhouse",
-        "neo4j",
-        "bolt",
-        "snowflake",
-        "oracle",
-        "cockroachdb",
-        "nats",
-        "ldap",
-        "ldaps",
-    }
+    | {"mssql", "sqlserver", "clickhouse", "neo4j", "bolt", "snowflake", "oracle", "cockroachdb", "nats", "ldap"}
+    | {"ldaps"}
 )
 
 

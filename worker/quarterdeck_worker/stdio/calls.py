@@ -1,7 +1,7 @@
-"""Tool calls towards a server: begun by a frame, ended once by a callback.
+"""Tool calls towards a server: begun by a frame, ended once by a callback.  Pure.
 
-Two ways, one shape (`CallPath`).  `ShortCalls` writes JSON-RPC lines itself and hands the server's bytes on
-unbuilt; it serves stdio.  `SdkCalls` (`sdk_calls.py`) goes through the SDK's session; it serves everything else.
+Two ways, one shape (`CallPath`).  `ShortCalls` writes JSON-RPC lines itself and hands the server's bytes on unbuilt; it
+serves stdio.  `sdk_requests.SdkCalls` goes through the SDK's session; it serves everything else.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a server says unasked, bounded before it is passed on: progress, log lines, changes of its tools."""
+"""What a server says unasked, bounded before it is passed on: progress, log lines, changes of its tools.  Pure."""
 
 import json
 from collections.abc import Callable

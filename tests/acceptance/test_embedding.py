@@ -14,7 +14,7 @@ from support.leftovers import no_leftovers
 from support.programs import SERVERS, server_argv
 
 from quarterdeck import ProtocolFault, Quarterdeck, SyncQuarterdeck
-from quarterdeck.config.load.loaded import ConfigFileError
+from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.policy import SandboxPolicy

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from support.documents import ROOT, text_of
 
-from quarterdeck.config.clients.table import CLIENTS, Client
+from quarterdeck.config.clients.known_clients import CLIENTS, Client
 from quarterdeck.config.load.json_schema import config_schema
 from quarterdeck.deck import Profile, cards_for_profile
 from quarterdeck_protocol.policy import Grant, NetworkMode, Preset, Property, Tier

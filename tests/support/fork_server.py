@@ -38,7 +38,7 @@ IMPORTED: Final = (
     "anyio._backends._asyncio",
     "quarterdeck.cli.run.live_reload",
     "quarterdeck.cli.program",
-    "quarterdeck.config.load.check",
+    "quarterdeck.config.load.report",
     "quarterdeck.config.load.variables",
     "quarterdeck.control.server",
     "quarterdeck.fleet.runtime",

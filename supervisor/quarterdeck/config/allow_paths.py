@@ -12,9 +12,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from quarterdeck.config.clients.jsonc import set_member
+from quarterdeck.config.environment import server_environment
+from quarterdeck.config.load.jsonc import set_member
 from quarterdeck.config.load.origin import Origin
-from quarterdeck.config.load.variables import server_environment
 from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.plain_words import plain_words

@@ -11,18 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.load.problems import Problem, Problems, RowError, at, describe
+from quarterdeck.config.load.document import NATIVE_KEY
+from quarterdeck.config.load.problems import Problem, Problems, RowError, at, describe, judge
 from quarterdeck.config.load.row import locate_sandbox, resolve
-from quarterdeck.config.load.validation import judge
 from quarterdeck.config.load.variables import Variables
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.places.paths import native_fingerprint
 from quarterdeck_protocol.policy import FrozenModel, SandboxPolicy
 
 from .web_policy import FetchPolicy
-
-NATIVE_KEY: Final = "native"
-"""Where a file says it, at the top."""
 
 
 class NativeSettings(FrozenModel):

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from quarterdeck.common.published_names import NameBudget
-from quarterdeck.config.load.candidates import candidates_digest
-from quarterdeck.config.load.gather import FileFound, gather, load_found, load_named
-from quarterdeck.config.load.loaded import BrokenRow, ConfigFileError
-from quarterdeck.config.load.origin import FROM_CODE, Origin, Standing
+from quarterdeck.config.load.file import BrokenRow, ConfigFileError
+from quarterdeck.config.load.merge import FileFound, gather, load_found, load_named
+from quarterdeck.config.load.origin import FROM_CODE, Origin, Standing, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
-from quarterdeck.config.places.private_homes import trusted_files
+from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck_protocol.configs import ServerConfig
 

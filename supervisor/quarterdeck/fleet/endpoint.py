@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quarterdeck.config.places.private_homes import trusted_files
 from quarterdeck.config.places.sandbox_notice import names_of, tell_once
+from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.fleet.core.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool

@@ -14,9 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from quarterdeck.config.load.variables import server_environment, user_environment
+from quarterdeck.config.environment import server_environment, user_environment
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, server_paths, state_dir
-from quarterdeck.config.places.private_homes import trusted_files, with_announced
+from quarterdeck.config.places.trusted_files import trusted_files, with_announced
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import SandboxStatus

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
-    from quarterdeck.config.load.discovery import load_mcp_config as load_mcp_config
+    from quarterdeck.config.load.merge import load_mcp_config as load_mcp_config
     from quarterdeck.embedding.enroll import (
         AttachResult as AttachResult,
         attach_bridge_capabilities as attach_bridge_capabilities,

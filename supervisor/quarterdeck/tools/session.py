@@ -40,7 +40,7 @@ from quarterdeck.config.places.paths import (
     state_dir,
     workspace_paths,
 )
-from quarterdeck.config.places.private_homes import never_written, trusted_files, with_announced
+from quarterdeck.config.places.trusted_files import never_written, trusted_files, with_announced
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.cards.memory import FileMemoryStore
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore

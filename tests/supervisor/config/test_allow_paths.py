@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
-from quarterdeck.config.clients.jsonc import EditError
+from quarterdeck.config.load.jsonc import EditError
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy

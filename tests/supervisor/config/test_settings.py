@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.load.loaded import ConfigFileError
+from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.origin import FROM_CODE, Standing
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish

@@ -119,7 +119,7 @@ async def test_our_code_is_nobodys_to_write_even_in_a_workspace_that_holds_it(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent's `write` to our packages, or to a `.pth`, would run at the next command, outside of any sandbox."""
-    monkeypatch.setattr("quarterdeck.config.places.private_homes.own_code", lambda: (str(workspace / ".venv"),))
+    monkeypatch.setattr("quarterdeck.config.places.trusted_files.own_code", lambda: (str(workspace / ".venv"),))
     async with session_in(workspace) as session:
         for name in ("quarterdeck/__init__.py", "x.pth"):
             refused = await run(session, "write", path=f".venv/lib/{name}", content="x")

@@ -179,10 +179,10 @@ def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
     import json
 
     from quarterdeck.config.allow_paths import edited, sandbox_with, widened
-    from quarterdeck.config.clients.jsonc import EditError
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file
     from quarterdeck.config.load.document import DocumentError
+    from quarterdeck.config.load.jsonc import EditError
     from quarterdeck_sandbox import LaunchError
 
     path, sandbox = subject.origin.path, sandbox_with(subject.origin.row, needs)

@@ -19,8 +19,8 @@ from quarterdeck.common.words import printable
 from .import_servers import import_config
 
 if TYPE_CHECKING:
-    from quarterdeck.config.load.gather import FileFound
-    from quarterdeck.config.load.provenance import Value
+    from quarterdeck.config.load.merge import FileFound
+    from quarterdeck.config.load.report import Value
 
 NOTHING: Final = "there is no configuration: quarterdeck config path shows where it is looked for"
 
@@ -47,8 +47,8 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
-    from quarterdeck.config.load.gather import gather
-    from quarterdeck.config.load.provenance import tour
+    from quarterdeck.config.load.merge import gather
+    from quarterdeck.config.load.report import tour
 
     files = files_of(config)
     gathered = gather(files)
@@ -79,7 +79,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
 
     What the sandbox will refuse is found without starting anything; a command that is not here is a warning.
     """
-    from quarterdeck.config.load.check import check_files
+    from quarterdeck.config.load.report import check_files
 
     files = files_of(config)
     findings = check_files(files)
@@ -131,7 +131,7 @@ group.command("import")(import_config)
 
 def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
     """The files that are named, or else every place where some are looked for."""
-    from quarterdeck.config.load.gather import load_found, load_named
+    from quarterdeck.config.load.merge import load_found, load_named
 
     if config:
         return load_named(config, os.environ)
@@ -166,7 +166,7 @@ def _is_missing(found: "FileFound") -> bool:
 
 def _chosen(values: "tuple[Value, ...]", *, everything: bool) -> "tuple[Value, ...]":
     """What somebody said, or all of it."""
-    from quarterdeck.config.load.provenance import DEFAULT
+    from quarterdeck.config.load.report import DEFAULT
 
     return values if everything else tuple(each for each in values if each.source != DEFAULT)
 
@@ -226,8 +226,8 @@ class Refused(NamedTuple):
 
 def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tuple[dict[str, str], list[Refused]]":
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
-    from quarterdeck.config.load.gather import gather
-    from quarterdeck.config.places.private_homes import trusted_files
+    from quarterdeck.config.load.merge import gather
+    from quarterdeck.config.places.trusted_files import trusted_files
     from quarterdeck.fleet.worker_session import Outlook, rehearse
     from quarterdeck.trust.configured_servers import command_options
     from quarterdeck.trust.judge.server_rows import server_words

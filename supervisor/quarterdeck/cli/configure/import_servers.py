@@ -16,7 +16,7 @@ from .link import DryRun, print_diff, utf8
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.import_servers import Found, LeftOut, Taken
-    from quarterdeck.config.clients.locations import Spot
+    from quarterdeck.config.clients.known_clients import Spot
 
 
 def import_config(
@@ -46,10 +46,10 @@ def import_config(
 ) -> None:
     """Take over the servers of another MCP client; those that are there already stay as they are."""
     from quarterdeck.config.clients.import_servers import ImportFileError, put, take
-    from quarterdeck.config.clients.jsonc import EditError
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
     from quarterdeck.config.load.document import DocumentError
+    from quarterdeck.config.load.jsonc import EditError
 
     target = (to or _user_file()).expanduser().absolute()
     try:
@@ -103,8 +103,7 @@ def import_config(
 
 def _spots(source: str) -> "Sequence[Spot]":
     from quarterdeck.config.clients.import_servers import spots_of_file
-    from quarterdeck.config.clients.locations import Surroundings, sources
-    from quarterdeck.config.clients.table import CLIENTS, find_client
+    from quarterdeck.config.clients.known_clients import CLIENTS, Surroundings, find_client, sources
 
     client = find_client(source)
     if client is not None:
@@ -120,7 +119,7 @@ def _spots(source: str) -> "Sequence[Spot]":
 
 def _user_file() -> Path:
     """The user's own file, which `serve` finds without being told."""
-    from quarterdeck.config.load.candidates import mcp_config_paths
+    from quarterdeck.config.load.origin import mcp_config_paths
 
     return mcp_config_paths(Path.cwd(), os.environ)[1]
 

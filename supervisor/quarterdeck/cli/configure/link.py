@@ -17,9 +17,8 @@ from quarterdeck.cli.shared.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
+    from quarterdeck.config.clients.known_clients import Client, Spot, Surroundings
     from quarterdeck.config.clients.link_entry import Plan
-    from quarterdeck.config.clients.locations import Spot, Surroundings
-    from quarterdeck.config.clients.table import Client
 
 DEFAULT_NAME: Final = "quarterdeck"
 
@@ -50,8 +49,8 @@ def link(
     json: options.Json = False,
 ) -> None:
     """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
+    from quarterdeck.config.clients.known_clients import Surroundings
     from quarterdeck.config.clients.link_entry import is_passing, make_entry, own_command, plan_link
-    from quarterdeck.config.clients.locations import Surroundings
 
     from .config import files_of
 
@@ -80,8 +79,8 @@ def link(
 
 def unlink(clients: Clients, name: Name = DEFAULT_NAME, dry_run: DryRun = False, json: options.Json = False) -> None:
     """Take quarterdeck out of MCP clients again: our entry goes, the rest of the file stays."""
+    from quarterdeck.config.clients.known_clients import Surroundings, user_spots
     from quarterdeck.config.clients.link_entry import plan_unlink
-    from quarterdeck.config.clients.locations import Surroundings, user_spots
 
     around = Surroundings.here()
     found = [spot for each in dict.fromkeys(clients) for spot in user_spots(_client(each), around)]
@@ -108,7 +107,7 @@ def utf8(text: str) -> str:
 
 
 def _client(name: str) -> "Client":
-    from quarterdeck.config.clients.table import CLIENTS, find_client
+    from quarterdeck.config.clients.known_clients import CLIENTS, find_client
 
     client = find_client(name)
     if client is None:
@@ -119,7 +118,7 @@ def _client(name: str) -> "Client":
 
 def _choose_spot(client: "Client", around: "Surroundings", *, create: bool) -> "Spot":
     """Where the client's user has servers."""
-    from quarterdeck.config.clients.locations import user_spots
+    from quarterdeck.config.clients.known_clients import user_spots
 
     spots = user_spots(client, around)
     if not spots:

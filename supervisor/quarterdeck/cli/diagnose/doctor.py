@@ -68,8 +68,8 @@ def examine() -> "tuple[Machine, SelfTest]":
 def foresee(config: "list[Path] | None", machine: "Machine") -> "list[Rehearsal]":
     """What would become of each server that is configured, in their order; rows that cannot be used come last."""
     from quarterdeck.cli.configure.config import files_of
-    from quarterdeck.config.load.gather import gather
-    from quarterdeck.config.places.private_homes import trusted_files
+    from quarterdeck.config.load.merge import gather
+    from quarterdeck.config.places.trusted_files import trusted_files
     from quarterdeck.fleet.worker_session import Outlook, Rehearsal, rehearse
     from quarterdeck_protocol.configs import StdioServerConfig
 

@@ -118,7 +118,7 @@ async def _restore(
     node: str, workspace: Path, session: str | None, allow_dirs: list[Path]
 ) -> "tuple[str, list[RestoredPath]]":
     from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
-    from quarterdeck.config.places.private_homes import never_written
+    from quarterdeck.config.places.trusted_files import never_written
     from quarterdeck.tools.checkpoint.index import UnknownNodeError
     from quarterdeck.tools.files.local_files import LocalFs
     from quarterdeck.tools.files.roots import Roots

@@ -46,7 +46,7 @@ async def _follow(product: Product, source: Source) -> None:
 async def reload(product: Product, source: Source) -> None:
     """Apply what the files say now; where anything in them is newly broken, nothing of it."""
     from quarterdeck.cli.shared.log_setup import set_up_logging
-    from quarterdeck.config.load.loaded import ConfigFileError
+    from quarterdeck.config.load.file import ConfigFileError
 
     old = product.settings
     try:

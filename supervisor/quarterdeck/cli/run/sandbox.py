@@ -93,9 +93,9 @@ async def _run(
     *,
     allow_unsandboxed: bool,
 ) -> int:
-    from quarterdeck.config.load.variables import server_environment
+    from quarterdeck.config.environment import server_environment
     from quarterdeck.config.places.paths import UnsafePathError, runtime_dir, state_dir
-    from quarterdeck.config.places.private_homes import trusted_files, with_announced
+    from quarterdeck.config.places.trusted_files import trusted_files, with_announced
     from quarterdeck.trust.exposure import record_exposure
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import Tier

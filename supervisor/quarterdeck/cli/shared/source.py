@@ -20,7 +20,7 @@ from quarterdeck.cli.shared.native import NativeOptions, native_options
 from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Combined
 from quarterdeck.common.words import printable
-from quarterdeck.config.load.candidates import candidates, candidates_digest
+from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving
 from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
@@ -314,7 +314,7 @@ def load(source: Source, *, may_be_empty: bool = False) -> "Settings":
     Raises:
         CommandError: nothing of a named file can be used; or nothing is named or found.
     """
-    from quarterdeck.config.load.loaded import ConfigFileError
+    from quarterdeck.config.load.file import ConfigFileError
 
     try:
         settings = read_settings(source)

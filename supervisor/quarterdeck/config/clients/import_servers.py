@@ -13,15 +13,14 @@ from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Final
 
 from quarterdeck.config.load.document import DocumentError, JsonObject
+from quarterdeck.config.load.jsonc import parse, set_member
+from quarterdeck.config.secrets.masking import literal_secrets
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.names import to_server_id
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import SandboxPolicy
 
-from .hidden_values import literal_secrets
-from .jsonc import parse, set_member
-from .locations import PROJECTS, Spot
-from .table import Client
+from .known_clients import PROJECTS, Client, Spot
 from .user_file import UserFileError, read_user_file
 
 PROGRAM: Final = "quarterdeck"

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.jsonc import EditError, parse, remove_member, set_member
+from quarterdeck.config.secrets.masking import mask
 
-from .hidden_values import mask
 from .import_servers import MODULE, PROGRAM, is_own
-from .jsonc import EditError, parse, remove_member, set_member
-from .locations import Spot, Surroundings
+from .known_clients import Spot, Surroundings
 from .user_file import UserFile, UserFileError, backups, read_user_file
 
 CONTEXT: Final = 2

@@ -1,12 +1,24 @@
-"""JSON text to values, with errors that a person can find in the file.
+"""The text of a configuration file as values that keep repeated keys, and its top: our keys, and where the rows are.
 
-Beside the standard parser: keys given twice are kept for the caller to report, nesting is bounded, and a number
-that no other program would read the same way becomes a non-finite float.  Pure.
+    {"mcpServers": {"fs": {"command": "npx", …}}}      desktop clients, Cursor
+    {"servers": {"fs": {"type": "stdio", …}}}          VS Code
+    {"servers": [{"id": "fs", "command": "npx", …}]}   ours: every field of the protocol's models
+    {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native_tools`; alone or beside servers
+    {"trust": "strict"}                                ours: what rows get that do not say it themselves
+    {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
+
+Keys of other clients may stand beside them.  Pure.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
+
+from quarterdeck.config.load.problems import RowError, at, describe
+from quarterdeck.config.load.project import ALLOW_KEY
+from quarterdeck_protocol.configs import TrustMode
+from quarterdeck_protocol.names import nearest, nearest_key, to_server_id
 
 MAX_DEPTH: Final = 64
 """Levels of nesting; a configuration has six, and our own walks recurse."""
@@ -87,3 +99,140 @@ def _explain(error: json.JSONDecodeError) -> str:
     if rest[0] in "}]" and error.doc[: error.pos].rstrip().endswith(","):
         return "a comma before a closing bracket is not JSON: remove it"
     return f"{error.msg[0].lower()}{error.msg[1:]}"
+
+
+SERVER_KEYS: Final = ("mcpServers", "servers")
+"""Where the rows are; a file may have both."""
+
+TRUST_KEY: Final = "trust"
+
+NATIVE_KEY: Final = "native"
+
+OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY)
+"""Each may be there once."""
+
+_MAX_TOLD: Final = 8
+"""Keys that mean nothing here, in one line; other clients keep their whole state in such a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One server, as it is written.
+
+    Attributes:
+        location: its place, as messages call it.
+        pointer: the same as a JSON pointer.
+        name: its key in an object; a row in an array names itself.
+        value: what is there.
+        is_repeated: whether an earlier row has the same key.
+    """
+
+    location: str
+    pointer: str
+    name: str | None
+    value: object
+    is_repeated: bool = False
+
+
+def strangers(document: JsonObject) -> str:
+    """What is said of keys at the top that mean nothing here; empty without any.
+
+    Raises:
+        DocumentError: a key of ours is there twice, or none is.
+    """
+    for key, _ in document.repeated:
+        if key in OUR_KEYS:
+            raise DocumentError(f"the key {key!r} appears more than once")
+    others = [key for key in document if key not in OUR_KEYS and key != "$schema"]
+    if not any(key in document for key in OUR_KEYS):
+        near = [key for key in others[:100] if nearest_key(key, SERVER_KEYS)]
+        hint = f": did you mean {near[0][:64]!r}?" if near else ""
+        raise DocumentError(f"has neither 'mcpServers' nor 'servers'{hint}")
+    told = [f"{key[:64]!r}{_likeness(key)}" for key in others[:_MAX_TOLD]]
+    return f"ignored: {', '.join(told)}" if told else ""
+
+
+def rows_of(document: JsonObject) -> Iterator[Row]:
+    """Every row, in the order of the file.
+
+    Raises:
+        DocumentError: what should hold rows holds something else.
+    """
+    for section in SERVER_KEYS:
+        rows = document.get(section, JsonObject())
+        if isinstance(rows, JsonObject):
+            for name, value in rows.items():
+                yield Row(at(section, name), pointer(section, name), name, value)
+            for count, (name, value) in enumerate(rows.repeated, start=2):
+                yield Row(f"{at(section, name)}#{count}", pointer(section, name), name, value, is_repeated=True)
+        elif isinstance(rows, list):
+            for index, value in enumerate(rows):
+                yield Row(at(section, index), pointer(section, index), None, value)
+        else:
+            raise DocumentError(f"{section}: expected an object or an array of servers")
+
+
+def name_of(row: Row) -> str:
+    """What the row calls its server.
+
+    Raises:
+        RowError: it calls it nothing, or two things.
+    """
+    own = row.value.get("id") if isinstance(row.value, JsonObject) else None
+    if row.name is not None:
+        if own is not None and own != row.name:
+            raise RowError(at(row.location, "id"), "the key names the server already: remove it")
+        return row.name
+    name = own if own is not None or not isinstance(row.value, JsonObject) else row.value.get("name")
+    if not isinstance(name, str):
+        raise RowError(row.location, "needs an 'id', which is a string")
+    return name
+
+
+def claimed_id(row: Row) -> str | None:
+    """The id that the row would take if nothing were wrong with it; None when it names nobody."""
+    try:
+        return to_server_id(name_of(row))
+    except RowError:
+        return None
+
+
+def read_trust(document: JsonObject) -> TrustMode | None:
+    """What the file says for its rows; None when it says nothing.
+
+    Raises:
+        RowError: it says something else.
+    """
+    value = document.get(TRUST_KEY)
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in tuple(TrustMode):
+        raise RowError(TRUST_KEY, f"must be {', '.join(map(repr, map(str, TrustMode)))}")
+    return TrustMode(value)
+
+
+def read_allowed_env(document: JsonObject) -> frozenset[str]:
+    """The variables that projects' files may use.
+
+    Raises:
+        RowError: it is not a list of names.
+    """
+    value = document.get(ALLOW_KEY)
+    if value is None:
+        return frozenset()
+    if not isinstance(value, list):
+        raise RowError(ALLOW_KEY, f"expected an array, got {describe(value)}")
+    for index, name in enumerate(value):
+        if not isinstance(name, str) or not name or "=" in name:
+            raise RowError(at(ALLOW_KEY, index), "expected the name of a variable")
+    return frozenset(value)
+
+
+def pointer(*steps: str | int) -> str:
+    """A JSON pointer (RFC 6901) from the top of the file."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def _likeness(key: str) -> str:
+    near = nearest(key, OUR_KEYS)
+    return f" (did you mean {near!r}?)" if near else ""

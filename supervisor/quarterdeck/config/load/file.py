@@ -5,26 +5,110 @@ error.  Where files are found is not decided here; what a file may not say becau
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from quarterdeck.common.files.text_file import TextFileError, read_text
-from quarterdeck.config.clients.jsonc import to_plain
-from quarterdeck.config.native_tools import NATIVE_KEY, examine_native
+from quarterdeck.config.load.document import (
+    NATIVE_KEY,
+    TRUST_KEY,
+    DocumentError,
+    JsonObject,
+    Row,
+    claimed_id,
+    name_of,
+    parse_document,
+    read_allowed_env,
+    read_trust,
+    rows_of,
+    strangers,
+)
+from quarterdeck.config.load.jsonc import to_plain
+from quarterdeck.config.load.origin import Origin, Standing, home_of
+from quarterdeck.config.load.problems import Problem, Problems, RowError
+from quarterdeck.config.load.project import ALLOW_KEY, ProjectBounds, excesses, strictest
+from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
+from quarterdeck.config.load.variables import Variables
+from quarterdeck.config.native_tools import NativeSettings, examine_native
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import to_server_id
 
-from .candidates import home_of
-from .document import DocumentError, JsonObject, parse_document
-from .loaded import BrokenRow, ConfigFileError, LoadedConfig
-from .origin import Origin, Standing
-from .problems import Problems, RowError
-from .project import ALLOW_KEY, ProjectBounds, excesses, strictest
-from .row import BuiltRow, examine_row, is_disabled
-from .sections import TRUST_KEY, Row, claimed_id, name_of, read_allowed_env, read_trust, rows_of, strangers
-from .variables import Variables
+
+class ConfigFileError(Exception):
+    """Nothing of a file can be used.
+
+    Attributes:
+        path: the file, as it was named.
+        message: what is wrong with it, one line.
+    """
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """A server that cannot be started as it is configured.
+
+    Attributes:
+        id: the server's id; where the row has none of its own, its place in the file (which is no legal id).
+        message: file, place and reason of the first thing that is wrong, one line.
+        code: `config_invalid` or `unset_variable`.
+        problems: all that is wrong with it.
+    """
+
+    id: str
+    message: str
+    code: str
+    problems: tuple[Problem, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def remedy(self) -> str:
+        """What a person can do about it."""
+        return REMEDIES[self.code]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """What a file says: servers and broken rows, each in its order, and one line for each thing that was set aside.
+
+    Attributes:
+        native: what it says of native tools; None when it says nothing, or nothing that can be used.
+        native_problems: all that is wrong with that.
+        native_row: the same as it is written, variables unexpanded.
+        trust: what it says for its rows; None when it says nothing.
+        allowed_env: the variables that projects' files may use.
+        top_problems: what is wrong with those two.
+        origins: where each server and broken row is written, by id.
+        claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
+        secrets: values of variables, of secret files and from the keyring, that must not be shown.
+        files: what its rows take values from, whether it is there or not.
+    """
+
+    servers: tuple[ServerConfig, ...] = ()
+    broken: tuple[BrokenRow, ...] = ()
+    warnings: tuple[str, ...] = ()
+    native: NativeSettings | None = None
+    native_problems: tuple[Problem, ...] = ()
+    native_row: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    trust: TrustMode | None = None
+    allowed_env: frozenset[str] = frozenset()
+    top_problems: tuple[Problem, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
+    claimed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    files: frozenset[Path] = field(default=frozenset(), compare=False, repr=False)
+
+    @property
+    def native_problem(self) -> str:
+        """The first of `native_problems`, place and reason in one line; empty without any."""
+        return str(self.native_problems[0]) if self.native_problems else ""
+
 
 __all__ = ["MAX_CONFIG_BYTES", "BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"]
 

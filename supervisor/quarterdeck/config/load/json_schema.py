@@ -8,13 +8,14 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from quarterdeck.config.native_tools import NATIVE_KEY, NativeSettings
+from quarterdeck.config.load.document import NATIVE_KEY
+from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.policy import FrozenModel
 
+from .document import SERVER_KEYS, TRUST_KEY
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
-from .sections import SERVER_KEYS, TRUST_KEY
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

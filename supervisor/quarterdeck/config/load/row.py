@@ -21,8 +21,7 @@ from quarterdeck_protocol.names import nearest
 from quarterdeck_protocol.policy import SandboxPolicy
 
 from .document import JsonObject
-from .problems import Problem, Problems, RowError, at, describe, unknown_key
-from .validation import judge
+from .problems import Problem, Problems, RowError, at, describe, judge, unknown_key
 from .variables import VariableError, Variables
 
 _Model = type[StdioServerConfig] | type[SseServerConfig] | type[StreamableHttpServerConfig]

@@ -1,15 +1,26 @@
-"""A row as it is written, without the secrets that are written into it.
+"""Mask secrets in rows and texts of a configuration, and name the secrets that a server is given.
 
-A reference such as `${TOKEN}` stays, since it is no secret itself; what stands around it does not.  Pure.
-
-The secrets that a server is given, so that no message, log or record repeats them.  Pure.
+A reference such as `${TOKEN}` stays, since it is no secret itself; what stands around it does not.  The masked text of
+another client's file is a guess, made to keep screens clean: nothing relies on it to keep a secret.  Pure.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from quarterdeck.config.load.jsonc import COMMENT, STRING
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
-from quarterdeck_protocol.secrets import hide_args, hide_text, hide_whole, secret_values, secrets_in, secrets_in_args
+from quarterdeck_protocol.secrets import (
+    hide_args,
+    hide_text,
+    hide_whole,
+    holds_secret,
+    is_secret_name,
+    secret_values,
+    secrets_in,
+    secrets_in_args,
+)
 
 
 def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -75,3 +86,115 @@ def _mask_inside(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _mask_inside(member) for key, member in value.items()}
     return [_mask_inside(member) for member in value] if isinstance(value, list) else value
+
+
+_SHELVES: Final = frozenset({"env", "environment", "headers", "http_headers"})
+"""Objects of a row whose values are nobody's business."""
+
+_OURS: Final = "QUARTERDECK_"
+"""Variables of ours name directories and levels."""
+
+_FLAG: Final = re.compile(r"--?[\w-]+")
+
+_REFERENCES: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^}]*\})+")
+
+_WORDS: Final = re.compile(r"[\w-]+")
+
+_LINE: Final = re.compile(r"[^\r\n]+")
+
+_COLON: Final = re.compile(r"\s*:")
+
+_TOKENS: Final = re.compile(
+    f'(?P<string>{STRING})|(?P<comment>{COMMENT})|(?P<mark>[{{}}\\[\\],:])|(?P<plain>[^\\s{{}}\\[\\],:"/]+)', re.DOTALL
+)
+
+
+def looks_secret(name: str, value: object) -> bool:
+    """Whether `value`, found under `name`, looks like a literal secret; a reference to one is none."""
+    return isinstance(value, str) and holds_secret(name, value)
+
+
+def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
+    """Where in a server's row there are values that look like secrets: `env.API_KEY`, `args.2`, `url`."""
+    for shelf, values in row.items():
+        if isinstance(values, dict) and shelf in _SHELVES:
+            yield from (f"{shelf}.{name}" for name, value in values.items() if looks_secret(str(name), value))
+        elif isinstance(values, list) and shelf == "args":
+            shown = mask_args(values)
+            yield from (f"{shelf}.{place}" for place, value in enumerate(values) if shown[place] != value)
+        elif looks_secret("", values):
+            yield shelf
+
+
+def mask(text: str) -> str:
+    """A JSON text, comments allowed, with every value hidden that is or may be a secret; its lines stay its lines."""
+    parts: list[str] = []
+    end = 0
+    reader = _Reader()
+    for token in _TOKENS.finditer(text):
+        parts += (text[end : token.start()], reader.shown(token, text))
+        end = token.end()
+    return "".join((*parts, text[end:]))
+
+
+class _Reader:
+    """Follows the tokens of a text, so that each value is known with the names that lead to it."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._name = ""
+        self._flag = ""
+
+    def shown(self, token: re.Match[str], text: str) -> str:
+        """The token as it may be seen."""
+        match token.lastgroup:
+            case "mark":
+                self._mark(token[0])
+                return token[0]
+            case "comment":
+                return _without_words(token[0]) if _is_telling(token[0]) else token[0]
+            case "string" if _is_key(text, token.end()):
+                self._name = _read(token[0])
+                return token[0]
+            case _:
+                is_string = token[0].startswith('"')
+                hides = self._hides(_read(token[0]) if is_string else token[0])
+                return (f'"{MASK}"' if is_string else MASK) if hides else token[0]
+
+    def _mark(self, mark: str) -> None:
+        if mark in "{[":
+            self._names.append(self._name)
+        elif mark in "}]" and self._names:
+            self._names.pop()
+        self._name, self._flag = ("", "") if mark in "{[]}" else (self._name if mark == ":" else "", self._flag)
+
+    def _hides(self, value: str) -> bool:
+        flag, self._flag = self._flag, value if _FLAG.fullmatch(value) else ""
+        if _REFERENCES.fullmatch(value):
+            return False
+        if any(name in _SHELVES for name in self._names):
+            return not self._name.startswith(_OURS)
+        if self._name or not flag:
+            return looks_secret(self._name, value) or mask_args([value]) != [value]
+        return mask_args([flag, value]) != [flag, value]
+
+
+def _is_telling(comment: str) -> bool:
+    return bool('":' in comment or secrets_in(comment) or any(map(is_secret_name, _WORDS.findall(comment))))
+
+
+def _without_words(comment: str) -> str:
+    body = comment[2:].removesuffix("*/")
+    return f"{comment[:2]}{_LINE.sub(f' {MASK} ', body)}{comment[2 + len(body) :]}".rstrip(" ")
+
+
+def _is_key(text: str, at: int) -> bool:
+    return _COLON.match(text, at) is not None
+
+
+def _read(token: str) -> str:
+    try:
+        value: object = json.loads(token, strict=False)
+    except ValueError:
+        return token
+    return value if isinstance(value, str) else token

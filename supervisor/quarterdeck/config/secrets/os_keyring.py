@@ -1,13 +1,21 @@
 """The system's keyring, asked through the `keyring` library in a process of its own.
 
 A keyring may ask its user for a password, on a screen that nobody sees, and a bus without anybody on it may wait for
-minutes: whoever asks in this process could not give up.  So another asks, and is killed when its time is up.
+minutes: whoever asks in this process could not give up.  So another asks (`main`), and is killed when its time is up.
+
+    its stdin: {"do": "get" | "set" | "remove", "name": …, "value": …}
+    its stdout: {"outcome": "done", "value": … | null} | {"outcome": "no_keyring"} | {"outcome": "failed", "why": …}
+
+No value is written anywhere else.
 """
 
 import json
-from typing import Final
+import os
+import sys
+from typing import TYPE_CHECKING, Final
 
-from quarterdeck.common.child_process import Helper
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
 
 GET_DEADLINE_S: Final = 20.0
 """For an answer while servers wait to start; enough to type a password."""
@@ -15,7 +23,7 @@ GET_DEADLINE_S: Final = 20.0
 SET_DEADLINE_S: Final = 60.0
 """For an answer while a person waits, who may have to find a window first."""
 
-_BOOT: Final = "from quarterdeck.config.secrets.os_keyring_child import main; main()"
+_BOOT: Final = "from quarterdeck.config.secrets.os_keyring import main; main()"
 _NEEDED: Final = ("quarterdeck", "keyring")
 
 
@@ -69,6 +77,8 @@ class OsKeyring:
     def _ask(self, question: dict[str, str], deadline_s: float) -> dict[str, object]:
         if self._silence:
             raise KeyringError(self._silence)
+        from quarterdeck.common.child_process import Helper  # the child does without
+
         try:
             status, told = Helper(_BOOT, _NEEDED).ask(json.dumps(question).encode(), deadline_s)
         except TimeoutError:
@@ -89,3 +99,54 @@ class OsKeyring:
                 raise KeyringError(f"it refused ({why}): unlock it")
             case _:
                 raise KeyringError("the process that asks it gave no answer")
+
+
+SERVICE: Final = "quarterdeck"
+"""What our entries are filed under."""
+
+
+def main() -> None:
+    """Answer one question."""
+    question = json.loads(sys.stdin.buffer.read())
+    # What a backend prints is no part of the answer.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    with answer:
+        json.dump(_answer(question), answer)
+
+
+def _answer(question: dict[str, str]) -> dict[str, object]:
+    try:
+        ring = _ring()
+        if ring is None:
+            return {"outcome": "no_keyring"}
+        return {"outcome": "done", "value": _do(ring, question)}
+    except Exception as error:
+        # Its text might quote the value.
+        return {"outcome": "failed", "why": type(error).__name__}
+
+
+def _ring() -> "KeyringBackend | None":
+    """The keyring of this system or the user's choice; None where it is none that keeps secrets.
+
+    Those that refuse everything (`fail`), forget everything (`null`) or keep plain files have a priority below 1.
+    """
+    try:
+        from keyring import core
+
+        ring = core.get_keyring()
+    except (ImportError, RuntimeError):
+        return None
+    return ring if core.recommended(ring) else None
+
+
+def _do(ring: "KeyringBackend", question: dict[str, str]) -> str | None:
+    name = question["name"]
+    match question["do"]:
+        case "get":
+            return ring.get_password(SERVICE, name)
+        case "set":
+            ring.set_password(SERVICE, name, question["value"])
+        case "remove" if ring.get_password(SERVICE, name) is not None:
+            ring.delete_password(SERVICE, name)
+    return None

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.load.variables import server_environment
-from quarterdeck.config.places.private_homes import trusted_files
+from quarterdeck.config.environment import server_environment
+from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy, Tier

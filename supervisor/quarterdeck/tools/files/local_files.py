@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from quarterdeck.common.files.changes import make_directory, remove_directory, replace_file
 from quarterdeck.common.files.path_walk import Spot, fault, may_write, open_directory, open_file
-from quarterdeck.config.places.private_homes import never_written
+from quarterdeck.config.places.trusted_files import never_written
 from quarterdeck.tools.context import (
     DirectoryEntry,
     EntryKind,

@@ -15,7 +15,7 @@ from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.native import NativeOptions
 from quarterdeck.cli.shared.options import ProfileName
 from quarterdeck.cli.shared.source import Source, ask, check_server, load
-from quarterdeck.config.load.candidates import candidates, candidates_digest
+from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings

@@ -1,14 +1,23 @@
 """Putting us into a client's file and taking us out again, worked out before anything is written."""
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.clients.link_entry import LinkError, plan_link, plan_unlink
-from quarterdeck.config.clients.locations import Spot
-from quarterdeck.config.clients.table import CLIENTS
+from quarterdeck.config.clients.known_clients import CLIENTS, Spot, Surroundings, System
+from quarterdeck.config.clients.link_entry import (
+    MAX_LINE,
+    LinkError,
+    is_passing,
+    make_entry,
+    own_command,
+    plan_link,
+    plan_unlink,
+    show_change,
+)
 from quarterdeck.config.clients.user_file import write_user_file
 
 CODE = next(client for client in CLIENTS if client.name == "claude-code")
@@ -94,3 +103,118 @@ def test_a_missing_file_is_made(tmp_path: Path) -> None:
     """A client that was just installed could not be linked."""
     plan = plan_link(spot(tmp_path / "f"), "quarterdeck", ENTRY)
     assert json.loads(plan.text) == {"mcpServers": {"quarterdeck": ENTRY}}
+
+
+VSCODE = next(client for client in CLIENTS if client.name == "vscode")
+DESKTOP = next(client for client in CLIENTS if client.name == "claude-desktop")
+HERE = Surroundings(Path("/home/me"), Path("/work"), {}, System.LINUX, (), "Ubuntu")
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An interpreter without our script beside it."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    return tmp_path
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_script_that_runs_is_the_one_that_is_named(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would start another version, or none: it has neither our PATH nor our directory."""
+    script, beside, on_path = (program(bare / name / "quarterdeck") for name in ("bin", "venv", "path"))
+    monkeypatch.chdir(bare)
+    assert own_command("bin/quarterdeck", str(on_path.parent)) == (str(script),)
+    assert own_command("/x/__main__.py", str(on_path.parent)) == (str(beside),)
+    beside.unlink()
+    assert own_command("/x/__main__.py", str(on_path.parent)) == (str(on_path),)
+    assert own_command("/x/__main__.py", "/nowhere") == (sys.executable, "-m", "quarterdeck.cli")
+
+
+def test_a_link_to_the_script_is_kept(bare: Path) -> None:
+    """After an upgrade the client would look for a version that is gone."""
+    script, link = program(bare / "venv-1" / "quarterdeck"), bare / "bin" / "quarterdeck"
+    link.parent.mkdir()
+    link.symlink_to(script)
+    assert own_command(str(link), "/nowhere") == (str(link),)
+
+
+def test_a_program_in_a_cache_is_told() -> None:
+    """It works today and is gone next week."""
+    assert is_passing(("/home/me/.cache/uv/archive-v0/x/bin/quarterdeck",))
+    assert not is_passing(("/home/me/.local/bin/quarterdeck",))
+
+
+def test_each_client_gets_the_row_that_it_understands() -> None:
+    """VS Code asks for a type; others know none."""
+    arguments = ["--config", "/a b.json"]
+    row = {"command": "/q", "args": ["serve", *arguments]}
+    assert make_entry(Spot(DESKTOP, Path("f"), ()), HERE, ["/q"], arguments, {}) == row
+    assert make_entry(Spot(VSCODE, Path("f"), ()), HERE, ["/q"], arguments, {}) == {"type": "stdio"} | row
+
+
+def test_our_directories_go_along() -> None:
+    """The serve of the client would keep its state elsewhere than the commands look."""
+    environ = {"QUARTERDECK_STATE_DIR": "/s", "QUARTERDECK_LOG_LEVEL": "debug", "TOKEN": "x"}
+    entry = make_entry(Spot(DESKTOP, Path("f"), ()), HERE, ["/py", "-m", "quarterdeck.cli"], [], environ)
+    assert entry == {
+        "command": "/py",
+        "args": ["-m", "quarterdeck.cli", "serve"],
+        "env": {"QUARTERDECK_STATE_DIR": "/s"},
+    }
+    across = make_entry(Spot(DESKTOP, Path("f"), (), is_across=True), HERE, ["/q"], [], environ)
+    assert across == {
+        "command": "wsl.exe",
+        "args": ["--distribution", "Ubuntu", "--exec", "env", "QUARTERDECK_STATE_DIR=/s", "/q", "serve"],
+    }
+
+
+def lines(count: int, value: str = "x") -> str:
+    return json.dumps({f"k{number}": value for number in range(count)}, indent=1)
+
+
+def test_a_change_is_one_hunk_with_its_place() -> None:
+    """A user would have to find an entry in a file of thousands of lines."""
+    old = lines(1000)
+    new = old.replace('"k500": "x"', '"k500": "y"')
+    assert show_change("f", old, new, has_comments=False) == [
+        "--- f",
+        "+++ f",
+        "@@ -500,5 +500,5 @@",
+        '  "k498": "x",',
+        '  "k499": "x",',
+        '- "k500": "x",',
+        '+ "k500": "y",',
+        '  "k501": "x",',
+        '  "k502": "x",',
+    ]
+
+
+def test_nothing_changed_is_nothing_shown() -> None:
+    """A dry run would look as if it did something."""
+    assert show_change("f", "{}", "{}", has_comments=False) == []
+
+
+def test_a_new_file_is_shown_whole() -> None:
+    """Its hunk would begin at a line that does not exist."""
+    assert show_change("f", "", "{\n}\n", has_comments=False) == ["--- f", "+++ f", "@@ -0,0 +1,2 @@", "+{", "+}"]
+
+
+def test_a_file_on_one_long_line_is_shown_as_if_it_were_laid_out() -> None:
+    """All of a client's state would fill the screen, and the change could not be found."""
+    old = json.dumps({"a": "x" * MAX_LINE, "b": {}})
+    new = json.dumps({"a": "x" * MAX_LINE, "b": {"n": 1}})
+    shown = show_change("f", old, new, has_comments=False)
+    assert shown[-5:] == ['-  "b": {}', '+  "b": {', '+    "n": 1', "+  }", " }"]
+
+
+def test_secrets_beside_the_change_are_hidden() -> None:
+    """The neighbour's token would be on the screen."""
+    old = '{\n  "env": {\n    "TOKEN": "hunter2-hunter2"\n  }\n}'
+    shown = show_change("f", old, old.replace('"\n  }', '",\n    "A": "b"\n  }'), has_comments=False)
+    assert "hunter2" not in "\n".join(shown)
+    assert any(line.startswith("+") for line in shown[3:])

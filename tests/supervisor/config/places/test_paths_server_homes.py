@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places.paths import server_paths
-from quarterdeck.config.places.private_homes import claim_home
+from quarterdeck.config.places.paths import claim_home, server_paths
 
 DIGEST = "0123456789ab"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.load.gather import gather, load_found, load_named
-from quarterdeck.config.load.provenance import DEFAULT, ServerTour, Tour, Value, tour
+from quarterdeck.config.load.merge import gather, load_found, load_named
+from quarterdeck.config.load.report import DEFAULT, ServerTour, Tour, Value, tour
 from quarterdeck.config.secrets.masking import MASK
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.load.discovery import load_mcp_config
 from quarterdeck.config.load.file import ConfigFileError
+from quarterdeck.config.load.merge import load_mcp_config
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.load.check import Finding, check_files
-from quarterdeck.config.load.gather import load_found, load_named
+from quarterdeck.config.load.merge import load_found, load_named
+from quarterdeck.config.load.report import Finding, check_files
 
 
 def check(*paths: Path) -> list[Finding]:

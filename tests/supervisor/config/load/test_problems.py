@@ -1,6 +1,6 @@
 """All complaints of a model, not only its first."""
 
-from quarterdeck.config.load.validation import judge
+from quarterdeck.config.load.problems import judge
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
 

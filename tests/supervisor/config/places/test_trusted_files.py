@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places.private_homes import LOCKS, never_written, trusted_files, with_announced
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
+from quarterdeck.config.places.trusted_files import LOCKS, never_written, trusted_files, with_announced
 from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox.view.own_code import own_code

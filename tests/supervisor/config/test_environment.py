@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.config.load.variables import DEFAULT_PATH, server_environment
+from quarterdeck.config.environment import DEFAULT_PATH, server_environment, user_environment
 from quarterdeck_protocol.configs import StdioServerConfig
 
 HOME, TMP = Path("/private/home"), Path("/private/tmp")
@@ -109,3 +109,31 @@ def test_without_a_path_a_usable_one_is_given(ours: dict[str, str]) -> None:
 def test_no_unlisted_variable_ever_passes(ours: dict[str, str]) -> None:
     """One pattern too wide would leak whatever it matches."""
     assert environment({f"MY_{name}": value for name, value in ours.items()}) == ALWAYS
+
+
+PLACES = {
+    "NVM_DIR": "/home/u/.nvm",
+    "PYENV_ROOT": "/home/u/.pyenv",
+    "XDG_RUNTIME_DIR": "/run/user/1000",
+    "SSH_AUTH_SOCK": "/run/agent",
+    "AWS_SHARED_CREDENTIALS_FILE": "/home/u/keys",
+    "DISPLAY": ":0",
+}
+OTHERS = {
+    "AWS_SECRET_ACCESS_KEY": "s3cret",
+    "GH_TOKEN": "s3cret",
+    "UV_INDEX_PASSWORD": "s3cret",
+    "MY_NVM_DIR": "/x",
+    "API_TOKEN": "s3cret",
+    "HOME": "/home/u",
+}
+
+
+def test_a_worker_is_told_where_tools_and_granted_things_are() -> None:
+    """A server would not start from nvm in an unusual place, or not find the agent that it was granted."""
+    assert user_environment({**OTHERS, **PLACES}) == PLACES
+
+
+def test_no_secret_of_the_users_is_told() -> None:
+    """It would wait in the memory of every worker."""
+    assert user_environment(OTHERS) == {}

@@ -1,23 +1,21 @@
-"""Several configuration files as one: which of them are there, and which one of each server counts.
+"""Merge configuration files: which of them are there, and which definition of each server counts.
 
 Files that a user names count in the order of the command line.  Files that are found count in the order of their
 places, but a project's may not define what one of the user's defines.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from quarterdeck.config.load.file import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
+from quarterdeck.config.load.origin import Candidate, Origin, Standing, candidates, home_of, mcp_config_paths
+from quarterdeck.config.load.project import ProjectBounds, project_root
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
-
-from .candidates import Candidate, candidates, home_of, mcp_config_paths
-from .file import load_config_file
-from .loaded import BrokenRow, ConfigFileError, LoadedConfig
-from .origin import Origin, Standing
-from .project import ProjectBounds, project_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +153,45 @@ def _load(
     except ConfigFileError as error:
         return FileFound(candidate, error=error)
     return FileFound(candidate, loaded)
+
+
+_logger = logging.getLogger(__name__)
+
+
+def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None = None) -> list[ServerConfig]:
+    """The servers of one file, or of the five that belong to a directory.
+
+    Args:
+        path_or_cwd: an existing file, which alone is read; anything else is taken for the working directory.
+        environ: where `HOME`, `XDG_CONFIG_HOME` and the files' variables come from; our own environment by default.
+
+    Raises:
+        ConfigFileError: the file that was named cannot be used.
+    """
+    environ = os.environ if environ is None else environ
+    named = Path(path_or_cwd)
+    if named.is_file():
+        loaded = load_config_file(named, environ)
+        _tell(named, loaded)
+        return list(loaded.servers)
+    servers: dict[str, ServerConfig] = {}
+    for path in mcp_config_paths(named, environ):
+        if not path.is_file():
+            continue
+        try:
+            loaded = load_config_file(path, environ, workspace=named.absolute())
+        except ConfigFileError as error:
+            _logger.warning("skipped: %s", error)
+            continue
+        _tell(path, loaded)
+        for config in loaded.servers:
+            if servers.setdefault(config.id, config) is not config:
+                _logger.warning("%s: %r is ignored: an earlier file defines it", path, config.id)
+    return list(servers.values())
+
+
+def _tell(path: Path, loaded: LoadedConfig) -> None:
+    for warning in loaded.warnings:
+        _logger.warning("%s: %s", path, warning)
+    for row in loaded.broken:
+        _logger.warning("skipped: %s", row.message)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.config.clients.jsonc import EditError, parse, remove_member, set_member, to_plain
 from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.jsonc import EditError, parse, remove_member, set_member, to_plain
 
 ENTRY: Final = {"command": "/bin/quarterdeck", "args": ["serve"]}
 

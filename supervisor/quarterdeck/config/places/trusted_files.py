@@ -1,32 +1,22 @@
-"""Whose private home it is: servers of one id, configured by two files, must not find each other's downloads.
-
-    servers/<configuration>/<server>/               of the file that configures it now; `owner` says which
-    servers/<configuration>/<server>.<digest>/      of another that did, kept for its return
-
-A project's server could else leave a program in the cache from which the user's own, of the same id, is started later.
-
-Which files say what the user wants: nothing that we confine, and no native tool, may ever write them.
+"""Which files say what the user wants: nothing that we confine, and no native tool, may ever write them.
 
 Configuration, whether it is there yet or not; what its rows refer to; locks; other clients' files, which `link` and
 `config import` edit; and the programs that run as the user, unconfined.  A project's own configuration is not among
 them: it is a stranger's word, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.clients.locations import Surroundings, user_spots
-from quarterdeck.config.clients.table import CLIENTS
-from quarterdeck.config.load.candidates import candidates
-from quarterdeck.config.load.origin import Standing
+from quarterdeck.config.clients.known_clients import CLIENTS, Surroundings, user_spots
+from quarterdeck.config.load.origin import Standing, candidates
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import own_code
 
-from .paths import STATE_DIR_VARIABLE, default_state_dir, make_private_dir, server_paths, state_dir, writing_below
+from .paths import default_state_dir, state_dir
 from .runtime_directory import announced_files
 
 CONFIG_VARIABLE: Final = "QUARTERDECK_CONFIG"
@@ -91,45 +81,3 @@ def _programs(config: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]
     for word in (command, *config.args):
         if word and "\0" not in word and os.path.isfile(file := os.path.join(cwd, word)):
             yield os.path.normpath(file)
-
-
-OWNER_NAME: Final = "owner"
-
-_MAX_OWNER_BYTES: Final = 16 * 1024
-"""A scope is a path."""
-
-
-def claim_home(digest: str, server: str, scope: str) -> None:
-    """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
-
-    Raises:
-        UnsafePathError: it is not ours alone, or cannot be put aside or made.
-    """
-    with writing_below(server_paths(digest, server).home.parent, STATE_DIR_VARIABLE):
-        _claim(digest, server, scope)
-
-
-def _claim(digest: str, server: str, scope: str) -> None:
-    base = server_paths(digest, server).home.parent
-    wanted = scope.encode("utf-8", "surrogateescape")
-    owner = _owner(base)
-    if base.exists() and owner != wanted:
-        # What an earlier version left has no owner: nobody knows whose it is, so it is nobody's.
-        os.rename(base, _aside(base, owner))
-    if not base.exists() and _aside(base, wanted).exists():
-        os.rename(_aside(base, wanted), base)
-    make_private_dir(base)
-    if owner != wanted:
-        (base / OWNER_NAME).write_bytes(wanted)
-
-
-def _owner(base: Path) -> bytes:
-    try:
-        with open(base / OWNER_NAME, "rb") as file:
-            return file.read(_MAX_OWNER_BYTES)
-    except OSError:
-        return b""
-
-
-def _aside(base: Path, owner: bytes) -> Path:
-    return base.with_name(f"{base.name}.{hashlib.sha256(owner).hexdigest()[:12]}")

@@ -1,0 +1,86 @@
+"""The environment of a stdio server: an allow-list of ours, what its configuration names, and nothing else.  Pure.
+
+Files that may hold credentials (`PIP_CONFIG_FILE`, `NPM_CONFIG_USERCONFIG`) are not on the list.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.secrets import has_login
+
+_PLACES: Final = re.compile(
+    r"XDG_[A-Z_]+"
+    r"|(PYENV|RBENV|NODENV|NVM|FNM|ASDF|MISE|VOLTA)_[A-Z_]+|UV_(PYTHON_INSTALL|TOOL|CACHE)_DIR|PIPX_[A-Z_]+"
+    r"|(CARGO|RUSTUP)_HOME|(BUN|DENO)_INSTALL|PYTHONUSERBASE"
+    r"|SSH_AUTH_SOCK|GIT_CONFIG_GLOBAL|AWS_(CONFIG|SHARED_CREDENTIALS)_FILE|CLOUDSDK_CONFIG"
+    r"|KUBECONFIG|GH_CONFIG_DIR|PLAYWRIGHT_BROWSERS_PATH|PUPPETEER_CACHE_DIR"
+    r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY"
+)
+"""Of version managers and package runners, then of named grants."""
+
+
+def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of our own environment, what a worker needs."""
+    return {name: value for name, value in environ.items() if _PLACES.fullmatch(name)}
+
+
+DEFAULT_PATH: Final = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+"""PATH where we have none; desktop applications start us so."""
+
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY")
+
+_PASSED: Final = frozenset(
+    {
+        *("PATH", "LANG", "TZ"),
+        *_PROXIES,
+        *(name.lower() for name in _PROXIES),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
+        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST"),
+        *("PIP_CERT", "PIP_PROXY"),
+        *("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX"),
+        *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_PYTHON_INSTALL_MIRROR"),
+    }
+)
+
+_PASSED_TO_NPM: Final = re.compile(
+    r"npm_config_(?:registry|@[^:]+:registry|proxy|https[_-]proxy|noproxy|cafile|strict[_-]ssl)", re.IGNORECASE
+)
+"""npm reads its settings in either case; `npm_config_//host/:_authToken` is one too, and is not passed."""
+
+
+def server_environment(
+    config: StdioServerConfig, environ: Mapping[str, str], home: Path, tmpdir: Path
+) -> dict[str, str]:
+    """The whole environment of the server: the allow-list, then what it inherits by name, then `env`; the later wins.
+
+    Args:
+        config: gives `inherit_env`, the sandbox's `environment`, and `env`.
+        environ: our own environment.
+        home: becomes HOME; private to the server.
+        tmpdir: becomes TMPDIR; private to the server.
+    """
+    passed = {
+        name: value for name, value in environ.items() if _is_listed(name) and not _holds_credentials(name, value)
+    }
+    if not passed.get("PATH"):
+        passed["PATH"] = DEFAULT_PATH
+    passed |= {"HOME": str(home), "TMPDIR": str(tmpdir)}
+    passed |= {name: environ[name] for name in _inherited(config) if name in environ}
+    return passed | dict(config.env)
+
+
+def _inherited(config: StdioServerConfig) -> tuple[str, ...]:
+    return config.inherit_env + config.sandbox.environment
+
+
+def _is_listed(name: str) -> bool:
+    return name in _PASSED or name.startswith("LC_") or _PASSED_TO_NPM.fullmatch(name) is not None
+
+
+def _holds_credentials(name: str, value: str) -> bool:
+    # A PATH with a blank in it looks like one, and never is.
+    return name != "PATH" and has_login(value)

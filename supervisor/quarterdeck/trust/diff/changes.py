@@ -161,7 +161,7 @@ def _subject(kind: str, name: str, noun: str) -> str:
         case Subject.TOOL:
             return f"Tool {quoted(name)}: {noun}" if noun else f"Tool {quoted(name)}"
         case Subject.INSTRUCTIONS:
-            return "What the server tells models about itself"
+            return "The text of the server's instructions"
         case Subject.LAUNCH:
             return f"How the server is started: {noun}" if noun else "How the server is started"
         case _:
@@ -228,7 +228,7 @@ def _schema(key: str, before: object, after: object) -> Iterator[Difference]:
         yield from schema_differences(before, after, side, (key,))
         return
     is_more = side is Side.OUTPUT and before is ABSENT
-    noun = "the schema of its input" if side is Side.INPUT else "the schema of its output"
+    noun = f"the schema of its {side.value}"
     yield Difference((key,), Severity.ADDITIVE if is_more else Severity.BREAKING, before, after, noun)
 
 

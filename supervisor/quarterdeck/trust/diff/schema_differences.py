@@ -116,15 +116,15 @@ def _keyword(pair: _Pair, key: str) -> _Found:
     elif is_same(child.old, child.new) or is_same_choice(key, child.old, child.new):
         return
     elif key in _TEXTS:
-        yield _difference(child, Severity.TEXT, key)
+        yield _difference(child, Severity.TEXT, _named(key))
     elif key == "default":
         # Who leaves a member away gets another value now; who reads an output never sees one.
-        yield _difference(child, Severity.TEXT if pair.side is Side.OUTPUT else Severity.BREAKING, key)
+        yield _difference(child, Severity.TEXT if pair.side is Side.OUTPUT else Severity.BREAKING, _named(key))
     elif key == "additionalProperties" and pair.side is Side.OUTPUT:
         # An output that closes may lose what clients read; one that opens gains what they ignore.
-        yield _difference(child, _severity(Side.INPUT, widens(key, child.old, child.new)), key)
+        yield _difference(child, _severity(Side.INPUT, widens(key, child.old, child.new)), _named(key))
     else:
-        yield _difference(child, _severity(pair.side, widens(key, child.old, child.new)), key)
+        yield _difference(child, _severity(pair.side, widens(key, child.old, child.new)), _named(key))
 
 
 def _members(pair: _Pair) -> _Found:
@@ -144,10 +144,10 @@ def _members(pair: _Pair) -> _Found:
             severity = Severity.ADDITIVE if is_harmless else Severity.BREAKING
             yield _difference(child, severity, verb="is new, and required" if is_demanded else "")
     elif not is_same(properties.old, properties.new):
-        yield _difference(properties, Severity.BREAKING, "properties")
+        yield _difference(properties, Severity.BREAKING, _named("properties"))
     if before is None or after is None:
         if not is_same(required.old, required.new):
-            yield _difference(required, Severity.BREAKING, "required")
+            yield _difference(required, Severity.BREAKING, _named("required"))
         return
     for name in sorted((before ^ after) - told):
         is_freed = name in before
@@ -208,14 +208,49 @@ def _severity(side: Side, is_wider: bool | None) -> Severity:
     return Severity.ADDITIVE if is_wider is (side is Side.INPUT) else Severity.BREAKING
 
 
-def _difference(pair: _Pair, severity: Severity, noun: str = "", *, verb: str = "") -> Difference:
+def _difference(pair: _Pair, severity: Severity, what: str = "", *, verb: str = "") -> Difference:
+    """What `pair` says: `what` of the member that it describes changed, or that member itself."""
     whole, part = ("its output", "result") if pair.path[:1] == ("outputSchema",) else ("its input", "argument")
-    owner = f"{part} {member(pair.owner)}" if pair.owner else whole
-    if not noun and not pair.owner:
-        owner = f"{member(pair.path[-1:])} of {whole}"
-    elif noun:
-        owner = f"{noun if ' ' in noun else quoted(noun)} of {owner}"
-    return Difference(pair.path, severity, pair.old, pair.new, owner, verb)
+    noun = f"{part} {member(pair.owner)}" if pair.owner else whole
+    if what:
+        noun = f"{what} of {noun}"
+    elif not pair.owner:
+        noun = f"the schema of {whole}" if len(pair.path) == 1 else f"{member(pair.path[-1:])} of {whole}"
+    return Difference(pair.path, severity, pair.old, pair.new, noun, verb)
+
+
+def _named(key: str) -> str:
+    """A keyword in words."""
+    return _WORDS.get(key) or quoted(key)
+
+
+_WORDS: Final = {
+    "title": "the title",
+    "description": "the description",
+    "examples": "the examples",
+    "default": "the default value",
+    "type": "the type",
+    "enum": "the list of allowed values",
+    "const": "the only allowed value",
+    "pattern": "the pattern",
+    "format": "the format",
+    "minimum": "the minimum",
+    "maximum": "the maximum",
+    "exclusiveMinimum": "the exclusive minimum",
+    "exclusiveMaximum": "the exclusive maximum",
+    "multipleOf": "the required divisor",
+    "minLength": "the minimum length",
+    "maxLength": "the maximum length",
+    "minItems": "the minimum number of elements",
+    "maxItems": "the maximum number of elements",
+    "uniqueItems": "the rule that elements are unique",
+    "items": "the schema of the elements",
+    "minProperties": "the minimum number of members",
+    "maxProperties": "the maximum number of members",
+    "properties": "the list of members",
+    "required": "the list of required members",
+    "additionalProperties": "the rule for additional members",
+}
 
 
 def _refers_from_doubt(schema: object) -> bool:

@@ -29,7 +29,7 @@ MAX_WARNINGS: Final = 20
 MAX_SCANNED_BYTES: Final = 1024 * 1024
 """Of one list: a second's work, or two; what is beyond is found to be too much."""
 
-_UNREAD = Finding("too-much-text", "", "", "the list holds more text than the rules read")
+_UNREAD = Finding("too-much-text", "", "", "the tool list contains more text than the scan reads")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,4 +187,5 @@ def _news(event: Scanned, before: Scanned | None) -> Scanned | None:
 
 def _warning(server: str, document: Document, finding: Finding) -> str:
     what = document.key.name if document.key.subject is Subject.TOOL else document.key.subject
-    return f"{server}: {what}: {finding.sentence} ({finding.rule} at {finding.place or 'the whole'}): {finding.excerpt}"
+    place = finding.place or "the whole definition"
+    return f"{server}: {what}: {finding.sentence} ({finding.rule} at {place}): {finding.excerpt}"

@@ -59,23 +59,23 @@ SCAN_VERSION: Final = 2
 RULES: Final[Mapping[str, Rule]] = {
     rule.id: rule
     for rule in (
-        Rule("hidden-unicode", "the text has characters that models read and people do not see"),
-        Rule("hidden-markup", "the text has markup that hides a part of it from people"),
-        Rule("hidden-padding", "spaces push the rest of the text out of sight"),
-        Rule("long-base64", "the text holds a long or readable piece in Base64"),
-        Rule("encoded-text", "the text says something in an encoding that models read and people do not"),
-        Rule("leaking-markup", "an image or a link in the text would carry data to another place"),
-        Rule("runs-commands", "the text asks for a program to be downloaded and run"),
-        Rule("claims-consent", "the text says that the user has agreed already"),
-        Rule("poses-as-system", "the text poses as a message of the system, of the user or of highest importance"),
-        Rule("instructs-model", "the text gives the model orders that go beyond this tool"),
-        Rule("conceals-from-user", "the text asks for something to be kept from the user"),
-        Rule("asks-secrets", "the text asks for secrets, or for files that hold them"),
-        Rule("asks-context", "the text asks for what the user and the model said, or for the model's own instructions"),
-        Rule("shadows-tool", "the definition interferes with other tools"),
-        Rule("confusable-name", "the name looks like another one"),
-        Rule("mixed-script", "a word is written with look-alike letters of another script"),
-        Rule("too-much-text", "the text is longer than the scan reads, and than any model should read"),
+        Rule("hidden-unicode", "the text contains invisible characters: models read them, people do not see them"),
+        Rule("hidden-markup", "the text contains markup that hides part of it from people"),
+        Rule("hidden-padding", "a long run of spaces or empty lines moves the rest of the text out of view"),
+        Rule("long-base64", "the text contains Base64 that is long or decodes to words"),
+        Rule("encoded-text", "the text contains an encoded message that models can read and people cannot"),
+        Rule("leaking-markup", "an image or a link in the text would send data to another host"),
+        Rule("runs-commands", "the text asks to download a program and run it"),
+        Rule("claims-consent", "the text claims that the user has already agreed"),
+        Rule("poses-as-system", "the text imitates a message of the system, the user or the client"),
+        Rule("instructs-model", "the text gives the model orders beyond the use of this tool"),
+        Rule("conceals-from-user", "the text asks to hide something from the user"),
+        Rule("asks-secrets", "the text asks for secrets, or for files that contain them"),
+        Rule("asks-context", "the text asks for the conversation, or for the model's own instructions"),
+        Rule("shadows-tool", "the definition tries to change how other tools are used"),
+        Rule("confusable-name", "the name can be confused with another name"),
+        Rule("mixed-script", "a word contains look-alike letters of another script"),
+        Rule("too-much-text", "the text is longer than the scan reads"),
     )
 }
 """By id."""
@@ -150,7 +150,7 @@ def unseen(text: str) -> Iterator[RuleMatch]:
     places = disguises.hidden_characters(text)
     if places:
         words = disguises.hidden_words(text)
-        sentence = f"{len(places)} characters of the text are not seen by people" if len(places) > 1 else ""
+        sentence = f"the text contains {len(places)} invisible characters" if len(places) > 1 else ""
         yield RuleMatch("hidden-unicode", words or text[max(0, places[0] - 20) : places[0] + 60], sentence)
 
 
@@ -276,9 +276,7 @@ def _meddling(said: str, known: KnownNames) -> Iterator[RuleMatch]:
             return
         near = said[max(0, start - _ORDER_CHARS) : end + _ORDER_CHARS]
         if is_qualified or _ORDER.search(near):
-            yield RuleMatch(
-                "shadows-tool", _around(said, start, end), f"the text speaks of another server's tool, {name}"
-            )
+            yield RuleMatch("shadows-tool", _around(said, start, end), f"the text names another server's tool, {name}")
             return
 
 
@@ -338,7 +336,7 @@ def _matches(kind: str, name: str, document: object, known: KnownNames) -> Itera
 
 def _name_matches(name: str, known: KnownNames) -> Iterator[RuleMatch]:
     if name in known.native:
-        yield RuleMatch("shadows-tool", name, "the name is that of a native tool")
+        yield RuleMatch("shadows-tool", name, "a native tool has the same name")
     elif (owner := known.mistaken_for(name)) is not None:
-        yield RuleMatch("confusable-name", name, f"the name looks like {owner.name}, {owner.what}")
+        yield RuleMatch("confusable-name", name, f"the name can be confused with {owner.name}, {owner.what}")
     yield from matches(Text(None, name, is_name=True), NO_NAMES)

@@ -113,7 +113,7 @@ def test_a_diff_goes_from_the_start_to_the_tools_by_name(capsys: pytest.CaptureF
     sentences = [line for line in differing(matters, documents, capsys)[1:] if line[:12].strip()]
     assert [sentence[12:] for sentence in sentences] == [
         "How the server is started is new.",
-        "What the server tells models about itself is new.",
+        "The text of the server's instructions is new.",
         'Tool "a" is new.',
         'Tool "b" is new.',
     ]

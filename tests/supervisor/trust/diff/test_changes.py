@@ -90,7 +90,7 @@ def test_new_instructions_are_text() -> None:
     key = ItemKey(Subject.INSTRUCTIONS)
     change = only(diff_server({key: "Be kind."}, {key: "Be quick."}).changes)
     assert (change.severity, change.before, change.after) == (TEXT, "Be kind.", "Be quick.")
-    assert change.sentence == "What the server tells models about itself changed."
+    assert change.sentence == "The text of the server's instructions changed."
 
 
 @pytest.mark.parametrize(

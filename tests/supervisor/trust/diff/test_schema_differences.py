@@ -93,6 +93,16 @@ def test_an_argument_that_becomes_required_is_breaking_and_one_that_need_not_be_
     assert told(must, free, Side.OUTPUT) == [("required", BREAKING)]
 
 
+def test_a_keyword_is_told_in_words_and_a_name_of_the_servers_own_is_quoted() -> None:
+    """A person would have to know JSON Schema, or take a server's own words for ours."""
+    old, new = an_object(x={"maxLength": 5}), an_object(x={"maxLength": 9, "nothing of importance": 1})
+    assert [each.noun for each in differences(old, new)] == [
+        'the maximum length of argument "x"',
+        '"nothing of importance" of argument "x"',
+    ]
+    assert [each.noun for each in differences({}, [])] == ["the schema of its input"]
+
+
 def test_a_renamed_argument_is_a_loss_and_a_gain() -> None:
     """Old callers send a name that nobody reads."""
     assert told(an_object(path=STRING), an_object(file=STRING)) == [

@@ -208,7 +208,7 @@ def test_smuggled_words_are_shown_in_the_excerpt() -> None:
     smuggled = "".join(chr(0xE0000 + ord(letter)) for letter in POISON)
     found = {finding.rule: finding for finding in scan({"description": f"Adds.{smuggled}"})}
     assert found["hidden-unicode"].excerpt == POISON
-    assert "33 characters" in found["hidden-unicode"].sentence
+    assert "33 invisible characters" in found["hidden-unicode"].sentence
     assert "instructs-model" in found
 
 

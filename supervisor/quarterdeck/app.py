@@ -26,7 +26,7 @@ from quarterdeck.common.shielding import carried_through
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.native_names import NATIVE_NAMES
 from quarterdeck.config.native_tools import NO_SETTINGS
-from quarterdeck.config.places.paths import claim_home, server_paths, state_dir
+from quarterdeck.config.places.paths import reserve_server_home, server_paths, state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.endpoint import create_server_endpoint
@@ -156,14 +156,14 @@ class Product:
             self._broken = (self._settings, {row.id: _broken_status(row) for row in self._settings.broken})
         return MappingProxyType(rows | self._broken[1])
 
-    def claim_home(self, server: str) -> None:
+    def reserve_server_home(self, server: str) -> None:
         """Have the directory of a server that starts be that of whose row it is.
 
         Raises:
             UnsafePathError: it cannot be, which is this server's misfortune alone.
         """
         if (scope := self._scopes.get(server)) is not None:
-            claim_home(self.directory.digest, server, scope)
+            reserve_server_home(self.directory.digest, server, scope)
 
     def config(self, server: str) -> ServerConfig | None:
         """The configuration of a server that can be started."""
@@ -305,7 +305,7 @@ async def open_quarterdeck(
                 allow_unsandboxed=settings.allow_unsandboxed,
                 open_port=settings.open_port,
                 trusted=lambda: product.settings.trusted,
-                claim=lambda server: product.claim_home(server),  # noqa: PLW0108 - it is made below
+                claim=lambda server: product.reserve_server_home(server),  # noqa: PLW0108 - it is made below
                 secrets_of=lambda server: product.settings.secrets_of(server),  # noqa: PLW0108 - it is made below
             ),
             installs=lambda config: (

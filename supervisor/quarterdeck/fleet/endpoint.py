@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quarterdeck.config.places.sandbox_notice import names_of, tell_once
+from quarterdeck.config.places.sandbox_notice import names_of, warn_once
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.fleet.core.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
@@ -324,7 +324,7 @@ class ServerEndpointImpl:
             server = self._config.id
             what = names_of(start.gaps)
             _log.info("%s: its sandbox is partial (%s): see quarterdeck inspect %s", server, what, server)
-            tell_once(start.gaps)
+            warn_once(start.gaps)
 
     def on_lost(self, fault: FaultRecord) -> None:
         """See `Listener`."""

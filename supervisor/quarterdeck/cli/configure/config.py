@@ -48,11 +48,11 @@ def show(
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
     from quarterdeck.config.load.merge import gather
-    from quarterdeck.config.load.report import tour
+    from quarterdeck.config.load.report import value_origins
 
     files = files_of(config)
     gathered = gather(files)
-    whole = tour(files, gathered)
+    whole = value_origins(files, gathered)
     if json:
         print_json(_plain({**dataclasses.asdict(whole), "set_aside": gathered.warnings}))
         return

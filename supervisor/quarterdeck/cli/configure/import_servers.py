@@ -15,8 +15,8 @@ from quarterdeck.common.words import counted, printable
 from .link import DryRun, print_diff, utf8
 
 if TYPE_CHECKING:
-    from quarterdeck.config.clients.import_servers import Found, LeftOut, Taken
-    from quarterdeck.config.clients.known_clients import Spot
+    from quarterdeck.config.clients.import_servers import Found, SkippedServer, Taken
+    from quarterdeck.config.clients.known_clients import ClientLocation
 
 
 def import_config(
@@ -53,7 +53,7 @@ def import_config(
 
     target = (to or _user_file()).expanduser().absolute()
     try:
-        taken = take(_spots(source), only=server or ())
+        taken = take(_locations(source), only=server or ())
     except ImportFileError as error:
         raise CommandError(
             ExitCode.USAGE, str(error), "correct that file, or name another: quarterdeck config import FILE"
@@ -101,20 +101,20 @@ def import_config(
         print_line(f"imported {counted(len(added), 'server')} into {printable(str(target))}{before}")
 
 
-def _spots(source: str) -> "Sequence[Spot]":
-    from quarterdeck.config.clients.import_servers import spots_of_file
-    from quarterdeck.config.clients.known_clients import CLIENTS, Surroundings, find_client, sources
+def _locations(source: str) -> "Sequence[ClientLocation]":
+    from quarterdeck.config.clients.import_servers import locations_in_file
+    from quarterdeck.config.clients.known_clients import CLIENTS, UserDirectories, find_client, sources
 
     client = find_client(source)
     if client is not None:
-        return sources(client, Surroundings.here())
+        return sources(client, UserDirectories.here())
     path = Path(source).expanduser().absolute()
     if not path.exists():
         known = ", ".join(each.name for each in CLIENTS)
         raise CommandError(
             ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {known}"
         )
-    return spots_of_file(path)
+    return locations_in_file(path)
 
 
 def _user_file() -> Path:
@@ -154,7 +154,7 @@ def _report(server: "Found") -> dict[str, object]:
     }
 
 
-def _tell(added: "list[Found]", left_out: "list[LeftOut]", elsewhere: int) -> None:
+def _tell(added: "list[Found]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
     for each in left_out:
         print_line(f"{printable(each.name)} is left out: {printable(each.reason)}", "yellow", stderr=True)
     for server in added:

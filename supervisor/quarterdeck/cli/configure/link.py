@@ -17,8 +17,8 @@ from quarterdeck.cli.shared.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
-    from quarterdeck.config.clients.known_clients import Client, Spot, Surroundings
-    from quarterdeck.config.clients.link_entry import Plan
+    from quarterdeck.config.clients.known_clients import Client, ClientLocation, UserDirectories
+    from quarterdeck.config.clients.link_entry import LinkPlan
 
 DEFAULT_NAME: Final = "quarterdeck"
 
@@ -49,25 +49,28 @@ def link(
     json: options.Json = False,
 ) -> None:
     """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
-    from quarterdeck.config.clients.known_clients import Surroundings
-    from quarterdeck.config.clients.link_entry import is_passing, make_entry, own_command, plan_link
+    from quarterdeck.config.clients.known_clients import UserDirectories
+    from quarterdeck.config.clients.link_entry import is_temporary, make_entry, own_command, plan_link
 
     from .config import files_of
 
-    around, command = Surroundings.here(), own_command()
+    dirs, command = UserDirectories.here(), own_command()
     arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
-    spots = [_choose_spot(_client(each), around, create=create) for each in dict.fromkeys(clients)]
-    for spot in spots:
-        if profile is not None and workspace is None and not spot.client.has_workspace:
+    locations = [_choose_location(_client(each), dirs, create=create) for each in dict.fromkeys(clients)]
+    for location in locations:
+        if profile is not None and workspace is None and not location.client.has_workspace:
             raise CommandError(
                 ExitCode.USAGE,
-                f"{spot.client.title} has no folder open that tools could work in",
+                f"{location.client.title} has no folder open that tools could work in",
                 "add --workspace DIR",
             )
     plans = _plan(
-        lambda: [plan_link(spot, name, make_entry(spot, around, command, arguments, os.environ)) for spot in spots]
+        lambda: [
+            plan_link(location, name, make_entry(location, dirs, command, arguments, os.environ))
+            for location in locations
+        ]
     )
-    if is_passing(command):
+    if is_temporary(command):
         print_line(
             f"{printable(command[0])} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True
         )
@@ -79,15 +82,15 @@ def link(
 
 def unlink(clients: Clients, name: Name = DEFAULT_NAME, dry_run: DryRun = False, json: options.Json = False) -> None:
     """Take quarterdeck out of MCP clients again: our entry goes, the rest of the file stays."""
-    from quarterdeck.config.clients.known_clients import Surroundings, user_spots
+    from quarterdeck.config.clients.known_clients import UserDirectories, user_locations
     from quarterdeck.config.clients.link_entry import plan_unlink
 
-    around = Surroundings.here()
-    found = [spot for each in dict.fromkeys(clients) for spot in user_spots(_client(each), around)]
-    plans = _plan(lambda: [plan_unlink(spot, name) for spot in found if spot.path.exists()])
+    dirs = UserDirectories.here()
+    found = [location for each in dict.fromkeys(clients) for location in user_locations(_client(each), dirs)]
+    plans = _plan(lambda: [plan_unlink(location, name) for location in found if location.path.exists()])
     needed = [plan for plan in plans if plan.is_needed]
     for each in dict.fromkeys(clients):
-        if not json and not any(plan.spot.client.name == each for plan in needed):
+        if not json and not any(plan.location.client.name == each for plan in needed):
             print_line(f"{_client(each).title} has no {name!r}: nothing to do")
     _carry_out(needed, "unlinked", dry_run=dry_run, json=json)
 
@@ -116,26 +119,26 @@ def _client(name: str) -> "Client":
     return client
 
 
-def _choose_spot(client: "Client", around: "Surroundings", *, create: bool) -> "Spot":
+def _choose_location(client: "Client", dirs: "UserDirectories", *, create: bool) -> "ClientLocation":
     """Where the client's user has servers."""
-    from quarterdeck.config.clients.known_clients import user_spots
+    from quarterdeck.config.clients.known_clients import user_locations
 
-    spots = user_spots(client, around)
-    if not spots:
+    locations = user_locations(client, dirs)
+    if not locations:
         raise CommandError(
             ExitCode.NOT_FOUND,
             f"{client.title} does not run on this system",
             "name another client: see quarterdeck link --help",
         )
-    chosen = spots[0]
+    chosen = locations[0]
     if not chosen.is_present and not create:
         raise CommandError(
             ExitCode.NOT_FOUND,
             f"{client.title} is not installed: there is no {chosen.path.parent}",
             "start it once, or create its file anyway with --create",
         )
-    present = [spot for spot in spots if spot.is_across and spot.is_present]
-    if chosen.is_across and len({_profile(spot, around) for spot in present}) > 1:
+    present = [location for location in locations if location.is_across and location.is_present]
+    if chosen.is_across and len({_profile(location, dirs) for location in present}) > 1:
         raise CommandError(
             ExitCode.USAGE,
             f"several users of Windows have {client.title}",
@@ -144,8 +147,8 @@ def _choose_spot(client: "Client", around: "Surroundings", *, create: bool) -> "
     return chosen
 
 
-def _profile(spot: "Spot", around: "Surroundings") -> Path | None:
-    return next((home for home in around.windows_homes if spot.path.is_relative_to(home)), None)
+def _profile(location: "ClientLocation", dirs: "UserDirectories") -> Path | None:
+    return next((home for home in dirs.windows_homes if location.path.is_relative_to(home)), None)
 
 
 def _serve_arguments(
@@ -173,7 +176,7 @@ def _serve_arguments(
     return [*arguments, "--tools", tools] if tools is not None else arguments
 
 
-def _plan(work: "Callable[[], list[Plan]]") -> "list[Plan]":
+def _plan(work: "Callable[[], list[LinkPlan]]") -> "list[LinkPlan]":
     from quarterdeck.config.clients.link_entry import LinkError
 
     try:
@@ -186,28 +189,28 @@ def _plan(work: "Callable[[], list[Plan]]") -> "list[Plan]":
         ) from error
 
 
-def _carry_out(plans: "list[Plan]", done: str, *, dry_run: bool, json: bool) -> None:
+def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool) -> None:
     from quarterdeck.config.clients.user_file import UserFileError, write_user_file
 
     reports: list[dict[str, object]] = []
     for plan in plans:
         backup, diff = None, plan.diff()
         if not json:
-            print_line(f"{plan.spot.client.title}: {printable(str(plan.spot.path))}", "bold")
+            print_line(f"{plan.location.client.title}: {printable(str(plan.location.path))}", "bold")
             print_diff(diff)
         if plan.is_needed and not dry_run:
             try:
                 backup = write_user_file(plan.file, plan.text, datetime.now(UTC), is_private=plan.file.status is None)
             except UserFileError as error:
                 raise CommandError(
-                    ExitCode.USAGE, str(error), f"make {plan.spot.path} a file of your own that can be written"
+                    ExitCode.USAGE, str(error), f"make {plan.location.path} a file of your own that can be written"
                 ) from error
         if not json:
             _tell(plan, backup, done, dry_run=dry_run)
         reports.append(
             {
-                "client": plan.spot.client.name,
-                "path": utf8(str(plan.spot.path)),
+                "client": plan.location.client.name,
+                "path": utf8(str(plan.location.path)),
                 "changed": plan.is_needed and not dry_run,
                 "diff": [utf8(line) for line in diff],
                 "backup": utf8(str(backup)) if backup else None,
@@ -218,7 +221,7 @@ def _carry_out(plans: "list[Plan]", done: str, *, dry_run: bool, json: bool) -> 
         print_json(reports)
 
 
-def _tell(plan: "Plan", backup: Path | None, done: str, *, dry_run: bool) -> None:
+def _tell(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run: bool) -> None:
     if not plan.is_needed:
         print_line(f"{done} already: nothing to do")
     elif dry_run:
@@ -226,7 +229,7 @@ def _tell(plan: "Plan", backup: Path | None, done: str, *, dry_run: bool) -> Non
     else:
         kept = f"; as it was: {printable(str(backup))}" if backup else ""
         print_line(f"{done}{kept}")
-        print_line(f"restart {plan.spot.client.title} to apply it", "dim")
+        print_line(f"restart {plan.location.client.title} to apply it", "dim")
     if plan.others:
         others = ", ".join(repr(printable(each)) for each in plan.others)
         print_line(f"it starts quarterdeck as {others} too: unlink those that you do not need", "yellow", stderr=True)

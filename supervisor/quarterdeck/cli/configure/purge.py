@@ -118,11 +118,11 @@ def _find(state: Path, config: list[Path] | None) -> "list[Leftover]":
 
 
 def _choose(found: "list[Leftover]", server: str | None, *, everything: bool, ledger: bool) -> "list[Leftover]":
-    from quarterdeck.config.places.kept_state import Kind
+    from quarterdeck.config.places.kept_state import LeftoverKind
 
     if everything:
-        return [each for each in found if ledger or each.kind is not Kind.RECORD]
-    chosen = [each for each in found if each.kind is Kind.SERVER and each.name == server]
+        return [each for each in found if ledger or each.kind is not LeftoverKind.RECORD]
+    chosen = [each for each in found if each.kind is LeftoverKind.SERVER and each.name == server]
     if server is not None and not chosen:
         raise CommandError(
             ExitCode.NOT_FOUND, f"{server!r} has nothing on disk", "quarterdeck purge shows all that there is"

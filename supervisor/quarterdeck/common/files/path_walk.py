@@ -39,7 +39,7 @@ def fault(number: int, reason: str = "") -> OSError:
 
 
 @dataclass(slots=True)
-class Spot:
+class FoundPath:
     """Where a walk ended.  It owns its descriptors, which are good for looking and for `*at` calls only.
 
     Attributes:
@@ -114,7 +114,7 @@ def join(path: str, cwd: str) -> str:
     return whole
 
 
-def walk(path: str, *, follow_last: bool = True, make: Make | None = None, stuck: Stuck | None = None) -> Spot:
+def walk(path: str, *, follow_last: bool = True, make: Make | None = None, stuck: Stuck | None = None) -> FoundPath:
     """Follow `path`, absolute, to its end; only its last part may be missing.
 
     Args:
@@ -126,10 +126,10 @@ def walk(path: str, *, follow_last: bool = True, make: Make | None = None, stuck
     Raises:
         OSError: as the kernel would say it.
     """
-    return _Walk(path, follow_last, make, stuck).to_its_end()
+    return _PathWalk(path, follow_last, make, stuck).to_its_end()
 
 
-class _Walk:
+class _PathWalk:
     def __init__(self, path: str, follow_last: bool, make: Make | None, stuck: Stuck | None) -> None:
         self._pending = path.split("/")[::-1]
         self._follow_last = follow_last
@@ -138,7 +138,7 @@ class _Walk:
         self._links = 0
         self._spot = _top()
 
-    def to_its_end(self) -> Spot:
+    def to_its_end(self) -> FoundPath:
         try:
             while self._pending and (here := self._spot.thing) is not None:
                 name = self._pending.pop()
@@ -163,7 +163,7 @@ class _Walk:
         except FileNotFoundError:
             if any(part not in {"", "."} for part in self._pending):
                 raise
-            self._arrive(Spot(None, here, name, must_be_directory=bool(self._pending)))
+            self._arrive(FoundPath(None, here, name, must_be_directory=bool(self._pending)))
             return
         try:
             status = os.fstat(thing)
@@ -174,7 +174,7 @@ class _Walk:
         except BaseException:
             os.close(thing)
             raise
-        self._arrive(Spot(thing, here, name, status) if name != ".." else Spot(thing, status=status))
+        self._arrive(FoundPath(thing, here, name, status) if name != ".." else FoundPath(thing, status=status))
 
     def _look(self, here: int, name: str) -> int:
         try:
@@ -193,16 +193,16 @@ class _Walk:
         if target.startswith("/"):
             self._arrive(_top())
 
-    def _arrive(self, spot: Spot) -> None:
+    def _arrive(self, spot: FoundPath) -> None:
         if self._spot.thing == spot.directory:
             self._spot.thing = None
         self._spot.close()
         self._spot = spot
 
 
-def _top() -> Spot:
+def _top() -> FoundPath:
     thing = os.open("/", _LOOK)
-    return Spot(thing, status=os.fstat(thing))
+    return FoundPath(thing, status=os.fstat(thing))
 
 
 def _text_of(link: int, directory: int, name: str) -> str:
@@ -211,7 +211,7 @@ def _text_of(link: int, directory: int, name: str) -> str:
     return os.readlink("", dir_fd=link)
 
 
-def open_file(spot: Spot) -> int:
+def open_file(spot: FoundPath) -> int:
     """The very file that was looked at, for reading.
 
     Raises:
@@ -233,7 +233,7 @@ def open_file(spot: Spot) -> int:
     return fd
 
 
-def may_write(spot: Spot) -> bool:
+def may_write(spot: FoundPath) -> bool:
     """Whether the system would let us write into the thing."""
     thing, _ = spot.held()
     if sys.platform == "darwin":
@@ -241,7 +241,7 @@ def may_write(spot: Spot) -> bool:
     return os.access(f"/proc/self/fd/{thing}", os.W_OK)
 
 
-def open_directory(spot: Spot) -> int:
+def open_directory(spot: FoundPath) -> int:
     """The very directory that was looked at, for listing.
 
     Raises:

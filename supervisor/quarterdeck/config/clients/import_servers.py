@@ -20,7 +20,7 @@ from quarterdeck_protocol.names import to_server_id
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.policy import SandboxPolicy
 
-from .known_clients import PROJECTS, Client, Spot
+from .known_clients import PROJECTS, Client, ClientLocation
 from .user_file import UserFileError, read_user_file
 
 PROGRAM: Final = "quarterdeck"
@@ -54,12 +54,12 @@ _REFERENCE: Final = re.compile(r"\$\{([^}]*)\}")
 _RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
 
 
-class NotOursToTakeError(ValueError):
+class UnsupportedRowError(ValueError):
     """The row is not imported; the message says why, and shows no value of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class ConvertedRow:
     """A row for our file, and what a person should know about it.
 
     Attributes:
@@ -71,7 +71,9 @@ class Adopted:
     inputs: tuple[str, ...] = ()
 
 
-def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, is_across: bool = False) -> Adopted:
+def convert_row(
+    row: object, *, folder: PurePath | None = None, expands: bool = True, is_across: bool = False
+) -> ConvertedRow:
     """The row as it would be written for us.
 
     Args:
@@ -81,17 +83,17 @@ def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, 
         is_across: its client is a Windows program, and we are not.
 
     Raises:
-        NotOursToTakeError: it describes no server, or ourselves.
+        UnsupportedRowError: it describes no server, or ourselves.
     """
     if not isinstance(row, Mapping):
-        raise NotOursToTakeError("it is not an object")
+        raise UnsupportedRowError("it is not an object")
     if is_own(row):
-        raise NotOursToTakeError("it is quarterdeck itself")
+        raise UnsupportedRowError("it is quarterdeck itself")
     if "httpUrl" in row and "url" not in row:
         row = {**row, "url": row["httpUrl"], "type": "http"}
     renamed = {_RENAMED.get(key, key): value for key, value in row.items()}
     if not ({"command", "url"} & set(renamed)):
-        raise NotOursToTakeError("it has neither a command nor a URL")
+        raise UnsupportedRowError("it has neither a command nor a URL")
     known = _LOCAL if "command" in renamed else _REMOTE
     kept = {key: value for key, value in renamed.items() if key in known and value is not None}
     _take_tool_lists(row, kept)
@@ -99,19 +101,19 @@ def adopt(row: object, *, folder: PurePath | None = None, expands: bool = True, 
     if is_theirs:
         del kept["sandbox"]
     left = [str(key) for key, value in renamed.items() if key not in {*known, *_TOOL_LISTS, *_WORDLESS} and value]
-    taken = _Taking(folder, expands=expands)
-    adopted = {key: taken.take(value) for key, value in kept.items()}
+    conversion = _Conversion(folder, expands=expands)
+    converted = {key: conversion.convert(value) for key, value in kept.items()}
     if folder is not None:
-        _locate(adopted, folder)
+        _locate(converted, folder)
     notes = [f"left out, as it is not supported here: {', '.join(left)}"] if left else []
     if is_theirs:
         notes.append("its sandbox is left out, since another program wrote it: set 'sandbox' here")
-    notes += [f"{reference} is not known here: replace it" for reference in taken.unknown]
-    if taken.names_workspace:
+    notes += [f"{reference} is not known here: replace it" for reference in conversion.unknown]
+    if conversion.names_workspace:
         notes.append("${workspaceFolder} is the folder of our file here: replace it")
     if is_across:
         notes.append("it was started on Windows: check that its command can be started here")
-    return Adopted(adopted, tuple(notes), tuple(taken.inputs))
+    return ConvertedRow(converted, tuple(notes), tuple(conversion.inputs))
 
 
 def is_own(row: Mapping[str, object]) -> bool:
@@ -146,7 +148,7 @@ def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None
         kept["tools"] = lists
 
 
-class _Taking:
+class _Conversion:
     """Texts of one row, on their way to our file."""
 
     def __init__(self, folder: PurePath | None, *, expands: bool) -> None:
@@ -156,18 +158,18 @@ class _Taking:
         self.unknown: list[str] = []
         self.names_workspace = False
 
-    def take(self, value: object) -> object:
+    def convert(self, value: object) -> object:
         match value:
             case str():
-                return self._take_text(value)
+                return self._convert_text(value)
             case Mapping():
-                return {key: self.take(member) for key, member in value.items()}
+                return {key: self.convert(member) for key, member in value.items()}
             case list():
-                return [self.take(member) for member in value]
+                return [self.convert(member) for member in value]
             case _:
                 return value
 
-    def _take_text(self, text: str) -> str:
+    def _convert_text(self, text: str) -> str:
         if not self._expands:
             return text.replace("${", "$${")
         self.inputs += [name for name in _INPUT.findall(text) if name not in self.inputs]
@@ -223,7 +225,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedServer:
     """A server that is not taken, and why."""
 
     name: str
@@ -241,21 +243,21 @@ class Taken:
     """
 
     found: list[Found] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[SkippedServer] = field(default_factory=list)
     read: list[Path] = field(default_factory=list)
     elsewhere: int = 0
 
 
-def spots_of_file(path: Path) -> list[Spot]:
+def locations_in_file(path: Path) -> list[ClientLocation]:
     """Where rows may be in a file of any client."""
-    return [Spot(_ANY_FILE, path, keys) for keys in _ANY_KEYS]
+    return [ClientLocation(_ANY_FILE, path, keys) for keys in _ANY_KEYS]
 
 
-def take(spots: Sequence[Spot], *, only: Collection[str] = ()) -> Taken:
-    """The servers that `spots` hold, the first of each id.
+def take(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> Taken:
+    """The servers that `locations` hold, the first of each id.
 
     Args:
-        spots: in their precedence.
+        locations: in their precedence.
         only: names or ids of those that are wanted; all of them when it is empty.
 
     Raises:
@@ -264,19 +266,19 @@ def take(spots: Sequence[Spot], *, only: Collection[str] = ()) -> Taken:
     taken = Taken()
     documents: dict[Path, JsonObject] = {}
     ids: set[str] = set()
-    for spot in spots:
-        if spot.path not in documents:
-            documents[spot.path] = _read(spot, taken)
-        for name, row in _rows(documents[spot.path], spot):
+    for location in locations:
+        if location.path not in documents:
+            documents[location.path] = _read(location, taken)
+        for name, row in _rows(documents[location.path], location):
             if not only or name in only or _id_of(name) in only:
-                _take_row(spot, name, row, ids, taken)
-    here = {spot.keys[1] for spot in spots if spot.keys[0] == PROJECTS}
+                _take_row(location, name, row, ids, taken)
+    here = {location.keys[1] for location in locations if location.keys[0] == PROJECTS}
     if here:
         taken.elsewhere = sum(_count_elsewhere(document, here) for document in documents.values())
     return taken
 
 
-def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[LeftOut]]:
+def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[SkippedServer]]:
     """The text of our file with those servers in it whose ids are free; also which they are, and which are not.
 
     Raises:
@@ -289,7 +291,7 @@ def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[LeftO
     added, left_out = [], []
     for server in found:
         if server.id in used:
-            left_out.append(LeftOut(server.name, server.path, f"our file has a server {server.id!r} already"))
+            left_out.append(SkippedServer(server.name, server.path, f"our file has a server {server.id!r} already"))
             continue
         text = set_member(text, (section, server.id), server.row, has_comments=True)
         used.add(server.id)
@@ -297,22 +299,22 @@ def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[LeftO
     return text, added, left_out
 
 
-def _read(spot: Spot, taken: Taken) -> JsonObject:
+def _read(location: ClientLocation, taken: Taken) -> JsonObject:
     try:
-        file = read_user_file(spot.path)
-        document = parse(file.text, has_comments=spot.client.has_comments)
+        file = read_user_file(location.path)
+        document = parse(file.text, has_comments=location.client.has_comments)
     except UserFileError as error:
         raise ImportFileError(str(error)) from error
     except DocumentError as error:
-        raise ImportFileError(f"{spot.path} cannot be read: {plain_words(error)}") from error
+        raise ImportFileError(f"{location.path} cannot be read: {plain_words(error)}") from error
     if file.status is not None:
-        taken.read.append(spot.path)
+        taken.read.append(location.path)
     return document
 
 
-def _rows(document: JsonObject, spot: Spot) -> Iterator[tuple[str, object]]:
+def _rows(document: JsonObject, location: ClientLocation) -> Iterator[tuple[str, object]]:
     value: object = document
-    for key in spot.keys:
+    for key in location.keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     if isinstance(value, JsonObject):
         yield from value.items()
@@ -320,24 +322,32 @@ def _rows(document: JsonObject, spot: Spot) -> Iterator[tuple[str, object]]:
     elif isinstance(value, list):
         for place, row in enumerate(value):
             named = row.get("id", row.get("name")) if isinstance(row, Mapping) else None
-            yield (named if isinstance(named, str) else f"{'.'.join(spot.keys)}[{place}]"), row
+            yield (named if isinstance(named, str) else f"{'.'.join(location.keys)}[{place}]"), row
 
 
-def _take_row(spot: Spot, name: str, row: object, ids: set[str], taken: Taken) -> None:
-    client = spot.client
+def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], taken: Taken) -> None:
+    client = location.client
     try:
         server_id = to_server_id(name)
-        adopted = adopt(row, folder=spot.folder, expands=client.expands, is_across=spot.is_across)
-    except (NotOursToTakeError, ValueError) as error:
-        taken.left_out.append(LeftOut(name, spot.path, str(error)))
+        converted = convert_row(row, folder=location.folder, expands=client.expands, is_across=location.is_across)
+    except (UnsupportedRowError, ValueError) as error:
+        taken.left_out.append(SkippedServer(name, location.path, str(error)))
         return
     if server_id in ids:
-        taken.left_out.append(LeftOut(name, spot.path, f"another server {server_id!r} goes before it"))
+        taken.left_out.append(SkippedServer(name, location.path, f"another server {server_id!r} goes before it"))
         return
     ids.add(server_id)
-    notes = adopted.notes if server_id == name else (f"it is called {server_id!r} here", *adopted.notes)
+    notes = converted.notes if server_id == name else (f"it is called {server_id!r} here", *converted.notes)
     taken.found.append(
-        Found(name, server_id, spot.path, adopted.row, notes, tuple(literal_secrets(adopted.row)), adopted.inputs)
+        Found(
+            name,
+            server_id,
+            location.path,
+            converted.row,
+            notes,
+            tuple(literal_secrets(converted.row)),
+            converted.inputs,
+        )
     )
 
 

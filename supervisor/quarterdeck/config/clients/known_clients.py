@@ -23,7 +23,7 @@ class System(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClientFile:
     """One file that a client may read.
 
     Attributes:
@@ -59,7 +59,7 @@ class Client:
     name: str
     title: str
     key: str
-    places: tuple[Place, ...]
+    places: tuple[ClientFile, ...]
     project_files: tuple[str, ...] = ()
     has_comments: bool = False
     expands: bool = True
@@ -81,15 +81,15 @@ CLIENTS: Final = (
         "mcpServers",
         (
             # modelcontextprotocol.io/docs/develop/connect-local-servers
-            Place(f"~/Library/Application Support/Claude/{_DESKTOP_FILE}", _MACOS),
+            ClientFile(f"~/Library/Application Support/Claude/{_DESKTOP_FILE}", _MACOS),
             # Its Windows packages have directories of their own, and then ignore the roaming one: seen on machines.
-            Place(f"~/AppData/Local/Claude-Data/claude*/{_DESKTOP_FILE}", _WINDOWS),
-            Place(f"~/AppData/Local/Packages/Claude_*/LocalCache/Roaming/Claude/{_DESKTOP_FILE}", _WINDOWS),
+            ClientFile(f"~/AppData/Local/Claude-Data/claude*/{_DESKTOP_FILE}", _WINDOWS),
+            ClientFile(f"~/AppData/Local/Packages/Claude_*/LocalCache/Roaming/Claude/{_DESKTOP_FILE}", _WINDOWS),
             # modelcontextprotocol.io/docs/develop/connect-local-servers: %APPDATA%\Claude
-            Place(f"~/AppData/Roaming/Claude/{_DESKTOP_FILE}", _WINDOWS),
+            ClientFile(f"~/AppData/Roaming/Claude/{_DESKTOP_FILE}", _WINDOWS),
             # Electron's custom on Linux; github.com/aaddrick/claude-desktop-debian, docs/CONFIGURATION.md
-            Place(f"$XDG_CONFIG_HOME/Claude/{_DESKTOP_FILE}", _LINUX),
-            Place(f"~/.config/Claude/{_DESKTOP_FILE}", _LINUX),
+            ClientFile(f"$XDG_CONFIG_HOME/Claude/{_DESKTOP_FILE}", _LINUX),
+            ClientFile(f"~/.config/Claude/{_DESKTOP_FILE}", _LINUX),
         ),
         expands=False,
         has_workspace=False,
@@ -100,9 +100,9 @@ CLIENTS: Final = (
         "mcpServers",
         (
             # code.claude.com/docs/en/mcp: user and local scope; github.com/anthropics/claude-code/issues/4193
-            Place("$CLAUDE_CONFIG_DIR/.claude.json"),
-            Place("~/.claude.json", marker="~/.claude"),
-            Place("~/.claude.json", _WINDOWS, marker="~/.claude"),
+            ClientFile("$CLAUDE_CONFIG_DIR/.claude.json"),
+            ClientFile("~/.claude.json", marker="~/.claude"),
+            ClientFile("~/.claude.json", _WINDOWS, marker="~/.claude"),
         ),
         project_files=(".mcp.json",),  # the same page: project scope
         names_type=True,
@@ -114,8 +114,8 @@ CLIENTS: Final = (
         "mcpServers",
         (
             # cursor.com/docs/mcp: global configuration; with WSL the editor, and so its file, is on Windows
-            Place("~/.cursor/mcp.json", _WINDOWS),
-            Place("~/.cursor/mcp.json"),
+            ClientFile("~/.cursor/mcp.json", _WINDOWS),
+            ClientFile("~/.cursor/mcp.json"),
         ),
         project_files=(".cursor/mcp.json",),
         has_comments=True,
@@ -127,20 +127,20 @@ CLIENTS: Final = (
         "servers",
         (
             # MCP: Open Remote User Configuration, which runs inside WSL; github.com/microsoft/vscode/issues/256546
-            Place("~/.vscode-server/data/User/mcp.json", _LINUX),
+            ClientFile("~/.vscode-server/data/User/mcp.json", _LINUX),
             # code.visualstudio.com/docs/agents/reference/mcp-configuration: mcp.json of the user profile, which is in
             # the directory of settings.json: code.visualstudio.com/docs/configure/settings
-            Place("~/Library/Application Support/Code/User/mcp.json", _MACOS),
-            Place("$XDG_CONFIG_HOME/Code/User/mcp.json", _LINUX),
-            Place("~/.config/Code/User/mcp.json", _LINUX),
-            Place("~/AppData/Roaming/Code/User/mcp.json", _WINDOWS),
-            Place("~/Library/Application Support/Code - Insiders/User/mcp.json", _MACOS),
-            Place("~/.config/Code - Insiders/User/mcp.json", _LINUX),
-            Place("~/AppData/Roaming/Code - Insiders/User/mcp.json", _WINDOWS),
+            ClientFile("~/Library/Application Support/Code/User/mcp.json", _MACOS),
+            ClientFile("$XDG_CONFIG_HOME/Code/User/mcp.json", _LINUX),
+            ClientFile("~/.config/Code/User/mcp.json", _LINUX),
+            ClientFile("~/AppData/Roaming/Code/User/mcp.json", _WINDOWS),
+            ClientFile("~/Library/Application Support/Code - Insiders/User/mcp.json", _MACOS),
+            ClientFile("~/.config/Code - Insiders/User/mcp.json", _LINUX),
+            ClientFile("~/AppData/Roaming/Code - Insiders/User/mcp.json", _WINDOWS),
             # code.visualstudio.com/docs/configure/profiles: one for each profile beside the default one
-            Place("~/Library/Application Support/Code/User/profiles/*/mcp.json", _MACOS, is_spare=True),
-            Place("~/.config/Code/User/profiles/*/mcp.json", _LINUX, is_spare=True),
-            Place("~/AppData/Roaming/Code/User/profiles/*/mcp.json", _WINDOWS, is_spare=True),
+            ClientFile("~/Library/Application Support/Code/User/profiles/*/mcp.json", _MACOS, is_spare=True),
+            ClientFile("~/.config/Code/User/profiles/*/mcp.json", _LINUX, is_spare=True),
+            ClientFile("~/AppData/Roaming/Code/User/profiles/*/mcp.json", _WINDOWS, is_spare=True),
         ),
         project_files=(".vscode/mcp.json",),
         has_comments=True,
@@ -152,8 +152,8 @@ CLIENTS: Final = (
         "mcpServers",
         (
             # docs.windsurf.com/windsurf/cascade/mcp
-            Place("~/.codeium/windsurf/mcp_config.json", _WINDOWS),
-            Place("~/.codeium/windsurf/mcp_config.json"),
+            ClientFile("~/.codeium/windsurf/mcp_config.json", _WINDOWS),
+            ClientFile("~/.codeium/windsurf/mcp_config.json"),
         ),
     ),
 )
@@ -174,7 +174,7 @@ _MAX_WINDOWS_USERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class UserDirectories:
     """What paths depend on.
 
     Attributes:
@@ -192,7 +192,7 @@ class Surroundings:
     @classmethod
     def here(
         cls, environ: Mapping[str, str] | None = None, drives: Path = _WINDOWS_DRIVES, cwd: Path | None = None
-    ) -> "Surroundings":
+    ) -> "UserDirectories":
         """Those of this process, or of another directory."""
         environ = os.environ if environ is None else environ
         home = Path(environ.get("HOME") or os.path.expanduser("~"))
@@ -208,7 +208,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ClientLocation:
     """A file of a client's, and the keys that lead to its rows.
 
     Attributes:
@@ -225,33 +225,37 @@ class Spot:
     is_present: bool = True
 
 
-def user_spots(client: Client, around: Surroundings) -> list[Spot]:
+def user_locations(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
     """Where the user's servers may be written to, present ones first, each in the order of the table."""
-    found = [spot for place in client.places if not place.is_spare for spot in _spots(client, place, around)]
-    return sorted(_without_doubles(found), key=lambda spot: not spot.is_present)
+    found = [location for place in client.places if not place.is_spare for location in _locations(client, place, dirs)]
+    return sorted(_without_doubles(found), key=lambda location: not location.is_present)
 
 
-def sources(client: Client, around: Surroundings) -> list[Spot]:
+def sources(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
     """Where servers may be read from, as the client ranks them: an earlier one wins, the project's over the user's."""
-    user = [spot for place in client.places for spot in _spots(client, place, around)]
-    found: list[Spot] = []
+    user = [location for place in client.places for location in _locations(client, place, dirs)]
+    found: list[ClientLocation] = []
     if client.keeps_projects:
         # Its key is the folder that the client was started in, often the project's root.
-        folders = (around.cwd, *around.cwd.parents)
-        found += [Spot(client, spot.path, (PROJECTS, str(at), client.key), at) for spot in user for at in folders]
-    found += [Spot(client, around.cwd / name, (client.key,), around.cwd) for name in client.project_files]
+        folders = (dirs.cwd, *dirs.cwd.parents)
+        found += [
+            ClientLocation(client, location.path, (PROJECTS, str(at), client.key), at)
+            for location in user
+            for at in folders
+        ]
+    found += [ClientLocation(client, dirs.cwd / name, (client.key,), dirs.cwd) for name in client.project_files]
     return _without_doubles([*found, *user])
 
 
-def _spots(client: Client, place: Place, around: Surroundings) -> Iterator[Spot]:
+def _locations(client: Client, place: ClientFile, dirs: UserDirectories) -> Iterator[ClientLocation]:
     keys = (client.key,)
     for system in place.systems:
-        ours = (around.home,) if system is around.system else ()
-        for base in around.windows_homes if system is System.WINDOWS else ours:
-            for path in _expand(place.path, base, around.environ):
-                markers = _expand(place.marker, base, around.environ) if place.marker else [path.parent]
+        ours = (dirs.home,) if system is dirs.system else ()
+        for base in dirs.windows_homes if system is System.WINDOWS else ours:
+            for path in _expand(place.path, base, dirs.environ):
+                markers = _expand(place.marker, base, dirs.environ) if place.marker else [path.parent]
                 present = path.exists() or any(marker.exists() for marker in markers)
-                yield Spot(client, path, keys, None, system is System.WINDOWS, present)
+                yield ClientLocation(client, path, keys, None, system is System.WINDOWS, present)
 
 
 def _expand(template: str, home: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -288,5 +292,5 @@ def _windows_homes(environ: Mapping[str, str], home: Path, drives: Path) -> Iter
     yield from sorted(found, key=lambda user: user.name.lower() != home.name.lower())
 
 
-def _without_doubles(spots: list[Spot]) -> list[Spot]:
-    return list({(spot.path, spot.keys): spot for spot in reversed(spots)}.values())[::-1]
+def _without_doubles(locations: list[ClientLocation]) -> list[ClientLocation]:
+    return list({(location.path, location.keys): location for location in reversed(locations)}.values())[::-1]

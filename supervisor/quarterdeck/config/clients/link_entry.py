@@ -21,7 +21,7 @@ from quarterdeck.config.load.jsonc import EditError, parse, remove_member, set_m
 from quarterdeck.config.secrets.masking import mask
 
 from .import_servers import MODULE, PROGRAM, is_own
-from .known_clients import Spot, Surroundings
+from .known_clients import ClientLocation, UserDirectories
 from .user_file import UserFile, UserFileError, backups, read_user_file
 
 CONTEXT: Final = 2
@@ -96,22 +96,26 @@ def own_command(argv0: str | None = None, search_path: str | None = None) -> tup
     return (sys.executable, "-m", MODULE)
 
 
-def is_passing(command: Sequence[str]) -> bool:
+def is_temporary(command: Sequence[str]) -> bool:
     """Whether the program lies where a package runner may remove it."""
     return any(cache in command[0] for cache in _CACHES)
 
 
 def make_entry(
-    spot: Spot, around: Surroundings, command: Sequence[str], arguments: Sequence[str], environ: Mapping[str, str]
+    location: ClientLocation,
+    dirs: UserDirectories,
+    command: Sequence[str],
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
 ) -> dict[str, object]:
     """The row for the client's file."""
     env = {name: os.path.abspath(environ[name]) for name in KEPT_VARIABLES if environ.get(name)}
     words = [*command, "serve", *arguments]
-    if spot.is_across:
+    if location.is_across:
         # Variables of Windows do not reach us by themselves; --exec keeps the words away from a shell.
         words = ["env", *(f"{name}={value}" for name, value in env.items()), *words] if env else words
-        words, env = ["wsl.exe", "--distribution", around.distribution, "--exec", *words], {}
-    entry: dict[str, object] = {"type": "stdio"} if spot.client.names_type else {}
+        words, env = ["wsl.exe", "--distribution", dirs.distribution, "--exec", *words], {}
+    entry: dict[str, object] = {"type": "stdio"} if location.client.names_type else {}
     entry |= {"command": words[0], "args": words[1:]}
     return entry | {"env": env} if env else entry
 
@@ -125,7 +129,7 @@ class LinkError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LinkPlan:
     """A change of one file.
 
     Attributes:
@@ -133,7 +137,7 @@ class Plan:
         others: further names under which the file starts us.
     """
 
-    spot: Spot
+    location: ClientLocation
     file: UserFile
     text: str
     others: tuple[str, ...] = ()
@@ -145,61 +149,61 @@ class Plan:
 
     def diff(self) -> list[str]:
         """The change, for people."""
-        has_comments = self.spot.client.has_comments
-        return show_change(str(self.spot.path), self.file.text, self.text, has_comments=has_comments)
+        has_comments = self.location.client.has_comments
+        return show_change(str(self.location.path), self.file.text, self.text, has_comments=has_comments)
 
 
-def plan_link(spot: Spot, name: str, entry: Mapping[str, object]) -> Plan:
+def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) -> LinkPlan:
     """The file with `entry` under `name`.
 
     Raises:
         LinkError: it cannot be read or parsed, or has a server of that name that is not ours.
     """
-    file, rows = _read(spot)
+    file, rows = _read(location)
     others = tuple(key for key, row in rows.items() if key != name and isinstance(row, Mapping) and is_own(row))
     if rows.get(name) == entry:
-        return Plan(spot, file, file.text, others)
+        return LinkPlan(location, file, file.text, others)
     if name in rows and not _is_ours(rows[name]):
-        raise LinkError(f"{spot.path} has another server called {name!r}: choose a name of your own with --name")
+        raise LinkError(f"{location.path} has another server called {name!r}: choose a name of your own with --name")
     try:
-        text = set_member(file.text, (*spot.keys, name), entry, has_comments=spot.client.has_comments)
+        text = set_member(file.text, (*location.keys, name), entry, has_comments=location.client.has_comments)
     except (DocumentError, EditError) as error:
-        raise LinkError(f"{spot.path} is not changed: {error}") from error
-    return Plan(spot, file, text, others)
+        raise LinkError(f"{location.path} is not changed: {error}") from error
+    return LinkPlan(location, file, text, others)
 
 
-def plan_unlink(spot: Spot, name: str) -> Plan:
+def plan_unlink(location: ClientLocation, name: str) -> LinkPlan:
     """The file without our entry; what it was before `link`, to the byte, when nothing else has changed in it since.
 
     Raises:
         LinkError: it cannot be read or parsed, or what has that name is not ours.
     """
-    file, rows = _read(spot)
+    file, rows = _read(location)
     if name not in rows:
-        return Plan(spot, file, file.text)
+        return LinkPlan(location, file, file.text)
     if not _is_ours(rows[name]):
-        raise LinkError(f"{spot.path}: the server called {name!r} is not quarterdeck: it is left there")
+        raise LinkError(f"{location.path}: the server called {name!r} is not quarterdeck: it is left there")
     try:
-        text = remove_member(file.text, (*spot.keys, name), has_comments=spot.client.has_comments)
+        text = remove_member(file.text, (*location.keys, name), has_comments=location.client.has_comments)
     except (DocumentError, EditError) as error:
-        raise LinkError(f"{spot.path} is not changed: {error}") from error
-    before = _text_before_link(spot, file, name, rows[name])
-    return Plan(spot, file, text if before is None else before)
+        raise LinkError(f"{location.path} is not changed: {error}") from error
+    before = _text_before_link(location, file, name, rows[name])
+    return LinkPlan(location, file, text if before is None else before)
 
 
-def _read(spot: Spot) -> tuple[UserFile, Mapping[str, object]]:
+def _read(location: ClientLocation) -> tuple[UserFile, Mapping[str, object]]:
     """The file, and its rows by name."""
     try:
-        file = read_user_file(spot.path)
-        value: object = parse(file.text, has_comments=spot.client.has_comments)
+        file = read_user_file(location.path)
+        value: object = parse(file.text, has_comments=location.client.has_comments)
     except UserFileError as error:
         raise LinkError(str(error)) from error
     except DocumentError as error:
-        raise LinkError(f"{spot.path} is left as it is, since it cannot be read: {error}") from error
-    for key in spot.keys:
+        raise LinkError(f"{location.path} is left as it is, since it cannot be read: {error}") from error
+    for key in location.keys:
         value = value.get(key, {}) if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping):
-        raise LinkError(f"{spot.path} is left as it is: its {'.'.join(spot.keys)!r} is not an object")
+        raise LinkError(f"{location.path} is left as it is: its {'.'.join(location.keys)!r} is not an object")
     return file, value
 
 
@@ -207,15 +211,15 @@ def _is_ours(row: object) -> bool:
     return isinstance(row, Mapping) and is_own(row)
 
 
-def _text_before_link(spot: Spot, file: UserFile, name: str, entry: object) -> str | None:
+def _text_before_link(location: ClientLocation, file: UserFile, name: str, entry: object) -> str | None:
     """The text of a copy from which linking makes just the present one."""
-    for path in backups(spot.path)[:_MAX_BACKUPS]:
+    for path in backups(location.path)[:_MAX_BACKUPS]:
         with suppress(UserFileError, DocumentError, EditError):
             copy = read_user_file(path)
-            linked = set_member(copy.text, (*spot.keys, name), entry, has_comments=spot.client.has_comments)
+            linked = set_member(copy.text, (*location.keys, name), entry, has_comments=location.client.has_comments)
             if (copy.mark, linked) == (file.mark, file.text) and copy.text != file.text:
-                rows: object = parse(copy.text, has_comments=spot.client.has_comments)
-                for key in (*spot.keys, name):
+                rows: object = parse(copy.text, has_comments=location.client.has_comments)
+                for key in (*location.keys, name):
                     rows = rows.get(key) if isinstance(rows, Mapping) else None
                 if rows is None:
                     return copy.text

@@ -116,7 +116,7 @@ _MAX_TOLD: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class WrittenRow:
     """One server, as it is written.
 
     Attributes:
@@ -134,7 +134,7 @@ class Row:
     is_repeated: bool = False
 
 
-def strangers(document: JsonObject) -> str:
+def describe_unknown_keys(document: JsonObject) -> str:
     """What is said of keys at the top that mean nothing here; empty without any.
 
     Raises:
@@ -152,7 +152,7 @@ def strangers(document: JsonObject) -> str:
     return f"ignored: {', '.join(told)}" if told else ""
 
 
-def rows_of(document: JsonObject) -> Iterator[Row]:
+def rows_of(document: JsonObject) -> Iterator[WrittenRow]:
     """Every row, in the order of the file.
 
     Raises:
@@ -162,17 +162,17 @@ def rows_of(document: JsonObject) -> Iterator[Row]:
         rows = document.get(section, JsonObject())
         if isinstance(rows, JsonObject):
             for name, value in rows.items():
-                yield Row(at(section, name), pointer(section, name), name, value)
+                yield WrittenRow(at(section, name), pointer(section, name), name, value)
             for count, (name, value) in enumerate(rows.repeated, start=2):
-                yield Row(f"{at(section, name)}#{count}", pointer(section, name), name, value, is_repeated=True)
+                yield WrittenRow(f"{at(section, name)}#{count}", pointer(section, name), name, value, is_repeated=True)
         elif isinstance(rows, list):
             for index, value in enumerate(rows):
-                yield Row(at(section, index), pointer(section, index), None, value)
+                yield WrittenRow(at(section, index), pointer(section, index), None, value)
         else:
             raise DocumentError(f"{section}: expected an object or an array of servers")
 
 
-def name_of(row: Row) -> str:
+def name_of(row: WrittenRow) -> str:
     """What the row calls its server.
 
     Raises:
@@ -189,7 +189,7 @@ def name_of(row: Row) -> str:
     return name
 
 
-def claimed_id(row: Row) -> str | None:
+def claimed_id(row: WrittenRow) -> str | None:
     """The id that the row would take if nothing were wrong with it; None when it names nobody."""
     try:
         return to_server_id(name_of(row))

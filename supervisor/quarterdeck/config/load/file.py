@@ -15,14 +15,14 @@ from quarterdeck.config.load.document import (
     TRUST_KEY,
     DocumentError,
     JsonObject,
-    Row,
+    WrittenRow,
     claimed_id,
+    describe_unknown_keys,
     name_of,
     parse_document,
     read_allowed_env,
     read_trust,
     rows_of,
-    strangers,
 )
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import Origin, Standing, home_of
@@ -181,7 +181,7 @@ class _Loading:
         self._top = Problems()
 
     def load(self) -> LoadedConfig:
-        if others := strangers(self._document):
+        if others := describe_unknown_keys(self._document):
             self._warn(others)
         with self._top.kept():
             self._trust = read_trust(self._document)
@@ -224,7 +224,7 @@ class _Loading:
             self._warn(f"{TRUST_KEY}: ignored: a project's file may say only 'strict'")
         return replace(loaded, trust=None, top_problems=())
 
-    def _load_row(self, row: Row) -> None:
+    def _load_row(self, row: WrittenRow) -> None:
         # What is put in for the variables of a row is no other row's business.
         variables = replace(self._variables, secrets=set())
         if (claimed := claimed_id(row)) is not None:
@@ -259,7 +259,7 @@ class _Loading:
         self._servers.append(built.config)
 
     def _build(
-        self, row: Row, value: JsonObject, server_id: str, problems: Problems, variables: Variables
+        self, row: WrittenRow, value: JsonObject, server_id: str, problems: Problems, variables: Variables
     ) -> BuiltRow | None:
         defaults = {TRUST_KEY: self._trust} if self._trust is not None else {}
         built, found = examine_row(value, server_id, row.location, variables, defaults)
@@ -270,7 +270,7 @@ class _Loading:
             return built
         return self._bounded(built, bounds, row, problems) if built is not None else None
 
-    def _bounded(self, built: BuiltRow, bounds: ProjectBounds, row: Row, problems: Problems) -> BuiltRow:
+    def _bounded(self, built: BuiltRow, bounds: ProjectBounds, row: WrittenRow, problems: Problems) -> BuiltRow:
         """The row as far as a project may say it."""
         problems += excesses(built.config, bounds, row.location)
         written = built.config.trust
@@ -279,7 +279,7 @@ class _Loading:
             self._warn(f"{row.location}.{TRUST_KEY}: ignored: a project's file may say only 'strict'")
         return replace(built, config=built.config.model_copy(update={TRUST_KEY: trust}))
 
-    def _claim_id(self, name: str, row: Row) -> str:
+    def _claim_id(self, name: str, row: WrittenRow) -> str:
         if row.is_repeated:
             raise RowError(row.location, f"the key {name[:64]!r} appears more than once")
         server_id = to_server_id(name)

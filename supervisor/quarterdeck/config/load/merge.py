@@ -38,7 +38,7 @@ class FileFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class MergedConfig:
     """What several files say together.
 
     Attributes:
@@ -71,7 +71,7 @@ def load_found(cwd: Path, environ: Mapping[str, str]) -> tuple[FileFound, ...]:
     return tuple(own.get(place.path) or _load(place, environ, cwd, bounds, keyring) for place in places)
 
 
-def gather(files: Iterable[FileFound]) -> Gathered:
+def gather(files: Iterable[FileFound]) -> MergedConfig:
     """The servers of all files that can be used: for each id the one that counts."""
     files = tuple(files)
     unread = next((found.error for found in files if found.error and found.candidate.standing is Standing.USER), None)
@@ -106,7 +106,7 @@ def gather(files: Iterable[FileFound]) -> Gathered:
         servers += [config for config in loaded.servers if config.id not in taken]
         broken += [row for row in loaded.broken if row.id not in taken]
         origins |= {server: origin for server, origin in loaded.origins.items() if server not in taken}
-    return Gathered(tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets))
+    return MergedConfig(tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets))
 
 
 def _why(server: str, reserved: Mapping[str, Path], origins: Mapping[str, Origin]) -> str:

@@ -154,7 +154,7 @@ def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[
     else:
         found = tuple(_booleans(fields, location))
         return (value, ()) if not found else (None, found)
-    rest, strangers = _without_strangers(model, fields, location)
+    rest, strangers = _without_unknown_keys(model, fields, location)
     try:
         model.model_validate(rest)
     except ValidationError as error:
@@ -166,7 +166,7 @@ def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[
     return None, found + tuple(each for each in _booleans(rest, location) if each.location not in places)
 
 
-def _without_strangers(
+def _without_unknown_keys(
     model: type[FrozenModel], fields: Mapping[str, object], location: str
 ) -> tuple[dict[str, object], tuple[Problem, ...]]:
     """The fields without keys that the model, or one in it, does not know; and these."""
@@ -178,7 +178,7 @@ def _without_strangers(
             continue
         inner = model_in(model.model_fields[key].annotation)
         if inner is not None and isinstance(value, Mapping):
-            known[key], found = _without_strangers(inner, value, at(location, key))
+            known[key], found = _without_unknown_keys(inner, value, at(location, key))
             strangers += found
         else:
             known[key] = value

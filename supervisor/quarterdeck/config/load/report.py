@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.load.document import NATIVE_KEY, TRUST_KEY, pointer
-from quarterdeck.config.load.merge import FileFound, Gathered, gather
+from quarterdeck.config.load.merge import FileFound, MergedConfig, gather
 from quarterdeck.config.load.origin import FROM_CODE, Origin
 from quarterdeck.config.load.problems import Problem, model_in
 from quarterdeck.config.load.project import ALLOW_KEY
@@ -25,7 +25,7 @@ SET_ASIDE: Final = "set_aside"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConfigProblem:
     """One thing to know of a file.
 
     Attributes:
@@ -51,7 +51,7 @@ class Finding:
         return f"{self.file}: {place}{self.reason}"
 
 
-def check_files(files: Iterable[FileFound]) -> tuple[Finding, ...]:
+def check_files(files: Iterable[FileFound]) -> tuple[ConfigProblem, ...]:
     """Everything there is to know of these files, file by file, what is wrong before what is ignored."""
     files = tuple(files)
     set_aside = [line for line in gather(files).warnings if not any(line in _warnings(found) for found in files)]
@@ -60,10 +60,10 @@ def check_files(files: Iterable[FileFound]) -> tuple[Finding, ...]:
     return tuple(finding for found in files for finding in _check(found, set_aside))
 
 
-def _check(found: FileFound, set_aside: Iterable[str]) -> Iterator[Finding]:
+def _check(found: FileFound, set_aside: Iterable[str]) -> Iterator[ConfigProblem]:
     path, loaded = found.candidate.path, found.loaded
     if found.error is not None:
-        yield Finding(path, "", "", found.error.message)
+        yield ConfigProblem(path, "", "", found.error.message)
     if loaded is None:
         return
     for problem in (*loaded.top_problems, *loaded.native_problems):
@@ -74,11 +74,11 @@ def _check(found: FileFound, set_aside: Iterable[str]) -> Iterator[Finding]:
     said = {f"{path}: ignored: {problem}" for problem in loaded.top_problems}
     for line in (*loaded.warnings, *set_aside):
         if line.startswith(f"{path}: ") and line not in said:
-            yield Finding(path, "", "", line.removeprefix(f"{path}: "), is_error=False, code=SET_ASIDE)
+            yield ConfigProblem(path, "", "", line.removeprefix(f"{path}: "), is_error=False, code=SET_ASIDE)
 
 
-def _error(path: Path, server: str, problem: Problem) -> Finding:
-    return Finding(path, server, problem.location, problem.reason, problem.nearest, code=problem.code)
+def _error(path: Path, server: str, problem: Problem) -> ConfigProblem:
+    return ConfigProblem(path, server, problem.location, problem.reason, problem.nearest, code=problem.code)
 
 
 def _warnings(found: FileFound) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerTour:
+class ServerValues:
     """One server.
 
     Attributes:
@@ -144,33 +144,33 @@ class ServerTour:
 
 
 @dataclass(frozen=True, slots=True)
-class Tour:
+class ConfigValues:
     """A whole configuration: what holds for all of it, and its servers."""
 
     settings: tuple[Value, ...]
-    servers: tuple[ServerTour, ...]
+    servers: tuple[ServerValues, ...]
 
 
-def tour(files: Iterable[FileFound], gathered: Gathered) -> Tour:
+def value_origins(files: Iterable[FileFound], gathered: MergedConfig) -> ConfigValues:
     """Everything that these files say together, and what they leave to the defaults."""
     files = tuple(files)
     trusts = {found.candidate.path: found.loaded.trust for found in files if found.loaded is not None}
     servers = []
     for config in gathered.servers:
         origin = gathered.origins.get(config.id, FROM_CODE)
-        values = _ServerValues(config, origin, trusts.get(origin.path) if origin.path else None)
+        values = _ServerFields(config, origin, trusts.get(origin.path) if origin.path else None)
         servers.append(_server(config.id, origin, "", values.all()))
     for row in gathered.broken:
         origin = gathered.origins.get(row.id, FROM_CODE)
         servers.append(_server(row.id, origin, row.message, _written(origin)))
-    return Tour(tuple(_settings(files)), tuple(servers))
+    return ConfigValues(tuple(_settings(files)), tuple(servers))
 
 
-def _server(server: str, origin: Origin, problem: str, values: Iterable[Value]) -> ServerTour:
-    return ServerTour(server, str(origin.standing), str(origin.path or ""), origin.pointer, problem, tuple(values))
+def _server(server: str, origin: Origin, problem: str, values: Iterable[Value]) -> ServerValues:
+    return ServerValues(server, str(origin.standing), str(origin.path or ""), origin.pointer, problem, tuple(values))
 
 
-class _ServerValues:
+class _ServerFields:
     """The values of one server that can be started."""
 
     def __init__(self, config: ServerConfig, origin: Origin, file_trust: TrustMode | None) -> None:

@@ -110,7 +110,7 @@ def examine_row(
     model = None
     with problems.kept():
         model = _choose_model(given, location)
-    problems += _strangers(given, model, location)
+    problems += _unknown_keys(given, model, location)
     if model is None:
         # Its kind is wrong or mistyped: the rest is judged by what it looks like, and the row is not used.
         if not (_says_its_kind(given) or problems):
@@ -208,7 +208,7 @@ def _says_its_kind(given: Mapping[str, object]) -> bool:
     return not given.keys().isdisjoint({"command", "url", "type", "transport", "kind"})
 
 
-def _strangers(given: Mapping[str, object], model: _Model | None, location: str) -> Iterator[Problem]:
+def _unknown_keys(given: Mapping[str, object], model: _Model | None, location: str) -> Iterator[Problem]:
     """The keys that a row of this kind, or of any, may not have; what is near none of ours is ignored."""
     known = _KEYS[model] if model else _ALL_KEYS
     for key in given:

@@ -34,7 +34,7 @@ _TAKEN_AWAY: Final = re.compile(r"\.purged-[0-9a-f]{16}")
 """What a removal that was interrupted has left."""
 
 
-class Kind(StrEnum):
+class LeftoverKind(StrEnum):
     """What a leftover is."""
 
     SERVER = "server"
@@ -53,7 +53,7 @@ class Leftover:
         used_by: why it must stay now; empty when it need not.
     """
 
-    kind: Kind
+    kind: LeftoverKind
     path: Path
     name: str
     digest: str = ""
@@ -79,19 +79,19 @@ def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
     found: list[Leftover] = []
     for folder in _folders(state / "servers"):
         if _TAKEN_AWAY.fullmatch(folder.name):
-            found.append(Leftover(Kind.REST, folder, folder.name))
+            found.append(Leftover(LeftoverKind.REST, folder, folder.name))
             continue
         used = "it is running" if folder.name in live else ""
         for server in _folders(folder):
             is_rest = _TAKEN_AWAY.fullmatch(server.name) is not None
-            kind = Kind.REST if is_rest else Kind.SERVER
+            kind = LeftoverKind.REST if is_rest else LeftoverKind.SERVER
             found.append(Leftover(kind, server, server.name, folder.name, "" if is_rest else used))
     for folder in _folders(state / "workspaces"):
         is_rest = _TAKEN_AWAY.fullmatch(folder.name) is not None
         used = "a session is open" if not is_rest and _has_session(folder) else ""
-        found.append(Leftover(Kind.REST if is_rest else Kind.WORKSPACE, folder, folder.name, "", used))
+        found.append(Leftover(LeftoverKind.REST if is_rest else LeftoverKind.WORKSPACE, folder, folder.name, "", used))
     used = "something is running" if live else ""
-    return found + [Leftover(Kind.RECORD, path, path.name, "", used) for path in _records(state)]
+    return found + [Leftover(LeftoverKind.RECORD, path, path.name, "", used) for path in _records(state)]
 
 
 def live_digests(roots: Iterable[Path]) -> frozenset[str]:

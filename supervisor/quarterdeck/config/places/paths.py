@@ -338,7 +338,7 @@ _MAX_OWNER_BYTES: Final = 16 * 1024
 """A scope is a path."""
 
 
-def claim_home(digest: str, server: str, scope: str) -> None:
+def reserve_server_home(digest: str, server: str, scope: str) -> None:
     """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
 
     Raises:

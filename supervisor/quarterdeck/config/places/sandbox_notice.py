@@ -23,7 +23,7 @@ def names_of(gaps: Sequence[str]) -> str:
     return ", ".join(sorted({gap.partition(":")[0] for gap in gaps}))
 
 
-def tell_once(gaps: Sequence[str], directory: Path | None = None) -> bool:
+def warn_once(gaps: Sequence[str], directory: Path | None = None) -> bool:
     """Warn of `gaps`, lines such as `network: …`, unless that was done; whether it was now.
 
     Where nothing can be noted down it is said again.

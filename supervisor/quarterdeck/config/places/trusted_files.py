@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.clients.known_clients import CLIENTS, Surroundings, user_spots
+from quarterdeck.config.clients.known_clients import CLIENTS, UserDirectories, user_locations
 from quarterdeck.config.load.origin import Standing, candidates
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import own_code
@@ -48,8 +48,8 @@ def trusted_files(
     if (usual := default_state_dir()).is_dir() and not state_dir().is_relative_to(usual):
         found.append(usual)  # where another one is in use: the next that names none believes this one
     found += [path for name in LOCKS if os.path.lexists(path := here / name)]
-    around = Surroundings.here(environ, cwd=here)
-    found += [spot.path for client in CLIENTS for spot in user_spots(client, around)]
+    dirs = UserDirectories.here(environ, cwd=here)
+    found += [location.path for client in CLIENTS for location in user_locations(client, dirs)]
     programs = (path for config in servers for path in _programs(config, environ))
     return tuple(dict.fromkeys((*(os.path.abspath(path) for path in found), *programs)))
 

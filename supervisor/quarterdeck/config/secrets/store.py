@@ -28,7 +28,7 @@ MAX_SECRET_BYTES: Final = 64 * 1024
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
-class Place(StrEnum):
+class SecretStorage(StrEnum):
     """Where a value is; also the ending of its file."""
 
     KEYRING = "keyring"
@@ -57,11 +57,11 @@ class Keyring(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSecret:
     """One secret, without its value."""
 
     name: str
-    place: Place
+    place: SecretStorage
 
 
 class SecretStore:
@@ -82,7 +82,7 @@ class SecretStore:
         place = self._place(name)
         if place is None:
             raise MissingSecretError(f"there is no secret {name!r}: keep it with quarterdeck secret set {name}")
-        if place is Place.FILE:
+        if place is SecretStorage.FILE:
             try:
                 return read_text(self._path(name, place), MAX_SECRET_BYTES, private=True)
             except TextFileError as error:
@@ -95,7 +95,7 @@ class SecretStore:
             raise MissingSecretError(f"the secret {name!r} is gone from the keyring: quarterdeck secret set {name}")
         return value
 
-    def set(self, name: str, value: str, *, in_file: bool = False) -> Kept:
+    def set(self, name: str, value: str, *, in_file: bool = False) -> StoredSecret:
         """Keep `value`, instead of what there may be of this name; where it is now.
 
         Args:
@@ -109,24 +109,24 @@ class SecretStore:
         check_name(name)
         _check_value(value)
         before = self._place(name)
-        place = Place.FILE
+        place = SecretStorage.FILE
         if not in_file:
             try:
                 self._keyring.set(name, value)
-                place = Place.KEYRING
+                place = SecretStorage.KEYRING
             except NoKeyringError:
                 pass
             except KeyringError as error:
                 raise SecretError(f"{error}, or keep the secret in a file of yours with --file") from error
-        self._write(self._path(name, place), value if place is Place.FILE else "")
-        if before is Place.FILE and place is Place.KEYRING:
-            self._forget(name, Place.FILE)  # it would be found first
-        elif before is Place.KEYRING and place is Place.FILE:
+        self._write(self._path(name, place), value if place is SecretStorage.FILE else "")
+        if before is SecretStorage.FILE and place is SecretStorage.KEYRING:
+            self._forget(name, SecretStorage.FILE)  # it would be found first
+        elif before is SecretStorage.KEYRING and place is SecretStorage.FILE:
             with suppress(SecretError):  # the file is found first
-                self._forget(name, Place.KEYRING)
-        return Kept(name, place)
+                self._forget(name, SecretStorage.KEYRING)
+        return StoredSecret(name, place)
 
-    def remove(self, name: str) -> Kept:
+    def remove(self, name: str) -> StoredSecret:
         """Forget `name`; where it was.
 
         Raises:
@@ -137,9 +137,9 @@ class SecretStore:
         if place is None:
             raise MissingSecretError(f"there is no secret {name!r}: quarterdeck secret list shows them")
         self._forget(name, place)
-        return Kept(name, place)
+        return StoredSecret(name, place)
 
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[StoredSecret, ...]:
         """All there are, by name.
 
         Raises:
@@ -149,16 +149,18 @@ class SecretStore:
             return ()
         found = (Path(entry) for entry in os.listdir(self._directory))
         named = ((path.stem, path.suffix.removeprefix(".")) for path in found if _NAME.fullmatch(path.stem))
-        places = {name: Place(ending) for name, ending in sorted(named) if ending in tuple(Place)}
-        return tuple(Kept(name, place) for name, place in places.items())
+        places = {name: SecretStorage(ending) for name, ending in sorted(named) if ending in tuple(SecretStorage)}
+        return tuple(StoredSecret(name, place) for name, place in places.items())
 
-    def _place(self, name: str) -> Place | None:
+    def _place(self, name: str) -> SecretStorage | None:
         check_name(name)
         if not self._is_there():
             return None
-        return next((place for place in (Place.FILE, Place.KEYRING) if self._path(name, place).exists()), None)
+        return next(
+            (place for place in (SecretStorage.FILE, SecretStorage.KEYRING) if self._path(name, place).exists()), None
+        )
 
-    def _path(self, name: str, place: Place) -> Path:
+    def _path(self, name: str, place: SecretStorage) -> Path:
         return self._directory / f"{name}.{place}"
 
     def _is_there(self) -> bool:
@@ -175,9 +177,9 @@ class SecretStore:
         except (OSError, UnsafePathError) as error:
             raise SecretError(f"the secret cannot be kept: {plain_words(error)}") from error
 
-    def _forget(self, name: str, place: Place) -> None:
+    def _forget(self, name: str, place: SecretStorage) -> None:
         try:
-            if place is Place.KEYRING:
+            if place is SecretStorage.KEYRING:
                 with suppress(NoKeyringError):  # on another machine, perhaps; here is only its name
                     self._keyring.remove(name)
             self._path(name, place).unlink(missing_ok=True)

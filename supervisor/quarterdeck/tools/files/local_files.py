@@ -18,7 +18,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from quarterdeck.common.files.changes import make_directory, remove_directory, replace_file
-from quarterdeck.common.files.path_walk import Spot, fault, may_write, open_directory, open_file
+from quarterdeck.common.files.path_walk import FoundPath, fault, may_write, open_directory, open_file
 from quarterdeck.config.places.trusted_files import never_written
 from quarterdeck.tools.context import (
     DirectoryEntry,
@@ -240,7 +240,7 @@ def _make_unless_there(directory: int, name: str) -> None:
         make_directory(directory, name)
 
 
-def _require_writable(spot: Spot) -> None:
+def _require_writable(spot: FoundPath) -> None:
     """As for whoever would write into the file, and the same for root: a mode without it is a wish."""
     _, status = spot.held()
     if not spot.is_file:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from quarterdeck.common.files.path_walk import Make, Spot, fault, join, walk
+from quarterdeck.common.files.path_walk import FoundPath, Make, fault, join, walk
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck_sandbox import follow, is_hook, is_within, whereabouts
 
@@ -124,7 +124,7 @@ class Roots:
         return any(_is_same_name(root.place, path) for root in self._named)
 
     @contextmanager
-    def look(self, path: str, cwd: str) -> Iterator[Spot]:
+    def look(self, path: str, cwd: str) -> Iterator[FoundPath]:
         """What `path`, from `cwd`, leads to, held open for as long as the block lasts, to be read.
 
         Nothing need be there; the directory that it would be in must.
@@ -141,7 +141,7 @@ class Roots:
     @contextmanager
     def look_to_change(
         self, path: str, cwd: str, *, follow_last: bool = True, make: Make | None = None
-    ) -> Iterator[Spot]:
+    ) -> Iterator[FoundPath]:
         """The same, to be created, replaced or removed by its name in the directory that is held open.
 
         Args:
@@ -174,7 +174,7 @@ class Roots:
                 self._require(_below(spot.directory, spot.name), Access.WRITE, path)
             yield spot
 
-    def require_removable(self, spot: Spot, path: str) -> int:
+    def require_removable(self, spot: FoundPath, path: str) -> int:
         """The descriptor of the directory that a directory may go from: no root does, nor what holds one.
 
         Raises:
@@ -189,7 +189,9 @@ class Roots:
             raise fault(errno.EBUSY, "it holds what this session may not change")
         return spot.directory
 
-    def _walk(self, path: str, cwd: str, wanted: Access, follow_last: bool = True, make: Make | None = None) -> Spot:
+    def _walk(
+        self, path: str, cwd: str, wanted: Access, follow_last: bool = True, make: Make | None = None
+    ) -> FoundPath:
         def stuck(directory: int, name: str) -> None:
             # What is missing or closed elsewhere is nobody's business; that a root has vanished is.
             place = _below(directory, name)
@@ -247,7 +249,7 @@ def _root(path: str | os.PathLike[str], access: Access, note: str = "") -> Root:
     return Root(place, access, spelled + note)
 
 
-def _place(spot: Spot) -> str:
+def _place(spot: FoundPath) -> str:
     """Where the thing is, or would be."""
     if spot.thing is not None:
         return whereabouts(spot.thing)

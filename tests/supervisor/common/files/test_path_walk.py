@@ -9,7 +9,7 @@ import pytest
 from support.machine_facts import LINUX_ONLY
 
 from quarterdeck.common.files import path_walk
-from quarterdeck.common.files.path_walk import MAX_PATH_BYTES, Spot, join, open_file, walk
+from quarterdeck.common.files.path_walk import MAX_PATH_BYTES, FoundPath, join, open_file, walk
 from quarterdeck_sandbox.hostile_files import MAX_LINKS, whereabouts
 
 ON_LINUX = LINUX_ONLY
@@ -211,4 +211,4 @@ def test_without_proc_nothing_is_said_to_be_missing(monkeypatch: pytest.MonkeyPa
 def test_nothing_at_a_spot_is_a_missing_file() -> None:
     """A tool would fail with an error of ours."""
     with pytest.raises(FileNotFoundError):
-        Spot(None).held()
+        FoundPath(None).held()

@@ -7,15 +7,15 @@ import pytest
 
 from quarterdeck.config.clients.import_servers import (
     ImportFileError,
-    NotOursToTakeError,
     Taken,
-    adopt,
+    UnsupportedRowError,
+    convert_row,
     is_own,
+    locations_in_file,
     put,
-    spots_of_file,
     take,
 )
-from quarterdeck.config.clients.known_clients import Surroundings, System, find_client, sources
+from quarterdeck.config.clients.known_clients import System, UserDirectories, find_client, sources
 from quarterdeck.config.load.jsonc import EditError
 
 ROW = {"command": "npx"}
@@ -45,7 +45,7 @@ def ids(taken: Taken) -> list[str]:
 )
 def test_any_clients_file_is_understood(tmp_path: Path, content: object) -> None:
     """A user of a client that we do not know would have to copy by hand."""
-    taken = take(spots_of_file(write(tmp_path / "f", content)))
+    taken = take(locations_in_file(write(tmp_path / "f", content)))
     assert ids(taken) == ["a"]
     assert taken.found[0].row["command"] == "npx"
 
@@ -61,7 +61,7 @@ def test_the_servers_of_claude_code_are_those_of_this_project(tmp_path: Path) ->
     write(work / ".mcp.json", {"mcpServers": {"shared": ROW}})
     client = find_client("claude-code")
     assert client is not None
-    taken = take(sources(client, Surroundings(tmp_path / "home", work, {}, System.LINUX)))
+    taken = take(sources(client, UserDirectories(tmp_path / "home", work, {}, System.LINUX)))
     assert ids(taken) == ["local", "both", "shared", "user"]
     assert taken.found[1].row == {"command": "local"}
     assert [each.name for each in taken.left_out] == ["both"]
@@ -72,14 +72,14 @@ def test_the_servers_of_claude_code_are_those_of_this_project(tmp_path: Path) ->
 def test_only_the_named_ones_are_taken(tmp_path: Path) -> None:
     """A user would get all the others too."""
     file = write(tmp_path / "f", {"mcpServers": {"a": ROW, "b c": ROW, "d": ROW}})
-    assert ids(take(spots_of_file(file), only=["a", "b-c"])) == ["a", "b-c"]
-    assert ids(take(spots_of_file(file), only=["b c"])) == ["b-c"]
+    assert ids(take(locations_in_file(file), only=["a", "b-c"])) == ["a", "b-c"]
+    assert ids(take(locations_in_file(file), only=["b c"])) == ["b-c"]
 
 
 def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
     """A server would be missing, and nobody say so."""
     rows = {"a b": ROW, "a-b": ROW, "me": {"command": "quarterdeck", "args": ["serve"]}, "": ROW, "odd": 1}
-    taken = take(spots_of_file(write(tmp_path / "f", {"mcpServers": rows})))
+    taken = take(locations_in_file(write(tmp_path / "f", {"mcpServers": rows})))
     assert ids(taken) == ["a-b", "server-e3b0c4"]
     assert taken.found[0].notes == ("it is called 'a-b' here",)
     assert [each.name for each in taken.left_out] == ["a-b", "me", "odd"]
@@ -87,9 +87,9 @@ def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_path: Path) -> None:
     """A typing error would look like a client without servers."""
-    assert take(spots_of_file(tmp_path / "none")).read == []
+    assert take(locations_in_file(tmp_path / "none")).read == []
     with pytest.raises(ImportFileError, match="line 1"):
-        take(spots_of_file(write(tmp_path / "f", '{"mcpServers": ')))
+        take(locations_in_file(write(tmp_path / "f", '{"mcpServers": ')))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_pa
 )
 def test_what_our_file_has_already_stays(tmp_path: Path, text: str, section: str, added: list[str]) -> None:
     """A server with settings of its own would be overwritten."""
-    found = take(spots_of_file(write(tmp_path / "f", {"mcpServers": {"a": ROW, "b": ROW}}))).found
+    found = take(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW, "b": ROW}}))).found
     new, taken, left_out = put(text, found)
     assert [server.id for server in taken] == added
     assert [each.name for each in left_out] == [name for name in ("a", "b") if name not in added]
@@ -114,7 +114,7 @@ def test_what_our_file_has_already_stays(tmp_path: Path, text: str, section: str
 
 def test_our_file_is_refused_when_it_is_odd(tmp_path: Path) -> None:
     """It would be changed to something that means something else."""
-    found = take(spots_of_file(write(tmp_path / "f", {"mcpServers": {"a": ROW}}))).found
+    found = take(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW}}))).found
     with pytest.raises(EditError):
         put('{"mcpServers": []}', found)
 
@@ -137,8 +137,8 @@ FOLDER = PurePosixPath("/home/me/project")
 def test_we_are_recognised_however_we_are_started(row: dict[str, object]) -> None:
     """Quarterdeck would start itself, which starts itself, without end."""
     assert is_own(row)
-    with pytest.raises(NotOursToTakeError, match="quarterdeck itself"):
-        adopt(row)
+    with pytest.raises(UnsupportedRowError, match="quarterdeck itself"):
+        convert_row(row)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_others_are_not_taken_for_us(row: dict[str, object]) -> None:
 def test_a_row_that_we_understand_is_taken_as_it_is() -> None:
     """A server would run otherwise here than where it came from."""
     row = {"type": "stdio", "command": "npx", "args": ["-y", "a"], "env": {"A": "${env:B}"}, "cwd": "/x"}
-    adopted = adopt(row)
-    assert adopted.row == row
-    assert adopted.notes == ()
+    converted = convert_row(row)
+    assert converted.row == row
+    assert converted.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -179,48 +179,50 @@ def test_a_row_that_we_understand_is_taken_as_it_is() -> None:
 )
 def test_other_spellings_are_ours_afterwards(row: dict[str, object], expected: dict[str, object]) -> None:
     """Our own loader would refuse the row that we wrote."""
-    adopted = adopt(row)
-    assert adopted.row == expected
-    assert adopted.notes == ()
+    converted = convert_row(row)
+    assert converted.row == expected
+    assert converted.notes == ()
 
 
 def test_what_means_nothing_here_is_left_out_and_told() -> None:
     """The row would be broken for a key, or a user believe that it works."""
-    adopted = adopt(
+    converted = convert_row(
         {"url": "https://h/", "type": "http", "env": {"A": "b"}, "oauth": {"x": 1}, "timeout": 5, "gone": []}
     )
-    assert adopted.row == {"url": "https://h/", "type": "http"}
-    assert adopted.notes == ("left out, as it is not supported here: env, oauth, timeout",)
+    assert converted.row == {"url": "https://h/", "type": "http"}
+    assert converted.notes == ("left out, as it is not supported here: env, oauth, timeout",)
 
 
 def test_what_a_client_asks_for_becomes_a_stored_secret() -> None:
     """Nobody is there to be asked when a server starts."""
-    adopted = adopt({"command": "a", "env": {"A": "${input:my-key}", "B": "x ${input:my-key} ${input:b}"}})
-    assert adopted.row["env"] == {"A": "${keyring:my-key}", "B": "x ${keyring:my-key} ${keyring:b}"}
-    assert adopted.inputs == ("my-key", "b")
+    converted = convert_row({"command": "a", "env": {"A": "${input:my-key}", "B": "x ${input:my-key} ${input:b}"}})
+    assert converted.row["env"] == {"A": "${keyring:my-key}", "B": "x ${keyring:my-key} ${keyring:b}"}
+    assert converted.inputs == ("my-key", "b")
 
 
 def test_a_projects_row_still_means_the_project() -> None:
     """Its paths would start at the directory of our file."""
     row = {"command": "a", "args": ["${workspaceFolder}/x"], "cwd": "sub", "envFile": "${workspaceFolder}/.env"}
-    assert adopt(row, folder=FOLDER).row == {
+    assert convert_row(row, folder=FOLDER).row == {
         "command": "a",
         "args": ["/home/me/project/x"],
         "cwd": "/home/me/project/sub",
         "envFile": "/home/me/project/.env",
     }
-    assert "replace it" in adopt(row).notes[0]
+    assert "replace it" in convert_row(row).notes[0]
 
 
 def test_a_reference_that_we_do_not_know_is_told() -> None:
     """The server would be broken at its first start, long after."""
-    adopted = adopt({"command": "a", "args": ["${workspaceFolderBasename}", "${input:a b}", "${X:-y}", "${command:z}"]})
-    assert [note.split()[0] for note in adopted.notes] == ["${input:a", "${command:z}"]
+    converted = convert_row(
+        {"command": "a", "args": ["${workspaceFolderBasename}", "${input:a b}", "${X:-y}", "${command:z}"]}
+    )
+    assert [note.split()[0] for note in converted.notes] == ["${input:a", "${command:z}"]
 
 
 def test_a_dollar_of_a_client_that_expands_nothing_stays_one() -> None:
     """A shell command would be given something else, or an unset variable would break the row."""
-    assert adopt({"command": "sh", "args": ["-c", "echo ${HOME}"]}, expands=False).row["args"] == [
+    assert convert_row({"command": "sh", "args": ["-c", "echo ${HOME}"]}, expands=False).row["args"] == [
         "-c",
         "echo $${HOME}",
     ]
@@ -228,14 +230,14 @@ def test_a_dollar_of_a_client_that_expands_nothing_stays_one() -> None:
 
 def test_a_row_from_windows_is_told() -> None:
     """A user would wonder why cmd.exe is not found."""
-    assert "Windows" in adopt({"command": "cmd"}, is_across=True).notes[0]
+    assert "Windows" in convert_row({"command": "cmd"}, is_across=True).notes[0]
 
 
 @pytest.mark.parametrize("row", ["text", None, [], {}, {"type": "http"}])
 def test_what_is_no_server_is_left_with_its_reason(row: object) -> None:
     """One odd row would end the import of all the others."""
-    with pytest.raises(NotOursToTakeError, match=r"not an object|neither"):
-        adopt(row)
+    with pytest.raises(UnsupportedRowError, match=r"not an object|neither"):
+        convert_row(row)
 
 
 @pytest.mark.parametrize(
@@ -251,6 +253,6 @@ def test_what_is_no_server_is_left_with_its_reason(row: object) -> None:
 )
 def test_a_sandbox_of_another_program_is_left_out_with_a_note(sandbox: object, is_ours: bool) -> None:
     """An imported row would be broken by a key that means something else, or its sandbox be lost without a word."""
-    adopted = adopt({"command": "npx", "sandbox": sandbox})
-    assert ("sandbox" in adopted.row) is is_ours
-    assert any("another program" in note for note in adopted.notes) is not is_ours
+    converted = convert_row({"command": "npx", "sandbox": sandbox})
+    assert ("sandbox" in converted.row) is is_ours
+    assert any("another program" in note for note in converted.notes) is not is_ours

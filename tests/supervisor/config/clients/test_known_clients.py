@@ -7,12 +7,12 @@ import pytest
 from quarterdeck.config.clients.known_clients import (
     CLIENTS,
     Client,
-    Spot,
-    Surroundings,
+    ClientLocation,
     System,
+    UserDirectories,
     find_client,
     sources,
-    user_spots,
+    user_locations,
 )
 
 
@@ -45,12 +45,12 @@ def client(name: str) -> Client:
     return found
 
 
-def around(tmp_path: Path, system: System = System.LINUX, **environ: str) -> Surroundings:
-    return Surroundings(tmp_path / "home", tmp_path / "work", environ, system)
+def directories(tmp_path: Path, system: System = System.LINUX, **environ: str) -> UserDirectories:
+    return UserDirectories(tmp_path / "home", tmp_path / "work", environ, system)
 
 
-def shown(spots: list[Spot], base: Path) -> list[str]:
-    return [str(spot.path.relative_to(base)) for spot in spots]
+def shown(locations: list[ClientLocation], base: Path) -> list[str]:
+    return [str(location.path.relative_to(base)) for location in locations]
 
 
 @pytest.mark.parametrize(
@@ -68,44 +68,44 @@ def shown(spots: list[Spot], base: Path) -> list[str]:
 )
 def test_an_installed_client_is_found(tmp_path: Path, name: str, system: System, expected: str) -> None:
     """Linking would say that it is not installed, or write where nobody reads."""
-    surroundings = around(tmp_path, system)
+    surroundings = directories(tmp_path, system)
     marker = ".claude" if name == "claude-code" else Path(expected).parent
     (surroundings.home / marker).mkdir(parents=True)
-    [first, *others] = user_spots(client(name), surroundings)
+    [first, *others] = user_locations(client(name), surroundings)
     assert first.path == surroundings.home / expected
     assert first.is_present
-    assert not any(spot.is_present for spot in others)
+    assert not any(location.is_present for location in others)
     assert first.keys == (("servers",) if name == "vscode" else ("mcpServers",))
 
 
 def test_a_client_that_is_missing_is_told_from_one_without_a_file(tmp_path: Path) -> None:
     """A file would be made for a program that is not there."""
-    assert not user_spots(client("claude-code"), around(tmp_path))[0].is_present
+    assert not user_locations(client("claude-code"), directories(tmp_path))[0].is_present
     (tmp_path / "home").mkdir()
-    assert not user_spots(client("claude-code"), around(tmp_path))[0].is_present
+    assert not user_locations(client("claude-code"), directories(tmp_path))[0].is_present
     (tmp_path / "home" / ".claude.json").touch()
-    assert user_spots(client("claude-code"), around(tmp_path))[0].is_present
+    assert user_locations(client("claude-code"), directories(tmp_path))[0].is_present
 
 
 def test_variables_move_a_clients_files(tmp_path: Path) -> None:
     """The file of another profile would be changed."""
     (tmp_path / "other").mkdir()
-    moved = around(tmp_path, CLAUDE_CONFIG_DIR=str(tmp_path / "other"))
-    assert user_spots(client("claude-code"), moved)[0].path == tmp_path / "other" / ".claude.json"
-    relative = around(tmp_path, CLAUDE_CONFIG_DIR="other")
-    assert user_spots(client("claude-code"), relative)[0].path == tmp_path / "home" / ".claude.json"
+    moved = directories(tmp_path, CLAUDE_CONFIG_DIR=str(tmp_path / "other"))
+    assert user_locations(client("claude-code"), moved)[0].path == tmp_path / "other" / ".claude.json"
+    relative = directories(tmp_path, CLAUDE_CONFIG_DIR="other")
+    assert user_locations(client("claude-code"), relative)[0].path == tmp_path / "home" / ".claude.json"
 
 
 def test_a_projects_files_go_before_the_users(tmp_path: Path) -> None:
     """Of two servers with one name another would be imported than the client uses."""
-    surroundings = around(tmp_path)
+    surroundings = directories(tmp_path)
     found = sources(client("claude-code"), surroundings)
     home, work = tmp_path / "home" / ".claude.json", tmp_path / "work"
-    assert [(spot.path, spot.keys, spot.folder) for spot in found[:2]] == [
+    assert [(location.path, location.keys, location.folder) for location in found[:2]] == [
         (home, ("projects", str(work), "mcpServers"), work),
         (home, ("projects", str(tmp_path), "mcpServers"), tmp_path),
     ]
-    assert [(spot.path, spot.keys, spot.folder) for spot in found[-2:]] == [
+    assert [(location.path, location.keys, location.folder) for location in found[-2:]] == [
         (work / ".mcp.json", ("mcpServers",), work),
         (home, ("mcpServers",), None),
     ]
@@ -116,8 +116,10 @@ def test_other_profiles_of_an_editor_are_read_and_not_written(tmp_path: Path) ->
     """Servers of a profile would be missed, or we be linked into one of many."""
     profile = tmp_path / "home" / ".config" / "Code" / "User" / "profiles" / "abc"
     profile.mkdir(parents=True)
-    assert profile / "mcp.json" in [spot.path for spot in sources(client("vscode"), around(tmp_path))]
-    assert profile / "mcp.json" not in [spot.path for spot in user_spots(client("vscode"), around(tmp_path))]
+    assert profile / "mcp.json" in [location.path for location in sources(client("vscode"), directories(tmp_path))]
+    assert profile / "mcp.json" not in [
+        location.path for location in user_locations(client("vscode"), directories(tmp_path))
+    ]
 
 
 def test_inside_wsl_the_windows_around_it_is_looked_at(tmp_path: Path) -> None:
@@ -128,11 +130,11 @@ def test_inside_wsl_the_windows_around_it_is_looked_at(tmp_path: Path) -> None:
     for name in ("anna", "me"):
         (drives / "c" / "Users" / name / "AppData" / "Roaming" / "Claude").mkdir(parents=True)
     environ = {"HOME": "/home/me", "WSL_DISTRO_NAME": "Ubuntu"}
-    found = Surroundings.here(environ, drives)
+    found = UserDirectories.here(environ, drives)
     assert found.windows_homes == (drives / "c" / "Users" / "me", drives / "c" / "Users" / "anna")
     assert found.distribution == "Ubuntu"
-    linux = Surroundings(found.home, found.cwd, environ, System.LINUX, found.windows_homes, "Ubuntu")
-    [mine, annas, *rest] = user_spots(client("claude-desktop"), linux)
+    linux = UserDirectories(found.home, found.cwd, environ, System.LINUX, found.windows_homes, "Ubuntu")
+    [mine, annas, *rest] = user_locations(client("claude-desktop"), linux)
     assert shown([mine, annas], drives / "c" / "Users") == [
         "me/AppData/Roaming/Claude/claude_desktop_config.json",
         "anna/AppData/Roaming/Claude/claude_desktop_config.json",
@@ -141,16 +143,16 @@ def test_inside_wsl_the_windows_around_it_is_looked_at(tmp_path: Path) -> None:
     assert not rest[0].is_across
     store = found.windows_homes[0] / "AppData" / "Local" / "Packages" / "Claude_x"
     (store / "LocalCache" / "Roaming" / "Claude").mkdir(parents=True)
-    assert user_spots(client("claude-desktop"), linux)[0].path.is_relative_to(store)
+    assert user_locations(client("claude-desktop"), linux)[0].path.is_relative_to(store)
 
 
 def test_outside_wsl_no_drive_is_looked_at(tmp_path: Path) -> None:
     """A mounted disk of somebody else's would be written to."""
     (tmp_path / "c" / "Users" / "me" / "AppData" / "Roaming").mkdir(parents=True)
-    assert Surroundings.here({"HOME": "/home/me"}, tmp_path).windows_homes == ()
+    assert UserDirectories.here({"HOME": "/home/me"}, tmp_path).windows_homes == ()
 
 
 def test_the_windows_user_can_be_named(tmp_path: Path) -> None:
     """Where two have the client, nobody could say which is meant."""
     environ = {"HOME": "/home/me", "WSL_DISTRO_NAME": "U", "USERPROFILE": "/mnt/c/Users/anna"}
-    assert Surroundings.here(environ, tmp_path).windows_homes == (Path("/mnt/c/Users/anna"),)
+    assert UserDirectories.here(environ, tmp_path).windows_homes == (Path("/mnt/c/Users/anna"),)

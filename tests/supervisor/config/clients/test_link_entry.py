@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.clients.known_clients import CLIENTS, Spot, Surroundings, System
+from quarterdeck.config.clients.known_clients import CLIENTS, ClientLocation, System, UserDirectories
 from quarterdeck.config.clients.link_entry import (
     MAX_LINE,
     LinkError,
-    is_passing,
+    is_temporary,
     make_entry,
     own_command,
     plan_link,
@@ -25,8 +25,8 @@ ENTRY = {"command": "/bin/quarterdeck", "args": ["serve"]}
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
-def spot(path: Path) -> Spot:
-    return Spot(CODE, path, ("mcpServers",))
+def location(path: Path) -> ClientLocation:
+    return ClientLocation(CODE, path, ("mcpServers",))
 
 
 @pytest.mark.parametrize(
@@ -36,38 +36,38 @@ def test_unlinking_gives_back_the_very_file(tmp_path: Path, text: str) -> None:
     """A file under version control would differ for ever."""
     path = tmp_path / "f"
     path.write_bytes(text.encode())
-    plan = plan_link(spot(path), "quarterdeck", ENTRY)
+    plan = plan_link(location(path), "quarterdeck", ENTRY)
     assert plan.is_needed
     write_user_file(plan.file, plan.text, NOW)
     assert json.loads(path.read_text())["mcpServers"]["quarterdeck"] == ENTRY
-    assert plan_unlink(spot(path), "quarterdeck").text == text
+    assert plan_unlink(location(path), "quarterdeck").text == text
 
 
 def test_what_was_changed_since_is_kept_when_unlinking(tmp_path: Path) -> None:
     """Going back to the copy would undo the work of weeks."""
     path = tmp_path / "f"
     path.write_text('{"a": 1}')
-    plan = plan_link(spot(path), "quarterdeck", ENTRY)
+    plan = plan_link(location(path), "quarterdeck", ENTRY)
     write_user_file(plan.file, plan.text, NOW)
     path.write_text(path.read_text().replace('"a": 1', '"a": 2'))
-    assert json.loads(plan_unlink(spot(path), "quarterdeck").text) == {"a": 2, "mcpServers": {}}
+    assert json.loads(plan_unlink(location(path), "quarterdeck").text) == {"a": 2, "mcpServers": {}}
 
 
 def test_linking_twice_changes_nothing(tmp_path: Path) -> None:
     """Each run would leave another copy of the file."""
     path = tmp_path / "f"
     path.write_text(json.dumps({"mcpServers": {"quarterdeck": ENTRY}}))
-    plan = plan_link(spot(path), "quarterdeck", ENTRY)
+    plan = plan_link(location(path), "quarterdeck", ENTRY)
     assert not plan.is_needed
     assert plan.diff() == []
-    assert not plan_unlink(spot(path), "another").is_needed
+    assert not plan_unlink(location(path), "another").is_needed
 
 
 def test_our_own_entry_is_brought_up_to_date(tmp_path: Path) -> None:
     """After a move of the program the client could not be linked again."""
     path = tmp_path / "f"
     path.write_text(json.dumps({"mcpServers": {"quarterdeck": {"command": "/old/quarterdeck", "args": ["serve"]}}}))
-    assert json.loads(plan_link(spot(path), "quarterdeck", ENTRY).text) == {"mcpServers": {"quarterdeck": ENTRY}}
+    assert json.loads(plan_link(location(path), "quarterdeck", ENTRY).text) == {"mcpServers": {"quarterdeck": ENTRY}}
 
 
 def test_somebody_elses_entry_is_left(tmp_path: Path) -> None:
@@ -75,16 +75,16 @@ def test_somebody_elses_entry_is_left(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text(json.dumps({"mcpServers": {"quarterdeck": {"command": "other"}}}))
     with pytest.raises(LinkError, match="another server called 'quarterdeck'"):
-        plan_link(spot(path), "quarterdeck", ENTRY)
+        plan_link(location(path), "quarterdeck", ENTRY)
     with pytest.raises(LinkError, match="is not quarterdeck"):
-        plan_unlink(spot(path), "quarterdeck")
+        plan_unlink(location(path), "quarterdeck")
 
 
 def test_a_second_entry_of_ours_is_told(tmp_path: Path) -> None:
     """Every tool would be there twice, and nobody know why."""
     path = tmp_path / "f"
     path.write_text(json.dumps({"mcpServers": {"qd": ENTRY, "x": {"command": "y"}, "odd": 1}}))
-    assert plan_link(spot(path), "quarterdeck", ENTRY).others == ("qd",)
+    assert plan_link(location(path), "quarterdeck", ENTRY).others == ("qd",)
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,19 @@ def test_a_file_that_is_not_understood_is_never_touched(tmp_path: Path, text: st
     path = tmp_path / "f"
     path.write_text(text)
     with pytest.raises(LinkError, match=str(path)):
-        plan_link(spot(path), "quarterdeck", ENTRY)
+        plan_link(location(path), "quarterdeck", ENTRY)
     assert path.read_text() == text
 
 
 def test_a_missing_file_is_made(tmp_path: Path) -> None:
     """A client that was just installed could not be linked."""
-    plan = plan_link(spot(tmp_path / "f"), "quarterdeck", ENTRY)
+    plan = plan_link(location(tmp_path / "f"), "quarterdeck", ENTRY)
     assert json.loads(plan.text) == {"mcpServers": {"quarterdeck": ENTRY}}
 
 
 VSCODE = next(client for client in CLIENTS if client.name == "vscode")
 DESKTOP = next(client for client in CLIENTS if client.name == "claude-desktop")
-HERE = Surroundings(Path("/home/me"), Path("/work"), {}, System.LINUX, (), "Ubuntu")
+HERE = UserDirectories(Path("/home/me"), Path("/work"), {}, System.LINUX, (), "Ubuntu")
 
 
 @pytest.fixture
@@ -145,28 +145,28 @@ def test_a_link_to_the_script_is_kept(bare: Path) -> None:
 
 def test_a_program_in_a_cache_is_told() -> None:
     """It works today and is gone next week."""
-    assert is_passing(("/home/me/.cache/uv/archive-v0/x/bin/quarterdeck",))
-    assert not is_passing(("/home/me/.local/bin/quarterdeck",))
+    assert is_temporary(("/home/me/.cache/uv/archive-v0/x/bin/quarterdeck",))
+    assert not is_temporary(("/home/me/.local/bin/quarterdeck",))
 
 
 def test_each_client_gets_the_row_that_it_understands() -> None:
     """VS Code asks for a type; others know none."""
     arguments = ["--config", "/a b.json"]
     row = {"command": "/q", "args": ["serve", *arguments]}
-    assert make_entry(Spot(DESKTOP, Path("f"), ()), HERE, ["/q"], arguments, {}) == row
-    assert make_entry(Spot(VSCODE, Path("f"), ()), HERE, ["/q"], arguments, {}) == {"type": "stdio"} | row
+    assert make_entry(ClientLocation(DESKTOP, Path("f"), ()), HERE, ["/q"], arguments, {}) == row
+    assert make_entry(ClientLocation(VSCODE, Path("f"), ()), HERE, ["/q"], arguments, {}) == {"type": "stdio"} | row
 
 
 def test_our_directories_go_along() -> None:
     """The serve of the client would keep its state elsewhere than the commands look."""
     environ = {"QUARTERDECK_STATE_DIR": "/s", "QUARTERDECK_LOG_LEVEL": "debug", "TOKEN": "x"}
-    entry = make_entry(Spot(DESKTOP, Path("f"), ()), HERE, ["/py", "-m", "quarterdeck.cli"], [], environ)
+    entry = make_entry(ClientLocation(DESKTOP, Path("f"), ()), HERE, ["/py", "-m", "quarterdeck.cli"], [], environ)
     assert entry == {
         "command": "/py",
         "args": ["-m", "quarterdeck.cli", "serve"],
         "env": {"QUARTERDECK_STATE_DIR": "/s"},
     }
-    across = make_entry(Spot(DESKTOP, Path("f"), (), is_across=True), HERE, ["/q"], [], environ)
+    across = make_entry(ClientLocation(DESKTOP, Path("f"), (), is_across=True), HERE, ["/q"], [], environ)
     assert across == {
         "command": "wsl.exe",
         "args": ["--distribution", "Ubuntu", "--exec", "env", "QUARTERDECK_STATE_DIR=/s", "/q", "serve"],

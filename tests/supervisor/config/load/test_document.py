@@ -12,12 +12,12 @@ from quarterdeck.config.load.document import (
     DocumentError,
     JsonObject,
     claimed_id,
+    describe_unknown_keys,
     parse_document,
     pointer,
     read_allowed_env,
     read_trust,
     rows_of,
-    strangers,
 )
 from quarterdeck.config.load.problems import RowError
 from quarterdeck_protocol.configs import TrustMode
@@ -116,14 +116,14 @@ def test_rows_have_a_place_for_people_and_one_for_programs() -> None:
 @pytest.mark.parametrize("key", ["mcpServers", "servers", "native", "trust", "allow_project_env"])
 def test_each_key_of_ours_makes_a_file_ours_and_may_be_there_once(key: str) -> None:
     """A file that only opens a variable to projects would be refused, or a second `trust` silently lost."""
-    assert strangers(read({key: {}})) == ""
+    assert describe_unknown_keys(read({key: {}})) == ""
     with pytest.raises(DocumentError, match="appears more than once"):
-        strangers(read(f'{{"{key}": {{}}, "{key}": {{}}}}'))
+        describe_unknown_keys(read(f'{{"{key}": {{}}, "{key}": {{}}}}'))
 
 
 def test_a_key_that_is_almost_ours_is_told_with_the_right_one() -> None:
     """`"allow_project_envs"` would do nothing, and nobody say why."""
-    said = strangers(read({"servers": [], "allow_project_envs": [], "globalShortcut": ""}))
+    said = describe_unknown_keys(read({"servers": [], "allow_project_envs": [], "globalShortcut": ""}))
     assert said == "ignored: 'allow_project_envs' (did you mean 'allow_project_env'?), 'globalShortcut'"
 
 

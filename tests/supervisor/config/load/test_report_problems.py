@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.load.merge import load_found, load_named
-from quarterdeck.config.load.report import Finding, check_files
+from quarterdeck.config.load.report import ConfigProblem, check_files
 
 
-def check(*paths: Path) -> list[Finding]:
+def check(*paths: Path) -> list[ConfigProblem]:
     return list(check_files(load_named(paths, {"TOKEN": "s3cret"})))
 
 

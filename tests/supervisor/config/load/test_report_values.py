@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.load.merge import gather, load_found, load_named
-from quarterdeck.config.load.report import DEFAULT, ServerTour, Tour, Value, tour
+from quarterdeck.config.load.report import DEFAULT, ConfigValues, ServerValues, Value, value_origins
 from quarterdeck.config.secrets.masking import MASK
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 
 
-def tour_of(*paths: Path) -> Tour:
+def tour_of(*paths: Path) -> ConfigValues:
     files = load_named(paths, {"TOKEN": "s3cret"})
-    return tour(files, gather(files))
+    return value_origins(files, gather(files))
 
 
 def write(path: Path, **document: object) -> Path:
@@ -28,7 +28,7 @@ def by_key(values: tuple[Value, ...]) -> dict[str, tuple[object, str, str]]:
     return found
 
 
-def only(path: Path) -> ServerTour:
+def only(path: Path) -> ServerValues:
     [server] = tour_of(path).servers
     return server
 
@@ -127,6 +127,6 @@ def test_a_project_is_as_strict_as_its_user(tmp_path: Path, monkeypatch: pytest.
     write(tmp_path / "home/.config/quarterdeck/mcp.json", trust="strict")
     write(tmp_path / "project/.mcp.json", mcpServers={"a": {"command": "c"}})
     files = load_found(tmp_path / "project", {"HOME": str(tmp_path / "home")})
-    [server] = tour(files, gather(files)).servers
+    [server] = value_origins(files, gather(files)).servers
     assert by_key(server.values)["trust"] == ("strict", "'trust' of a file of yours", "")
     assert server.standing == "project"

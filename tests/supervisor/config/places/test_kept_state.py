@@ -10,8 +10,8 @@ import pytest
 from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.places.kept_state import (
-    Kind,
     Leftover,
+    LeftoverKind,
     RemovalError,
     find_leftovers,
     live_digests,
@@ -48,7 +48,7 @@ def shown(found: list[Leftover]) -> list[tuple[str, str, str]]:
     return [(str(each.kind), each.digest, each.name) for each in found]
 
 
-def one(found: list[Leftover], kind: Kind, name: str, digest: str = "") -> Leftover:
+def one(found: list[Leftover], kind: LeftoverKind, name: str, digest: str = "") -> Leftover:
     [only] = [each for each in found if (each.kind, each.name, each.digest) == (kind, name, digest)]
     return only
 
@@ -75,25 +75,25 @@ def test_a_link_in_place_of_our_directory_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "work" / A / "fs").mkdir(parents=True)
     (state / "servers").symlink_to(tmp_path / "work")
     assert find_leftovers(state, NONE) == []
-    leftover = Leftover(Kind.SERVER, state / "servers" / A / "fs", "fs", A)
+    leftover = Leftover(LeftoverKind.SERVER, state / "servers" / A / "fs", "fs", A)
     with pytest.raises(RemovalError, match="not really below"):
         remove_leftover(leftover, state)
     with pytest.raises(RemovalError, match="not really below"):
-        remove_leftover(Leftover(Kind.SERVER, tmp_path.resolve() / "work", "fs", A), state)
+        remove_leftover(Leftover(LeftoverKind.SERVER, tmp_path.resolve() / "work", "fs", A), state)
     with pytest.raises(RemovalError, match="not really below"):
-        remove_leftover(Leftover(Kind.REST, state, "state"), state)
+        remove_leftover(Leftover(LeftoverKind.REST, state, "state"), state)
     assert (tmp_path / "work" / A / "fs").is_dir()
 
 
 def test_what_is_removed_is_gone_with_its_empty_directory(state: Path) -> None:
     """Empty directories of old configurations would pile up."""
     found = find_leftovers(state, NONE)
-    remove_leftover(one(found, Kind.SERVER, "fs", B), state)
+    remove_leftover(one(found, LeftoverKind.SERVER, "fs", B), state)
     assert sorted(os.listdir(state / "servers")) == [A]
-    remove_leftover(one(found, Kind.SERVER, "fs", A), state)
+    remove_leftover(one(found, LeftoverKind.SERVER, "fs", A), state)
     assert os.listdir(state / "servers" / A) == ["git"]
-    remove_leftover(one(found, Kind.RECORD, "token"), state)
-    remove_leftover(one(found, Kind.RECORD, "token"), state)
+    remove_leftover(one(found, LeftoverKind.RECORD, "token"), state)
+    remove_leftover(one(found, LeftoverKind.RECORD, "token"), state)
     assert state.is_dir()
     assert not (state / "token").exists()
 
@@ -109,7 +109,7 @@ def test_what_a_live_process_uses_stays(state: Path, tmp_path: Path) -> None:
     used = {(each.name, each.digest) for each in found if each.used_by}
     assert used == {("fs", A), ("git", A), ("ledger", ""), ("ledger.db", ""), ("token", "")}
     with pytest.raises(RemovalError, match="stop it first"):
-        remove_leftover(one(found, Kind.SERVER, "git", A), state)
+        remove_leftover(one(found, LeftoverKind.SERVER, "git", A), state)
     assert (state / "servers" / A / "git" / "home").is_dir()
 
 
@@ -118,10 +118,10 @@ def test_a_workspace_with_an_open_session_stays(state: Path) -> None:
     lock = os.open(state / "workspaces" / A / "sessions" / "01KAM0000000000000000000A0" / "lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert one(find_leftovers(state, NONE), Kind.WORKSPACE, A).used_by
+        assert one(find_leftovers(state, NONE), LeftoverKind.WORKSPACE, A).used_by
     finally:
         os.close(lock)
-    assert not one(find_leftovers(state, NONE), Kind.WORKSPACE, A).used_by
+    assert not one(find_leftovers(state, NONE), LeftoverKind.WORKSPACE, A).used_by
 
 
 def test_a_mounted_file_system_stays(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,8 +131,8 @@ def test_a_mounted_file_system_stays(state: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: parts)  # noqa: A006
     found = find_leftovers(state, NONE)
     with pytest.raises(RemovalError, match="is mounted in it"):
-        remove_leftover(one(found, Kind.SERVER, "fs", A), state)
-    remove_leftover(one(found, Kind.SERVER, "git", A), state)
+        remove_leftover(one(found, LeftoverKind.SERVER, "fs", A), state)
+    remove_leftover(one(found, LeftoverKind.SERVER, "git", A), state)
     assert home.is_dir()
 
 
@@ -140,9 +140,9 @@ def test_what_an_interrupted_removal_left_is_found(state: Path, monkeypatch: pyt
     """Gigabytes would stay under a name that nobody looks for."""
     monkeypatch.setattr("quarterdeck.config.places.kept_state.remove_tree", lambda _: None)
     with pytest.raises(RemovalError, match="cannot be removed whole"):
-        remove_leftover(one(find_leftovers(state, NONE), Kind.SERVER, "fs", B), state)
+        remove_leftover(one(find_leftovers(state, NONE), LeftoverKind.SERVER, "fs", B), state)
     monkeypatch.undo()
-    [rest] = [each for each in find_leftovers(state, frozenset({B})) if each.kind is Kind.REST]
+    [rest] = [each for each in find_leftovers(state, frozenset({B})) if each.kind is LeftoverKind.REST]
     remove_leftover(rest, state)
     assert os.listdir(state / "servers") == [A]
 
@@ -169,7 +169,7 @@ def test_a_hostile_tree_is_removed_and_what_its_links_lead_to_stays(
     (home / "closed" / "inner").mkdir(parents=True)
     (home / "closed" / "inner").chmod(0)
     (home / "closed").chmod(0o400)
-    fs = one(find_leftovers(state, NONE), Kind.SERVER, "fs", A)
+    fs = one(find_leftovers(state, NONE), LeftoverKind.SERVER, "fs", A)
     assert fs.measured().files > LEVELS
     remove_leftover(fs, state)
     assert not home.parent.exists()
@@ -183,5 +183,5 @@ def test_a_home_of_another_user_is_removed_by_root(state: Path) -> None:
     (home / "file").touch()
     for path in (home / "file", home):
         os.chown(path, 4711, 4711)
-    remove_leftover(one(find_leftovers(state, NONE), Kind.SERVER, "fs", A), state)
+    remove_leftover(one(find_leftovers(state, NONE), LeftoverKind.SERVER, "fs", A), state)
     assert not home.parent.exists()

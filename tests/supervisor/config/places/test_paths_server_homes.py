@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places.paths import claim_home, server_paths
+from quarterdeck.config.places.paths import reserve_server_home, server_paths
 
 DIGEST = "0123456789ab"
 
@@ -17,7 +17,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def left_in(scope: str) -> list[str]:
     """What the server `fs` finds in its home when `scope` configures it."""
-    claim_home(DIGEST, "fs", scope)
+    reserve_server_home(DIGEST, "fs", scope)
     home = server_paths(DIGEST, "fs").create().home
     return sorted(path.name for path in home.iterdir())
 

@@ -7,7 +7,14 @@ import pytest
 from support.keyrings import MemoryKeyring
 
 from quarterdeck.config.secrets.os_keyring import KeyringError, NoKeyringError
-from quarterdeck.config.secrets.store import MAX_SECRET_BYTES, Kept, MissingSecretError, Place, SecretError, SecretStore
+from quarterdeck.config.secrets.store import (
+    MAX_SECRET_BYTES,
+    MissingSecretError,
+    SecretError,
+    SecretStorage,
+    SecretStore,
+    StoredSecret,
+)
 
 
 @pytest.fixture
@@ -26,7 +33,7 @@ def no_keyring(ring: MemoryKeyring) -> None:
 
 def test_a_keyring_is_used_where_there_is_one(store: SecretStore, ring: MemoryKeyring, tmp_path: Path) -> None:
     """A secret would lie in a file although the system has a safer place."""
-    assert store.set("GH", "s3cret") == Kept("GH", Place.KEYRING)
+    assert store.set("GH", "s3cret") == StoredSecret("GH", SecretStorage.KEYRING)
     assert ring.values == {"GH": "s3cret"}
     assert store.get("GH") == "s3cret"
     assert [path.read_bytes() for path in (tmp_path / "secrets").iterdir()] == [b""]
@@ -35,7 +42,7 @@ def test_a_keyring_is_used_where_there_is_one(store: SecretStore, ring: MemoryKe
 def test_without_one_a_file_of_ours_is_used(store: SecretStore, ring: MemoryKeyring, tmp_path: Path) -> None:
     """A server on a machine without a desktop could have no secret."""
     no_keyring(ring)
-    assert store.set("GH", "s3cret\nä ") == Kept("GH", Place.FILE)
+    assert store.set("GH", "s3cret\nä ") == StoredSecret("GH", SecretStorage.FILE)
     path = tmp_path / "secrets/GH.secret"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert store.get("GH") == "s3cret\nä "
@@ -46,7 +53,7 @@ def test_without_one_a_file_of_ours_is_used(store: SecretStore, ring: MemoryKeyr
 
 def test_a_file_can_be_asked_for(store: SecretStore, ring: MemoryKeyring) -> None:
     """Who starts us from a service without a session could not reach their own keyring."""
-    assert store.set("GH", "s3cret", in_file=True).place is Place.FILE
+    assert store.set("GH", "s3cret", in_file=True).place is SecretStorage.FILE
     assert ring.values == {}
 
 
@@ -92,10 +99,10 @@ def test_secrets_are_listed_by_name_and_removed(store: SecretStore, ring: Memory
     store.set("B", "s3cret")
     store.set("A", "s3cret", in_file=True)
     (tmp_path / "secrets/notes.txt").touch()
-    assert store.kept() == (Kept("A", Place.FILE), Kept("B", Place.KEYRING))
+    assert store.kept() == (StoredSecret("A", SecretStorage.FILE), StoredSecret("B", SecretStorage.KEYRING))
     assert "s3cret" not in repr(store.kept())
-    assert store.remove("A") == Kept("A", Place.FILE)
-    assert store.remove("B") == Kept("B", Place.KEYRING)
+    assert store.remove("A") == StoredSecret("A", SecretStorage.FILE)
+    assert store.remove("B") == StoredSecret("B", SecretStorage.KEYRING)
     assert (store.kept(), ring.values) == ((), {})
 
 

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from quarterdeck.demo.servers.mcp_server import Note, Tool, serve
+from quarterdeck.demo.servers import Note, Tool, serve
 
 
 def _read_key(_: dict[str, object], __: Note) -> str:

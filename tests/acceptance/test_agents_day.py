@@ -24,7 +24,7 @@ from support.identities import PACKAGES, SOURCES, give_to_commands
 from support.leftovers import no_leftovers
 from support.native_serves import ALL
 
-from quarterdeck.cli.run.token import read_token, token_path
+from quarterdeck.cli.configure.secret import read_token, token_path
 
 pytestmark = pytest.mark.anyio
 

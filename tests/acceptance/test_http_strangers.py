@@ -20,7 +20,7 @@ from support.leftovers import eventually, no_leftovers
 from support.line_child import LineChild
 from support.terminals import popen_forked
 
-from quarterdeck.cli.run.token import read_token, token_path
+from quarterdeck.cli.configure.secret import read_token, token_path
 
 SOFT = 1024
 FLOOD = 1100

@@ -22,7 +22,7 @@ from support.native_serves import first_text, make_project, native, sessions_of
 from support.reused import Reused
 from support.terminals import popen_forked
 
-from quarterdeck.cli.run.token import read_token, token_path
+from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.config.places.paths import workspace_paths
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from support.line_child import LineChild
 from support.raw_client import RawStdioClient
 from support.terminals import popen_forked, quarterdeck_json_forked
 
-from quarterdeck.cli.run.token import read_token, token_path
+from quarterdeck.cli.configure.secret import read_token, token_path
 
 CALLS: Final = 200
 """Under way at once, half of them too slow for any grace."""

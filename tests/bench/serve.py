@@ -23,7 +23,7 @@ from support.line_child import LineChild
 from support.programs import SERVERS, running_http_server, server_argv
 from support.raw_client import RawStdioClient
 
-from quarterdeck.cli.run.token import read_token, token_path
+from quarterdeck.cli.configure.secret import read_token, token_path
 
 from .finding import Finding, NotMeasuredError, Target
 from .peers import ECHO, ECHO_NAME, TEXT, plain_client, sdk_call

@@ -36,7 +36,7 @@ ABOVE: Final = 512
 
 IMPORTED: Final = (
     "anyio._backends._asyncio",
-    "quarterdeck.cli.run.live_reload",
+    "quarterdeck.cli.run.serve_watch",
     "quarterdeck.cli.program",
     "quarterdeck.config.load.report",
     "quarterdeck.config.load.variables",

@@ -23,11 +23,11 @@ def main() -> NoReturn:
     except OSError:
         here = "/"  # removed under us
     sys.path[:] = own_path(sys.path, here)
-    from .shared import signals
+    from .shared import process
 
-    serves = signals.is_serve(sys.argv[1:])
-    signals.end_at_once(serves=serves)
-    signals.secure_streams()
+    serves = process.is_serve(sys.argv[1:])
+    process.end_at_once(serves=serves)
+    process.secure_streams()
     if serves:
         from quarterdeck.host.stdio.greeter import refuse_early, start_early
 
@@ -37,11 +37,11 @@ def main() -> NoReturn:
     from .program import run
 
     try:
-        signals.unwind(serves=serves)
+        process.unwind(serves=serves)
         code = run(sys.argv[1:])
-    except signals.InterruptedBySignal as end:
-        code = signals.exit_code(end.number, serves=serves)
-    signals.end_at_once(serves=serves, code=code)
+    except process.InterruptedBySignal as end:
+        code = process.exit_code(end.number, serves=serves)
+    process.end_at_once(serves=serves, code=code)
     if serves:
         refuse_early("it was told to end before it had begun")
     sys.exit(code)

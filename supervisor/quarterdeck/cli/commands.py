@@ -81,7 +81,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "inspect",
-        "diagnose.inspect:inspect",
+        "run.servers:inspect",
         RUN,
         "Show one server in detail: its policy, and how much is enforced",
         (
@@ -215,7 +215,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "token",
-        "run.token:group",
+        "configure.secret:token_group",
         CONFIGURE,
         "Show the bearer token of serve --http",
         (

@@ -1,4 +1,4 @@
-"""The command line: which command is meant, and the one place where errors become a line and an exit code.
+"""The command line: find the command that is meant, run it, and turn every error into a line and an exit code.
 
 Only the module of the command that runs is imported; help, version and unknown names need none.
 """
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.signals import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
+from quarterdeck.cli.shared.process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
 from quarterdeck.common.words import printable
 
 from .commands import BY_NAME, ENTRIES, PROGRAM, Entry
@@ -85,7 +85,7 @@ def _run(arguments: list[str]) -> int:
     rest = _take_state_dir(arguments)
     match rest:
         case [] | ["help"] | ["-h" | "--help", *_]:
-            from .helping import print_program_help
+            from .help_text import print_program_help
 
             print_program_help()
             return ExitCode.OK if rest else ExitCode.USAGE
@@ -95,7 +95,7 @@ def _run(arguments: list[str]) -> int:
             sys.stdout.write(f"quarterdeck {CLIENT_VERSION}\n")
             return ExitCode.OK
         case ["help", "exit-codes"]:
-            from .helping import print_exit_codes
+            from .help_text import print_exit_codes
 
             print_exit_codes()
             return ExitCode.OK
@@ -118,7 +118,7 @@ def _invoke(entry: Entry, arguments: list[str]) -> int:
     from quarterdeck_protocol.plain_words import plain_words
 
     program = make_program((entry,))
-    if entry.home.endswith(f":{_GROUP}") and len(arguments) == 1:
+    if entry.home.endswith(_GROUP) and len(arguments) == 1:
         program.main(args=[*arguments, "--help"], prog_name=PROGRAM, standalone_mode=False)
         return ExitCode.USAGE
     try:

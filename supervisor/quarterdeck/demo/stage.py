@@ -196,7 +196,7 @@ def _row(server: str) -> dict[str, object]:
     env = {"PYTHONPATH": str(Path(__file__).parents[2])}
     row: dict[str, object] = {
         "command": sys.executable,
-        "args": ["-m", f"quarterdeck.demo.servers.{server}"],
+        "args": ["-m", "quarterdeck.demo.servers", server],
         "env": env,
     }
     return row | ({"call_timeout_s": HANG_S} if server == "stuck" else {})

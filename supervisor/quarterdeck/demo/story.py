@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 
 from quarterdeck.control.protocol import SandboxView, ServerView
-from quarterdeck.demo.servers.mcp_server import CRASH_STATUS
+from quarterdeck.demo.servers import CRASH_STATUS
 from quarterdeck_protocol.policy import Tier
 
 from .stage import (

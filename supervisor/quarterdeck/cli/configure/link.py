@@ -159,7 +159,7 @@ def _serve_arguments(
     tools: str | None,
 ) -> list[str]:
     """What follows `serve`, every path absolute."""
-    from quarterdeck.cli.shared.native import native_options
+    from quarterdeck.cli.shared.options import native_options
 
     native_options(profile, workspace, allow_dir, tools)  # complains of what serve would complain of
     arguments: list[str] = []

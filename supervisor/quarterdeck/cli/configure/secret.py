@@ -1,17 +1,21 @@
-"""`quarterdeck secret`: values that a configuration names as `${keyring:NAME}`, out of every file that is shared.
+"""`quarterdeck secret` and `token`: what a configuration names as `${keyring:NAME}`, and the token of HTTP clients.
 
-A value is typed without echo or piped in; it is never an argument, which other users could see, and never printed.
+A secret is typed without echo or piped in; it is never an argument, which other users could see, and never printed.
 """
 
 import getpass
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Final
+
+import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
+from quarterdeck_protocol.plain_words import plain_words
 
 group: Final = Group("Keep secrets out of configuration files.")
 
@@ -104,3 +108,46 @@ def _read_value(name: str) -> str:
             "encode it first, with base64 for example",
         ) from None
     return text.removesuffix("\n").removesuffix("\r")
+
+
+TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name
+
+token_group: Final = Group("The bearer token of serve --http.")
+
+
+@token_group.command("show")
+def show_token(json: options.Json = False) -> None:
+    """Print the token; it is made when there is none yet."""
+    path = token_path()
+    token = read_token(path)
+    if json:
+        print_json({"token": token, "path": str(path)})
+    else:
+        click.echo(token)
+
+
+def token_path() -> Path:
+    """The file that keeps the token, readable by its owner only."""
+    from quarterdeck.config.places.paths import state_dir
+
+    return state_dir() / TOKEN_NAME
+
+
+def read_token(path: Path) -> str:
+    """The token in `path`, made when there is none.
+
+    Raises:
+        CommandError: the file or its directory cannot be used.
+    """
+    from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
+    from quarterdeck.host.http.token import TokenFileError, load_or_create_token
+
+    try:
+        make_private_dir(path.parent)
+        return load_or_create_token(path)
+    except (TokenFileError, UnsafePathError, OSError) as error:
+        raise CommandError(
+            ExitCode.USAGE,
+            plain_words(error),
+            "make it a file of your own that nobody else may read; or remove it, and a new one is made",
+        ) from error

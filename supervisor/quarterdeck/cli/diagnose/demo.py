@@ -9,7 +9,7 @@ from quarterdeck.cli.run.servers import describe_dossier
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import Cell, paragraph_width, print_json, print_line, print_table
-from quarterdeck.cli.shared.running import run
+from quarterdeck.cli.shared.process import run
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.shared.running import run
+from quarterdeck.cli.shared.process import run
 from quarterdeck.common.words import printable
 from quarterdeck_protocol.plain_words import plain_words
 

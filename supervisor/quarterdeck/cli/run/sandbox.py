@@ -2,6 +2,8 @@
 
 import json as json_module
 import os
+import re
+import shlex
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,11 +13,9 @@ import click
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.shared.running import run as run_work
+from quarterdeck.cli.shared.process import run as run_work
 from quarterdeck.common.words import printable
 from quarterdeck_protocol.plain_words import plain_words
-
-from .sandbox_options import in_options
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -288,3 +288,44 @@ def _write(report: "FileIO", receipt: "Receipt | None", dossier: "Dossier | None
         raise CommandError(
             ExitCode.USAGE, f"--json {report.name}: {error.strerror}", "name a file on a disk that has room"
         ) from error
+
+
+OPTIONS: Final = {
+    "read": "--read",
+    "write": "--write",
+    "hidden": "--hide",
+    "grants": "--grant",
+    "network": "--network",
+    "preset": "--preset",
+    "limits": "--limit",
+}
+"""Of each key of a policy that has one."""
+
+_KEY: Final = f'"({"|".join(OPTIONS)})"'
+_LIST: Final = re.compile(_KEY + r': \[("[^"]*"(?:, "[^"]*")*)\]')
+_LIMIT: Final = re.compile(r'"limits": \{"(\w+)": ([^}]*)\}')
+_VALUE: Final = re.compile(_KEY + r': "([^"]*)"')
+_FILE_ONLY: Final = re.compile(r'("(?:minimum|require)"(?:: "[^"]*")?)')
+_REWORDINGS: Final = (
+    (re.compile(r'(--network \S+, or )"internet"'), r"\1--network internet"),
+    (re.compile(r'(is not in its )"network"; add "([^"]*)"'), r"\1network; add --network \2"),
+    (re.compile(f"(?<!: ){_KEY}"), lambda found: OPTIONS[found[1]]),
+    (re.compile(r"the (preset|grant) ['\"](\w[\w-]*)['\"]"), r"--\1 \2"),
+    (re.compile(r"\buse a grant\b"), "use --grant"),
+    (re.compile(r"\bsay (?=--)"), "use "),
+    (re.compile(r",? to its sandbox\b"), ""),
+)
+
+
+def in_options(text: str) -> str:
+    """`text` with each key of a policy replaced by its option, values quoted for a shell."""
+    text = _LIST.sub(lambda found: _repeat(OPTIONS[found[1]], found[2]), text)
+    text = _LIMIT.sub(r"--limit \1=\2", text)
+    text = _VALUE.sub(lambda found: f"{OPTIONS[found[1]]} {shlex.quote(found[2])}", text)
+    for expression, replacement in _REWORDINGS:
+        text = expression.sub(replacement, text)
+    return _FILE_ONLY.sub(r"\1 in the file of --policy", text)
+
+
+def _repeat(option: str, values: str) -> str:
+    return " ".join(f"{option} {shlex.quote(value)}" for value in re.findall(r'"([^"]*)"', values))

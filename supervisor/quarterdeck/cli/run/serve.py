@@ -15,20 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.cli.shared import native as names
+from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
-from quarterdeck.cli.shared.native import native_options
 from quarterdeck.cli.shared.output import print_json
 from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.cli.shared.running import run
-from quarterdeck.cli.shared.signals import closed_streams
+from quarterdeck.cli.shared.process import closed_streams, run
 from quarterdeck.cli.shared.source import Source, load, start_product
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck_sandbox import raise_open_files_limit
-
-from .token import read_token, token_path
 
 if TYPE_CHECKING:
     import socket
@@ -108,8 +104,8 @@ def serve(
         float | None,
         Option("--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for servers, 4 by default."),
     ] = None,
-    name_budget: names.Budget = None,
-    client_prefix: names.Prefix = None,
+    name_budget: options.Budget = None,
+    client_prefix: options.Prefix = None,
     locked: Annotated[
         bool,
         Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else."),
@@ -127,7 +123,7 @@ def serve(
     The end of stdin, SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of
     its files by itself.
     """
-    native = native_options(profile, workspace, allow_dir, tools)
+    native = options.native_options(profile, workspace, allow_dir, tools)
     source = Source(
         tuple(config or ()),
         log_level=log_level,
@@ -149,7 +145,7 @@ def serve(
             f"no client can be served: these streams were closed at the start: {names_closed}",
             "an MCP client starts it with pipes; for a server that keeps running use serve --http",
         )
-    budget = names.name_budget(name_budget, client_prefix)
+    budget = options.name_budget(name_budget, client_prefix)
     deck_lock = read_lock(lock_file) if locked else None
     settings = replace(load(source), names=budget)
     if settle is not None:
@@ -282,8 +278,7 @@ async def _serve(plan: Plan) -> None:
     from quarterdeck_protocol.faults import ProtocolFault
     from quarterdeck_sandbox import give_back_large_blocks
 
-    from .event_log import changes_logged
-    from .live_reload import following
+    from .serve_watch import changes_logged, following
 
     give_back_large_blocks()
     try:
@@ -309,7 +304,7 @@ async def _serve(plan: Plan) -> None:
                 if plan.lock is None:
                     await serving
                 else:
-                    from .locked_serve import serve_locked
+                    from .serve_watch import serve_locked
 
                     await serve_locked(product, plan.lock, serving)
     except UnsafePathError as error:

@@ -1,11 +1,19 @@
-"""The options that several commands share."""
+"""The options that several commands share, and what those of native tools and of names amount to."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+from quarterdeck.config.places.paths import native_fingerprint
+
+from .exits import CommandError, ExitCode
 from .log_setup import LogFormat, LogLevel
 from .parameters import Option
+
+if TYPE_CHECKING:
+    from quarterdeck.common.published_names import NameBudget
+    from quarterdeck.config.native_tools import NativeWish
 
 Config = Annotated[
     list[Path] | None,
@@ -112,3 +120,154 @@ Format = Annotated[
         help="How log lines look: console, json, or auto: json unless on a terminal.",
     ),
 ]
+
+
+NO_BUDGET: Final = 0
+"""Said for leaving names as they are: some clients, and programs of one's own, take any."""
+
+Budget = Annotated[
+    int | None,
+    Option(
+        "--name-budget",
+        metavar="N",
+        help="Show tools under names of at most N characters; 0 leaves them as they are. Without it 46, which every "
+        "known client takes.",
+        show_default=False,
+    ),
+]
+
+Prefix = Annotated[
+    str | None,
+    Option(
+        "--client-prefix",
+        metavar="PREFIX",
+        help="What the client puts before a tool's name, for example mcp__deck__: names keep to the 64 characters "
+        "less these.",
+        show_default=False,
+    ),
+]
+
+
+def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
+    """What names keep to; None for leaving them as they are.
+
+    Raises:
+        CommandError: both are given, or too little is left for a name.
+    """
+    from quarterdeck.common.published_names import MAX_NAME_CHARS, MIN_LIMIT, NameBudget
+
+    if limit is not None and prefix is not None:
+        raise CommandError(
+            ExitCode.USAGE,
+            "--name-budget and --client-prefix set the same thing in two ways",
+            f"give one of them; behind {prefix!r} {MAX_NAME_CHARS - len(prefix)} characters are left",
+        )
+    if limit == NO_BUDGET:
+        return None
+    try:
+        if prefix is not None:
+            return NameBudget.behind(prefix)
+        return NameBudget() if limit is None else NameBudget(limit)
+    except ValueError as error:
+        if prefix is None:
+            raise CommandError(
+                ExitCode.USAGE, f"--name-budget: {error}", "or give 0, to leave names as they are"
+            ) from None
+        raise CommandError(
+            ExitCode.USAGE,
+            f"--client-prefix: of {MAX_NAME_CHARS} characters {len(prefix)} are its own: {error}",
+            f"give our entry in the client's configuration a shorter name, {MAX_NAME_CHARS - MIN_LIMIT} characters "
+            "with all that the client adds",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class NativeOptions:
+    """`--profile` and what belongs to it; the directories are there, and absolute.
+
+    Attributes:
+        tools: names, not looked up yet; None for all of the profile.
+    """
+
+    profile: ProfileName
+    workspace: Path
+    allow_dirs: tuple[Path, ...] = ()
+    tools: tuple[str, ...] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """By which the `serve` that offers just these is found."""
+        return native_fingerprint(self.profile.in_deck, self.workspace, self.allow_dirs, self.tools)
+
+    def to_wish(self) -> "NativeWish":
+        """The same for those who fulfil it.
+
+        Raises:
+            CommandError: a tool has no such name.
+        """
+        from quarterdeck.config.native_names import Profile
+        from quarterdeck.config.native_tools import NativeWish
+        from quarterdeck.tools.card_types import DeckFault
+
+        profile = Profile(self.profile.in_deck)
+        if self.tools is not None:
+            from quarterdeck.tools.catalogue import check_tools
+
+            try:
+                check_tools(profile, self.tools)
+            except DeckFault as fault:
+                raise CommandError(
+                    ExitCode.USAGE,
+                    f"--tools: {fault.message}",
+                    f"quarterdeck tools --profile {self.profile} lists them",
+                ) from None
+        return NativeWish(profile=profile, workspace=self.workspace, allow_dirs=self.allow_dirs, tools=self.tools)
+
+
+def native_options(
+    profile: ProfileName | None, workspace: Path | None, allow_dirs: list[Path] | None, tools: str | None
+) -> NativeOptions | None:
+    """What the options say; None without a profile.
+
+    Raises:
+        CommandError: they say something without one, or name what is not a directory, or no tool.
+    """
+    if profile is None:
+        given = {"--workspace": workspace, "--allow-dir": allow_dirs, "--tools": tools}
+        if lonely := [name for name, value in given.items() if value]:
+            raise CommandError(
+                ExitCode.USAGE,
+                f"{lonely[0]} needs --profile, which chooses the native tools",
+                "add --profile read-only, workspace or all; or leave it out",
+            )
+        return None
+    return NativeOptions(
+        profile.shown,
+        _directory("--workspace", workspace or Path()),
+        tuple(dict.fromkeys(_directory("--allow-dir", path, or_file=True) for path in allow_dirs or ())),
+        _names(tools) if tools is not None else None,
+    )
+
+
+def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
+    """A directory that is there; where one file is to be opened (`.envrc`), that file."""
+    try:
+        real = path.expanduser().resolve(strict=True)
+        is_directory = real.is_dir() or (or_file and real.is_file())
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CommandError(
+            ExitCode.USAGE,
+            f"{option} {path}: {reason}",
+            f"name a directory that exists, and that you may enter: {option} DIR",
+        ) from None
+    if not is_directory:
+        raise CommandError(ExitCode.USAGE, f"{option} {path}: is not a directory", f"name a directory: {option} DIR")
+    return real
+
+
+def _names(tools: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name for part in tools.split(",") if (name := part.strip())))
+    if not names:
+        raise CommandError(ExitCode.USAGE, "--tools lists no tools", "for example --tools read,grep,bash")
+    return names

@@ -16,7 +16,7 @@ from quarterdeck.cli.ledger.access import code_of, remedy_of
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
-from quarterdeck.cli.shared.native import NativeOptions, native_options
+from quarterdeck.cli.shared.options import NativeOptions, native_options
 from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Combined
 from quarterdeck.common.words import printable
@@ -212,7 +212,7 @@ def _answer_of(directory: Path, request: Request) -> Answer | None:
 
 
 def _ask_own(source: Source, request: Request, only: str | None) -> Answer:
-    from quarterdeck.cli.shared.running import run  # asyncio: a fifth of what asking a serve costs
+    from quarterdeck.cli.shared.process import run  # asyncio: a fifth of what asking a serve costs
 
     settings = load(source)
     if only is not None:

@@ -1,4 +1,4 @@
-"""`quarterdeck secret`: values come in unseen, and never out."""
+"""`quarterdeck secret` and `token`."""
 
 import io
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.cli.configure import secret
+from quarterdeck.cli.program import run
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.parameters import make_group
 from quarterdeck.config.secrets.store import SecretStore
@@ -21,7 +22,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> None:
+def secret_command(*arguments: str) -> None:
     program = make_group("secret", secret.group)
     program(arguments, standalone_mode=False)
 
@@ -36,7 +37,7 @@ def test_a_value_is_piped_in_and_never_shown(
 ) -> None:
     """A script could not keep a secret, or its log would publish it."""
     pipe(monkeypatch, data)
-    run("set", "GH")
+    secret_command("set", "GH")
     assert SecretStore().get("GH") == value
     said = capsys.readouterr()
     assert "GH is kept in a file that only you can read: a configuration may say ${keyring:GH}" in said.out
@@ -50,7 +51,7 @@ def test_on_a_terminal_it_is_typed_without_echo(
     pipe(monkeypatch, b"from the pipe")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(secret.getpass, "getpass", lambda prompt: f"typed at {prompt}")
-    run("set", "GH", "--file", "--json")
+    secret_command("set", "GH", "--file", "--json")
     assert SecretStore().get("GH") == "typed at GH: "
     assert json.loads(capsys.readouterr().out) == {"name": "GH", "place": "file"}
 
@@ -68,7 +69,7 @@ def test_a_terminal_that_cannot_hide_it_is_refused(state: Path, monkeypatch: pyt
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(secret.getpass, "getpass", getpass)
     with pytest.raises(CommandError, match="the terminal cannot hide the input"):
-        run("set", "GH")
+        secret_command("set", "GH")
     assert SecretStore().kept() == ()
 
 
@@ -77,7 +78,7 @@ def test_what_cannot_be_kept_is_refused(state: Path, monkeypatch: pytest.MonkeyP
     """An empty pipe would replace a secret by nothing."""
     pipe(monkeypatch, data)
     with pytest.raises(CommandError, match="nothing was changed") as refused:
-        run("set", "GH")
+        secret_command("set", "GH")
     assert refused.value.code == ExitCode.USAGE
     assert SecretStore().kept() == ()
 
@@ -86,7 +87,7 @@ def test_a_bad_name_is_refused_before_anything_is_read(state: Path, monkeypatch:
     """The user would type a secret for nothing."""
     pipe(monkeypatch, b"s3cret")
     with pytest.raises(CommandError, match="cannot be a secret's name"):
-        run("set", "my secret")
+        secret_command("set", "my secret")
     assert sys.stdin.read() == "s3cret"
 
 
@@ -94,21 +95,21 @@ def test_names_are_listed_and_removed(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A user could not find out what is kept, or get rid of it."""
-    run("list")
+    secret_command("list")
     assert "there are no secrets" in capsys.readouterr().err
     pipe(monkeypatch, b"s3cret")
-    run("set", "GH")
+    secret_command("set", "GH")
     capsys.readouterr()
-    run("list")
+    secret_command("list")
     shown = capsys.readouterr().out
     assert "GH" in shown
     assert "s3cret" not in shown
-    run("list", "--json")
+    secret_command("list", "--json")
     assert json.loads(capsys.readouterr().out) == [{"name": "GH", "place": "file"}]
-    run("remove", "GH")
+    secret_command("remove", "GH")
     assert SecretStore().kept() == ()
     with pytest.raises(CommandError, match="there is no secret 'GH'") as refused:
-        run("remove", "GH")
+        secret_command("remove", "GH")
     assert refused.value.code == ExitCode.NOT_FOUND
 
 
@@ -118,4 +119,44 @@ def test_a_store_that_others_may_use_is_refused(state: Path) -> None:
     (state / "secrets").chmod(0o755)
     for arguments in (["list"], ["remove", "GH"]):
         with pytest.raises(CommandError, match="chmod 700"):
-            run(*arguments)
+            secret_command(*arguments)
+
+
+@pytest.fixture
+def token_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    state = tmp_path / "state"
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(state))
+    return state
+
+
+def test_the_token_is_made_once_and_kept_private(token_state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Clients would have to be configured anew after each start, or others could read it."""
+    assert run(["token", "show"]) == 0
+    token = capsys.readouterr().out.strip()
+    assert len(token) >= 32
+    assert run(["token", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"token": token, "path": str(token_state / "token")}
+    assert (token_state / "token").stat().st_mode & 0o777 == 0o600
+    assert token_state.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_token_that_others_may_read_is_refused(token_state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be no secret any more."""
+    token_state.mkdir(mode=0o700)
+    path = token_state / "token"
+    path.write_text("x" * 40)
+    path.chmod(0o644)
+    assert run(["token", "show"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "others may read the token" in err
+
+
+def test_a_state_directory_that_others_may_use_is_refused(
+    token_state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another user could put a token of theirs there."""
+    token_state.mkdir()
+    token_state.chmod(0o777)
+    assert run(["token", "show"]) == 2
+    assert "chmod 700" in capsys.readouterr().err

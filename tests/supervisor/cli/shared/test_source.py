@@ -12,8 +12,7 @@ import pytest
 
 from quarterdeck.cli.shared import source as source_module
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.native import NativeOptions
-from quarterdeck.cli.shared.options import ProfileName
+from quarterdeck.cli.shared.options import NativeOptions, ProfileName
 from quarterdeck.cli.shared.source import Source, ask, check_server, load
 from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest

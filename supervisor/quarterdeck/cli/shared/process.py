@@ -1,28 +1,24 @@
-"""What SIGINT, SIGTERM and SIGHUP do to a command, from its first instruction to its last.
+"""The process of a command: its standard streams, and what signals do to it from its first instruction to its last.
 
-    while it is imported, and after its end    the process ends at once: there is nothing to tidy up
+    while it is imported, and after its end    a signal ends the process at once: there is nothing to clean up
     while it runs                              `InterruptedBySignal` unwinds it
-    in its event loop                          `running.run` cancels its work
+    in its event loop                          `run` cancels its work
 
 SIGHUP ends a command too, unless `nohup` or its like had it ignored; `serve` outlives its terminal.
 
-Imports next to nothing: it is done before everything else.
+A standard stream that is closed is opened on /dev/null, so that no file or socket of ours takes its number.
+What cannot be written to stderr is dropped.  What cannot be written to stdout ends the command with `OutputError`.
 
-Standard streams that a command can rely on: open, and when they break it is said once, with an exit code.
-
-A closed one is opened on nothing, so that no file or socket of ours takes its number.  What cannot be written to stderr
-is dropped.  What cannot be written to stdout ends the command with `OutputError`: its device is full, its reader left.
-
-Imports next to nothing: it is done before everything else.
+Imports next to nothing: it is used before everything else.
 """
 
 import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, TypeVar
 
 
 class OutputError(Exception):
@@ -166,3 +162,58 @@ def _handle(handler: "signal._HANDLER", *, serves: bool) -> None:
     if hears_hangup():
         # Not SIG_IGN, which what we start would inherit.
         signal.signal(signal.SIGHUP, (lambda *_: None) if serves else handler)
+
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[], Coroutine[None, None, T]], *, outlives_terminal: bool = False) -> T:
+    """The result of `work`, in an event loop of its own.
+
+    The first SIGINT, SIGTERM or SIGHUP cancels it; a second one ends the process at once.  SIGHUP does nothing when it
+    was ignored before, or with `outlives_terminal`: whoever holds our stdin ends us by closing it.
+
+    Raises:
+        InterruptedBySignal: a signal came, and the work has ended.
+    """
+    import asyncio  # not before everything else
+
+    heard = hears_hangup()
+    ending = (*ENDING, signal.SIGHUP) if heard and not outlives_terminal else ENDING
+    handled = (*ENDING, signal.SIGHUP) if heard else ENDING
+    before = {number: signal.getsignal(number) for number in handled}
+    try:
+        return asyncio.run(_run(work, ending, handled))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def _run(
+    work: Callable[[], Coroutine[None, None, T]],
+    ending: tuple[signal.Signals, ...],
+    handled: tuple[signal.Signals, ...],
+) -> T:
+    import asyncio
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    came: list[int] = []
+
+    def on_signal(number: int) -> None:
+        if came:
+            os._exit(128 + number)
+        came.append(number)
+        task.cancel()
+
+    for number in handled:
+        loop.add_signal_handler(number, on_signal if number in ending else lambda _: None, number)
+    try:
+        return await work()
+    except asyncio.CancelledError:
+        if came:
+            raise InterruptedBySignal(came[0]) from None
+        raise
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

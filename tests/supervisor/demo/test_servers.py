@@ -7,12 +7,12 @@ from contextlib import contextmanager
 import pytest
 from support.raw_client import PeerClosedError, RawStdioClient, RpcError
 
-from quarterdeck.demo.servers.mcp_server import CRASH_STATUS
+from quarterdeck.demo.servers import CRASH_STATUS
 
 
 @contextmanager
 def running(server: str) -> Iterator[RawStdioClient]:
-    with RawStdioClient([sys.executable, "-m", f"quarterdeck.demo.servers.{server}"]) as client:
+    with RawStdioClient([sys.executable, "-m", "quarterdeck.demo.servers", server]) as client:
         client.initialize()
         yield client
 
@@ -25,7 +25,7 @@ def text_of(result: dict[str, object]) -> object:
 
 @pytest.mark.parametrize(("server", "tools"), [("tidy", 2), ("stuck", 2), ("fragile", 1)])
 def test_each_lists_its_tools_with_closed_needs(server: str, tools: int) -> None:
-    """The deck of the demonstration would have holes."""
+    """The tools of the demonstration would have holes."""
     with running(server) as client:
         listed = client.list_tools()
     assert len(listed) == tools

@@ -1,4 +1,7 @@
-"""The least MCP server that can be written: the legacy era over stdio, tools only, standard library only."""
+"""The three small servers of the demonstration: `python -m quarterdeck.demo.servers tidy`, `stuck` or `fragile`.
+
+Each is the least MCP server that can be written: the legacy era over stdio, tools only, standard library only.
+"""
 
 import json
 import os
@@ -82,3 +85,43 @@ def _write(message: dict[str, object]) -> None:
     with _writing:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         sys.stdout.flush()
+
+
+def _add(arguments: dict[str, object], _: Note) -> str:
+    return str(int(str(arguments["a"])) + int(str(arguments["b"])))
+
+
+def _count_words(arguments: dict[str, object], _: Note) -> str:
+    return str(len(str(arguments["text"]).split()))
+
+
+def _think(_: dict[str, object], note: Note) -> str:
+    note("thinking")
+    threading.Event().wait()
+    raise AssertionError("nobody sets it")
+
+
+def _ping(_: dict[str, object], __: Note) -> str:
+    return "pong"
+
+
+def _divide(arguments: dict[str, object], _: Note) -> str:
+    return f"{float(str(arguments['a'])) / float(str(arguments['b'])):g}"
+
+
+SERVERS: Final[Mapping[str, Mapping[str, Tool]]] = {
+    "tidy": {
+        "add": Tool("Add two whole numbers.", {"a": "integer", "b": "integer"}, _add),
+        "count_words": Tool("Count the words of a text.", {"text": "string"}, _count_words),
+    },
+    "stuck": {
+        "think": Tool("Think about a question, without end.", {"question": "string"}, _think),
+        "ping": Tool("Answer at once.", {}, _ping),
+    },
+    "fragile": {"divide": Tool("Divide a by b.", {"a": "number", "b": "number"}, _divide)},
+}
+"""One works, one takes a call and never answers it, one crashes on a bad argument."""
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], SERVERS[sys.argv[1]])

@@ -1,23 +1,58 @@
-"""What a `serve` makes of a configuration that changes under it."""
+"""What a serve logs of its servers, how it follows its files, and how it keeps to a lock."""
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
+from support.products import ProductEndpoint, ProductFleet, product_of
 
 from quarterdeck.app import Product
-from quarterdeck.cli.run import live_reload as module
-from quarterdeck.cli.run.live_reload import following, reload
+from quarterdeck.cli.run import serve_watch as module
+from quarterdeck.cli.run.serve_watch import MAX_NAMED, changes_logged, following, reload, serve_locked
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.log_setup import LogLevel
 from quarterdeck.cli.shared.source import Source, read_settings
 from quarterdeck.common.published_names import NameBudget
 from quarterdeck.config import file_watch
 from quarterdeck.config.settings import Settings
+from quarterdeck.ledger.events.chain import Head
+from quarterdeck.trust.lock.ignores import Ignores
+from quarterdeck.trust.lock.lockfile import DeckLock, listed_documents, lock_of
+from quarterdeck_protocol.faults import REMEDIES, FaultKind, ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase
+
+LOST = ProtocolFault(FaultKind.TRANSPORT, "it died", code="exited")
+
+
+def test_each_change_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A log would not show a death, or repeat it at each change of another server."""
+    caplog.set_level(logging.INFO)
+    server = ProductEndpoint("fs", "read", phase=EndpointPhase.CONNECTING)
+    with product_of(tmp_path, server) as product, changes_logged(product):
+        fleet = cast("ProductFleet", product.fleet)
+        for phase, fault, restarts in (
+            (EndpointPhase.READY, None, 0),
+            (EndpointPhase.FAULTED, LOST, 0),
+            (EndpointPhase.CONNECTING, None, 1),
+            (EndpointPhase.READY, None, 1),
+        ):
+            server.phase, server.fault, server.restarts = phase, fault, restarts
+            fleet.tell()
+            fleet.tell()
+    server.phase = EndpointPhase.CLOSED
+    fleet.tell()
+    assert [entry.getMessage() for entry in caplog.records] == [
+        "fs is ready (pid None, tools: 1)",
+        f"fs is faulted: it died (exited): {REMEDIES['exited']}",
+        "fs is ready (pid None, tools: 1, restarts: 1)",
+    ]
+
 
 pytestmark = pytest.mark.anyio
 
@@ -236,7 +271,7 @@ async def test_a_watching_that_fails_is_said_and_ends_nothing(
 ) -> None:
     """A system without watches left would end the serve, or leave its user waiting for an edit to be taken."""
     said: asyncio.Queue[str] = asyncio.Queue()
-    monkeypatch.setattr(module._log, "exception", said.put_nowait)
+    monkeypatch.setattr(module._config_log, "exception", said.put_nowait)
     changes.happen.put_nowait(OSError("no watches left"))
     async with asyncio.timeout(30), following(cast("Product", files.product()), files.source):
         assert (await said.get()).startswith("the configuration files are no longer watched: restart this")
@@ -248,3 +283,132 @@ async def test_without_a_file_nothing_is_watched(changes: Changes) -> None:
     async with asyncio.timeout(30), following(cast("Product", product), Source(())):
         await asyncio.sleep(0)
     assert (changes.asked, product.reloads) == ((), [])
+
+
+HEAD = Head(1, "ab" * 32)
+
+
+@contextmanager
+def locked_product(place: Path, *endpoints: ProductEndpoint) -> Iterator[tuple[Product, DeckLock]]:
+    """A product of these servers, and the lock of what they list now."""
+    documents = {
+        each.config.id: listed_documents("", [tool.descriptor.definition or b"" for tool in each.tools()])
+        for each in endpoints
+    }
+    with product_of(place, *endpoints) as product:
+        yield product, lock_of(documents, Ignores(), HEAD)
+
+
+def tell(product: Product) -> None:
+    cast("ProductFleet", product.fleet).tell()
+
+
+class Serving:
+    """The work that a lock watches over."""
+
+    def __init__(self) -> None:
+        self.has_begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.was_cancelled = False
+
+    async def __call__(self) -> None:
+        """Serve until told otherwise."""
+        self.has_begun.set()
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+
+
+async def drift_of(product: Product, lock: DeckLock) -> CommandError:
+    """The error that ends a serve which has drifted by now."""
+    serving = Serving()
+    async with asyncio.timeout(30):
+        with pytest.raises(CommandError) as raised:
+            await serve_locked(product, lock, serving())
+    assert serving.was_cancelled or not serving.has_begun.is_set()
+    return raised.value
+
+
+async def test_what_is_as_it_was_locked_is_served_to_the_end(tmp_path: Path) -> None:
+    """A locked serve would end for no reason, or never."""
+    serving = Serving()
+    with locked_product(tmp_path, ProductEndpoint("fs", "read")) as (product, lock):
+        async with asyncio.timeout(30):
+            work = asyncio.create_task(serve_locked(product, lock, serving()))
+            await serving.has_begun.wait()
+            tell(product)
+            serving.may_end.set()
+            await work
+    assert not serving.was_cancelled
+
+
+async def test_a_server_that_changes_while_it_is_served_ends_it(tmp_path: Path) -> None:
+    """A rug pull would go on being served."""
+    serving, server = Serving(), ProductEndpoint("fs", "read")
+    with locked_product(tmp_path, server) as (product, lock):
+        async with asyncio.timeout(30):
+            work = asyncio.create_task(serve_locked(product, lock, serving()))
+            await serving.has_begun.wait()
+            server.offer("read", "write")
+            tell(product)
+            with pytest.raises(CommandError) as raised:
+                await work
+    assert serving.was_cancelled
+    assert raised.value.code is ExitCode.DRIFTED
+    assert raised.value.message == "what servers offer differs from deck.lock: fs write added"
+    assert "quarterdeck lock --check" in (raised.value.remedy or "")
+
+
+async def test_a_server_that_lacks_what_is_locked_has_drifted_even_when_it_lists_nothing(tmp_path: Path) -> None:
+    """A server could hide a tool from review by leaving it out until later."""
+    server = ProductEndpoint("fs", "read")
+    with locked_product(tmp_path, server) as (product, lock):
+        server.offer()
+        assert "fs read missing" in (await drift_of(product, lock)).message
+
+
+async def test_a_server_that_is_not_ready_has_not_drifted(tmp_path: Path) -> None:
+    """A server that is down would end the serving of all others."""
+    serving = Serving()
+    down, early = ProductEndpoint("down", "a"), ProductEndpoint("early", "b")
+    with locked_product(tmp_path, down, early) as (product, lock):
+        down.phase = EndpointPhase.FAULTED
+        early.has_listed = False
+        early.offer()
+        async with asyncio.timeout(30):
+            work = asyncio.create_task(serve_locked(product, lock, serving()))
+            await serving.has_begun.wait()
+            tell(product)
+            serving.may_end.set()
+            await work
+
+
+async def test_a_server_that_no_lock_names_is_drift(tmp_path: Path) -> None:
+    """A server that was added later would be served unreviewed."""
+    with product_of(tmp_path, ProductEndpoint("new", "read")) as product:
+        error = await drift_of(product, lock_of({}, Ignores(), HEAD))
+    assert error.message.endswith(": new added")
+
+
+async def test_a_long_list_of_differences_is_cut(tmp_path: Path) -> None:
+    """One line would fill the screen."""
+    server = ProductEndpoint("fs")
+    with locked_product(tmp_path, server) as (product, lock):
+        server.offer(*(f"t{number}" for number in range(MAX_NAMED + 5)))
+        message = (await drift_of(product, lock)).message
+    assert message.endswith(" and 5 more")
+    assert message.count("added") == MAX_NAMED
+
+
+async def test_what_serving_raises_is_what_the_command_raises(tmp_path: Path) -> None:
+    """A port that is taken would look like drift, or like success."""
+
+    async def fail() -> None:
+        raise LookupError("no port")
+
+    with locked_product(tmp_path, ProductEndpoint("fs", "read")) as (product, lock):
+        async with asyncio.timeout(30):
+            with pytest.raises(LookupError, match="no port"):
+                await serve_locked(product, lock, fail())

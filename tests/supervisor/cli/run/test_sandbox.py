@@ -1,11 +1,11 @@
-"""What the sandbox says in keys of a row, said in options of `sandbox run`."""
+"""What a policy says, said in options of `sandbox run`."""
 
 import inspect
 
 import pytest
 
 from quarterdeck.cli.run import sandbox
-from quarterdeck.cli.run.sandbox_options import OPTIONS, in_options
+from quarterdeck.cli.run.sandbox import OPTIONS, in_options
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,206 @@
+"""What a `serve` watches while it runs: its servers' states, its configuration files, what its lock allows."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from quarterdeck.app import Product
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.source import Source, read_settings
+from quarterdeck.cli.trust.views import describe_key
+from quarterdeck.common.words import flat
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.trust.lock.lockfile import Drift, What, drift, listed_documents
+from quarterdeck_protocol.contract import EndpointStatus
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
+
+if TYPE_CHECKING:
+    from quarterdeck.config.settings import Settings
+    from quarterdeck.trust.lock.lockfile import DeckLock
+
+_log = logging.getLogger("quarterdeck.serve")
+_config_log = logging.getLogger("quarterdeck.config")
+
+
+@contextmanager
+def changes_logged(product: Product) -> Iterator[None]:
+    """Log each change of any server's phase or number of tools inside the block, and once how the broken ones are."""
+    seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
+
+    def look() -> None:
+        for server, status in product.status().items():
+            now = (status.phase, status.fault, status.tool_count)
+            if seen.get(server) != now:
+                seen[server] = now
+                _log_status(status)
+
+    look()
+    unwatch = product.approvals.watch(look)
+    try:
+        yield
+    finally:
+        unwatch()
+
+
+def _log_status(status: EndpointStatus) -> None:
+    if status.phase is EndpointPhase.READY:
+        restarts = f", restarts: {status.restarts}" if status.restarts else ""
+        # None before its first list has come, which is the next change.
+        tools = f", tools: {status.tool_count}" if status.tool_count else ""
+        _log.info("%s is ready (pid %s%s%s)", status.server, status.pid, tools, restarts)
+    elif status.phase is EndpointPhase.FAULTED and status.fault is not None:
+        fault, server = status.fault, status.server
+        code, remedy = fault.code or fault.kind, fault.remedy_for(server)
+        _log.warning("%s is faulted: %s (%s): %s", server, fault.message, code, remedy)
+
+
+@asynccontextmanager
+async def following(product: Product, source: Source) -> AsyncIterator[None]:
+    """Reload the configuration of `source` after each change of its files, inside the block."""
+    task = asyncio.create_task(_follow(product, source))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _follow(product: Product, source: Source) -> None:
+    if not product.settings.candidates:
+        return
+    from quarterdeck.config.file_watch import changes_of
+
+    try:
+        async with aclosing(changes_of(product.settings.candidates)) as changes:
+            await reload(product, source)  # what changed since they were read
+            async for _ in changes:
+                await reload(product, source)
+    except Exception:
+        _config_log.exception("the configuration files are no longer watched: restart this to apply changes")
+
+
+async def reload(product: Product, source: Source) -> None:
+    """Apply what the files say now; where anything in them is newly broken, nothing of it."""
+    from quarterdeck.cli.shared.log_setup import set_up_logging
+    from quarterdeck.config.load.file import ConfigFileError
+
+    old = product.settings
+    try:
+        new = await asyncio.to_thread(read_settings, source)
+    except (ConfigFileError, CommandError) as error:
+        _config_log.error("the changed configuration is refused, the old one stays: %s", error)
+        return
+    problems = _new_problems(old, new)
+    if problems:
+        _config_log.error("the changed configuration is refused, the old one stays: %s", "; ".join(problems))
+        return
+    if _is_same(old, new):
+        return
+    # A secret that was taken out may still be said by a server that has it.
+    set_up_logging(source.log_level, source.log_format, {*old.secrets, *new.secrets})
+    for warning in new.warnings:
+        if warning not in old.warnings:
+            _config_log.warning("%s", warning)
+    _config_log.info("the configuration changed: %s", _summary(old, new))
+    # What was the user's word when something was started is kept from it for as long as it runs.
+    trusted = tuple(dict.fromkeys((*new.trusted, *old.trusted)))
+    await product.reload(replace(new, settle_s=old.settle_s, names=old.names, open_port=old.open_port, trusted=trusted))
+
+
+def _new_problems(old: "Settings", new: "Settings") -> list[str]:
+    """What is broken now and was not, and files of which nothing can be used any more.
+
+    Of the user's own word alone: whoever can write into a project could else keep running what the user took away.
+    """
+    known = {row.message for row in old.broken}
+    problems = [
+        row.message
+        for row in new.broken
+        if row.message not in known and new.origin(row.id).standing is not Standing.PROJECT
+    ]
+    return problems + [problem for problem in new.unread if problem not in old.unread]
+
+
+def _is_same(old: "Settings", new: "Settings") -> bool:
+    return (old.servers, old.broken, old.native, old.origins) == (new.servers, new.broken, new.native, new.origins)
+
+
+def _summary(old: "Settings", new: "Settings") -> str:
+    before = {config.id: config for config in old.servers}
+    after = {config.id: config for config in new.servers}
+    parts = {
+        "added": [server for server in after if server not in before],
+        "removed": [server for server in before if server not in after],
+        "changed": [server for server in after if server in before and after[server] != before[server]],
+    }
+    said = [f"{what}: {', '.join(servers)}" for what, servers in parts.items() if servers]
+    return "; ".join(said) or "no server is added, removed or changed"
+
+
+MAX_NAMED = 8
+"""Differences that the error names; `quarterdeck lock --check` lists them all."""
+
+
+async def serve_locked(product: Product, lock: "DeckLock", serving: Coroutine[None, None, None]) -> None:
+    """Carry `serving` through, unless a server offers what `lock` does not name, or lacks what it names.
+
+    Raises:
+        CommandError: one does; `serving` was cancelled.
+    """
+    task = asyncio.ensure_future(serving)
+    watcher = asyncio.ensure_future(_first_drift(product, lock))
+    try:
+        await asyncio.wait([task, watcher], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise _drifted(await watcher)
+        await task
+    finally:
+        task.cancel()
+        watcher.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _first_drift(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
+    found: tuple[Drift, ...] = ()
+
+    def has_drifted() -> bool:
+        nonlocal found
+        found = _drifts(product, lock)
+        return bool(found)
+
+    await product.until(has_drifted, None)
+    return found
+
+
+def _drifts(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
+    """How the servers that have listed their tools differ from the lock."""
+    present = {}
+    for row in product.approvals.rows:
+        endpoint = product.fleet.endpoint(row.id)
+        if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
+            continue
+        if product.approvals.is_judged(row.id):
+            instructions = endpoint.card.instructions if endpoint.card is not None else ""
+            present[row.id] = listed_documents(
+                instructions, (tool.descriptor.definition or b"null" for tool in endpoint.tools())
+            )
+    return tuple(each for each in drift(lock, present) if each.what is not What.ABSENT)
+
+
+def _drifted(found: tuple[Drift, ...]) -> CommandError:
+    named = ", ".join(_in_words(each) for each in found[:MAX_NAMED])
+    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return CommandError(
+        ExitCode.DRIFTED,
+        f"what servers offer differs from deck.lock: {named}{more}",
+        "quarterdeck lock --check shows what differs; if it is right, approve what is held, then run quarterdeck lock",
+    )
+
+
+def _in_words(each: Drift) -> str:
+    what = f" {describe_key(each.key)}" if each.key is not None else ""
+    return f"{flat(each.server)}{what} {each.what.value}"

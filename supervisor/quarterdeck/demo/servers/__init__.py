@@ -1,1 +1,0 @@
-"""The small servers of the demonstration."""

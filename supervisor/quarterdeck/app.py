@@ -34,8 +34,8 @@ from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.ledger.open import SERVE, WritingRecorder, open_recorder
 from quarterdeck.ledger.store.calls import CallLog
+from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
-from quarterdeck.ledger.store.store import audit_time
 from quarterdeck.tools.bridge import LiveBox
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import configured, covered_scopes, places_of

@@ -28,7 +28,8 @@ from quarterdeck.ledger.events.events import (
     Subject,
     encode_event,
 )
-from quarterdeck.ledger.store.store import LedgerStore, audit_time
+from quarterdeck.ledger.store.database import audit_time
+from quarterdeck.ledger.store.store import LedgerStore
 
 OPENING: Final = Target(required=5.0, goal=3.0)
 """Seconds: what a user waits at a start."""

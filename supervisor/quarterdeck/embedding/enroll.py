@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.fleet.fleet import ServerFleetImpl
-from quarterdeck.ledger.store.store import audit_time
+from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.tools.bridge import mount_protocol_bridge
 from quarterdeck.tools.card_types import CapabilityCard, DeckFault, DeckFaultKind, capability_id
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig

@@ -28,8 +28,9 @@ from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.calls import CallRow
 from quarterdeck.ledger.store.compaction import needs_compaction
+from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder, Lease, LeaseHeldError, read_holder, take_lease
-from quarterdeck.ledger.store.store import LedgerStore, audit_time
+from quarterdeck.ledger.store.store import LedgerStore
 
 from .errors import LedgerWriteError, MissingLedgerError
 

@@ -41,8 +41,8 @@ def leased() -> Iterator[Path]:
     Raises:
         CommandError: somebody does, or it cannot be used; also for a `LedgerError` of the block.
     """
+    from quarterdeck.ledger.store.database import audit_time
     from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, take_lease
-    from quarterdeck.ledger.store.store import audit_time
 
     us = Holder(pid=os.getpid(), digest="", command="ledger", started_at=audit_time())
     with ledger_errors():

@@ -196,8 +196,9 @@ def _send_to(directory: Path, decisions: "Sequence[Decision]") -> None:
 
 
 def _write(decisions: "Sequence[Decision]") -> None:
+    from quarterdeck.ledger.store.database import audit_time
     from quarterdeck.ledger.store.lease import Holder, take_lease
-    from quarterdeck.ledger.store.store import LedgerStore, audit_time
+    from quarterdeck.ledger.store.store import LedgerStore
     from quarterdeck.trust.judge.verdicts import StaleDecisionError, decide
 
     us = Holder(pid=os.getpid(), digest="", command="trust", started_at=audit_time())

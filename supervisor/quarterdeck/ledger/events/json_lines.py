@@ -40,7 +40,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     head: str
 
 
-class DocumentLine(msgspec.Struct, frozen=True):
+class StoredDocument(msgspec.Struct, frozen=True):
     """A document and its hash; `seq` is the event before which it stands."""
 
     seq: int
@@ -48,7 +48,7 @@ class DocumentLine(msgspec.Struct, frozen=True):
     body: bytes
 
 
-Piece = DocumentLine | tuple[ChainRow, LedgerEvent]
+Piece = StoredDocument | tuple[ChainRow, LedgerEvent]
 
 
 class _DocumentLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,7 +64,7 @@ class _EventLine(msgspec.Struct, frozen=True):
 
 
 def write(
-    start: Head, head: Head, rows: Iterable[tuple[ChainRow, LedgerEvent]], documents: Iterable[DocumentLine]
+    start: Head, head: Head, rows: Iterable[tuple[ChainRow, LedgerEvent]], documents: Iterable[StoredDocument]
 ) -> Iterator[bytes]:
     """The lines of these events, which follow `start` and end with `head`; documents in the order of their `seq`."""
     yield _line(
@@ -116,7 +116,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
             checker = Checker(start)
             continue
         piece = _piece(number, line, checker.tip.count + 1)
-        if isinstance(piece, DocumentLine):
+        if isinstance(piece, StoredDocument):
             yield piece
             continue
         try:
@@ -132,7 +132,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
         raise TransferError(number, f"it ends with event {checker.tip.count}, and its first line names {head.count}")
 
 
-def _piece(number: int, line: bytes, next_seq: int) -> ChainRow | DocumentLine:
+def _piece(number: int, line: bytes, next_seq: int) -> ChainRow | StoredDocument:
     place, found, body = line.removesuffix(b"\n").partition(_EVENT)
     try:
         if found and body.endswith(b"}"):
@@ -142,11 +142,11 @@ def _piece(number: int, line: bytes, next_seq: int) -> ChainRow | DocumentLine:
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         raise TransferError(number, "it is neither an event nor a document") from None
     if document.base64 is None:
-        return DocumentLine(next_seq, document.document, document.text.encode())
-    return DocumentLine(next_seq, document.document, document.base64)
+        return StoredDocument(next_seq, document.document, document.text.encode())
+    return StoredDocument(next_seq, document.document, document.base64)
 
 
-def _document_line(document: DocumentLine) -> bytes:
+def _document_line(document: StoredDocument) -> bytes:
     try:
         return _line(_DocumentLine(document.hash, text=document.body.decode()))
     except UnicodeDecodeError:

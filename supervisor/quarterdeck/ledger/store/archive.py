@@ -19,7 +19,7 @@ from quarterdeck.ledger.errors import ArchivedError, CorruptLedgerError, LedgerE
 from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, Verification
 from quarterdeck.ledger.events.events import LedgerEvent, Stored
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, DocumentLine, Piece, read, read_header
+from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Piece, StoredDocument, read, read_header
 
 from .rows import Selection
 
@@ -103,7 +103,7 @@ def archived_document(directory: Path, head: Head, digest: str) -> bytes | None:
         for path, _ in segments(directory, head):
             with closing(_pieces(path)) as found:
                 for piece in found:
-                    if isinstance(piece, DocumentLine) and piece.hash == digest:
+                    if isinstance(piece, StoredDocument) and piece.hash == digest:
                         return piece.body
     except ArchivedError:
         pass
@@ -137,7 +137,7 @@ def write_file(path: Path, lines: Iterator[bytes]) -> None:
 
 def _events(path: Path) -> Generator[tuple[ChainRow, LedgerEvent], None, None]:
     for piece in _pieces(path):
-        if not isinstance(piece, DocumentLine):
+        if not isinstance(piece, StoredDocument):
             yield piece
 
 

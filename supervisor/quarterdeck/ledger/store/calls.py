@@ -7,7 +7,6 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from time import time
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ from quarterdeck.ledger.errors import LedgerError
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, WireResult
 
+from .database import audit_time
 from .migrations import column, text_of
 
 MAX_CALLS: Final = 100_000
@@ -166,14 +166,4 @@ def _outcome(end: CallEnd | None) -> str:
 
 
 def _row(note: _Note) -> CallRow:
-    at = datetime.fromtimestamp(note.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return CallRow(
-        at=at,
-        scope=note.scope,
-        server=note.server,
-        tool=note.tool,
-        outcome=note.outcome,
-        code=note.code,
-        duration_ms=round(note.duration_s * 1000, 3),
-        bytes=note.size,
-    )
+    return CallRow(audit_time(note.at), *note[1:6], round(note.duration_s * 1000, 3), note.size)

@@ -20,7 +20,7 @@ from quarterdeck.ledger.errors import FilledLedgerError, LedgerWriteError, Trans
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Checkpoint
 from quarterdeck.ledger.events.json_lines import read_header
-from quarterdeck.ledger.store.store import audit_time
+from quarterdeck.ledger.store.database import audit_time
 
 from . import rows
 from .archive import ARCHIVE_NAME, archive_path, pieces, write_file

@@ -17,6 +17,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -120,6 +121,12 @@ def open_for_writing(directory: Path) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
+
+
+def audit_time(at: float | None = None) -> str:
+    """Now, or `at` (seconds since the epoch), as the ledger writes times: ISO-8601 UTC with milliseconds and `Z`."""
+    moment = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager

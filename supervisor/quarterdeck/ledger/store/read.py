@@ -18,7 +18,7 @@ from quarterdeck.ledger.events import json_lines
 from quarterdeck.ledger.events.chain import BrokenRowError, Head, Verdict, Verification, check, verify
 from quarterdeck.ledger.events.events import Checkpoint, Stored
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.events.json_lines import DocumentLine
+from quarterdeck.ledger.events.json_lines import StoredDocument
 
 from . import archive, rows
 from .calls import CallRow, select_calls
@@ -80,7 +80,7 @@ class LedgerReader:
             return archive.archived_document(self.directory, self.start, digest)
         return None if row is None else bytes(row[0])
 
-    def documents(self) -> Iterator[DocumentLine]:
+    def documents(self) -> Iterator[StoredDocument]:
         """All documents that were not archived, in the order in which they came."""
         after: tuple[int, str] = (0, "")
         statement = (
@@ -89,7 +89,7 @@ class LedgerReader:
         with self.reading():
             while found := self.connection.execute(statement, after).fetchall():
                 for each in found:
-                    yield DocumentLine(*each)
+                    yield StoredDocument(*each)
                 after = found[-1][:2]
 
     def events(
@@ -279,6 +279,6 @@ def _hash_at(reader: LedgerReader, seq: int) -> str:
         if seq == begin.count:
             return begin.hash
         if seq > begin.count:
-            rows_of_file = (each[0] for each in archive.pieces(path) if not isinstance(each, DocumentLine))
+            rows_of_file = (each[0] for each in archive.pieces(path) if not isinstance(each, StoredDocument))
             return next((row.hash.hex() for row in rows_of_file if row.seq == seq), "")
     return ""

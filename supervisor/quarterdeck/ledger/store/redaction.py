@@ -39,7 +39,7 @@ from quarterdeck.ledger.events.events import (
     hash_of,
 )
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, DocumentLine, Piece, read_header
+from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Piece, StoredDocument, read_header
 
 from . import archive, rows
 from .archive import ARCHIVE_NAME
@@ -121,7 +121,7 @@ def _rewrite(store: LedgerStore, sources: Sequence["_Source"], rewriter: "_Rewri
     )
     kept = book.documents()
     documents = [found for each in store.documents() if (found := rewriter.document(each)).hash in kept]
-    store.replace_all(new, checkpoint, documents)
+    store.stand_for(checkpoint, kept, after=new, instead=documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class _Source:
     start: Head
     head: Head
     events: Callable[[], Iterator[tuple[ChainRow, LedgerEvent]]]
-    documents: Callable[[], Iterator[DocumentLine]]
+    documents: Callable[[], Iterator[StoredDocument]]
     path: Path | None = None
 
 
@@ -181,11 +181,11 @@ class _Rewriter:
                 if document.hash in self._named and (body := self._redact_launch(document.body)) != document.body:
                     self._renamed[document.hash] = hash_of(body)
 
-    def document(self, document: DocumentLine) -> DocumentLine:
+    def document(self, document: StoredDocument) -> StoredDocument:
         """A document in its new form."""
         if document.hash not in self._renamed:
             return document
-        return DocumentLine(document.seq, self._renamed[document.hash], self._redact_launch(document.body))
+        return StoredDocument(document.seq, self._renamed[document.hash], self._redact_launch(document.body))
 
     def head_of(self, source: _Source, start: Head) -> Head:
         """Where a source ends when it begins at `start`."""
@@ -270,10 +270,10 @@ def _archived(path: Path, start: Head, head: Head) -> _Source:
             raise CorruptLedgerError(path, f"line {error.line}: {error.reason}") from error
 
     def events() -> Iterator[tuple[ChainRow, LedgerEvent]]:
-        return (piece for piece in pieces() if not isinstance(piece, DocumentLine))
+        return (piece for piece in pieces() if not isinstance(piece, StoredDocument))
 
-    def documents() -> Iterator[DocumentLine]:
-        return (piece for piece in pieces() if isinstance(piece, DocumentLine))
+    def documents() -> Iterator[StoredDocument]:
+        return (piece for piece in pieces() if isinstance(piece, StoredDocument))
 
     return _Source(start, head, events, documents, path)
 

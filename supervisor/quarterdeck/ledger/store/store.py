@@ -1,51 +1,90 @@
 """The ledger on the disk: appended to, never changed, and held against a head that is kept apart.  Blocking.
 
-One writer at a time, which holds the lease (module `lease`); readers beside it as they like.  An append is there
-whole or not at all, whatever dies when.  Trust decisions are on the disk before they count; other events may be lost
-with the machine's power, never with a process.  Module `database` tells what stands in which file.
+One writer at a time, which holds the lease (module `lease`); readers beside it as they like.  An append is there whole
+or not at all, whatever dies when.  Trust decisions are on the disk before they count; other events may be lost with the
+machine's power, never with a process.  Module `database` tells what stands in which file.
 """
 
+import logging
+import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.replace import replace_file
+from quarterdeck.common.files.replace import replace_file, sync_directory
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import (
     BrokenChainError,
     LedgerWriteError,
     MissingHeadError,
+    TooLargeError,
     TruncatedLedgerError,
     UnusableLedgerError,
 )
-from quarterdeck.ledger.events.chain import Head, Verdict, verify
-from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, Stored
-from quarterdeck.ledger.events.json_lines import DocumentLine, Piece
+from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, link, verify
+from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_event
+from quarterdeck.ledger.events.json_lines import Piece, StoredDocument
 
 from . import rows
-from .append import Appender
-from .calls import CallRow
-from .database import BACKUP_NAME, HEAD_NAME, open_for_reading, open_for_writing, prepare, read_head, write_head
+from .calls import CallRow, insert_calls
+from .database import (
+    BACKUP_NAME,
+    DATABASE_NAME,
+    HEAD_NAME,
+    audit_time,
+    open_for_reading,
+    open_for_writing,
+    prepare,
+    read_head,
+    transaction,
+    write_head,
+)
+from .migrations import lookups
 from .read import LedgerReader
 
 TAIL: Final = 1_000
 """Events before the head that are checked at every opening, with all those after it."""
 
+MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
+"""A definition of that size is no tool's that a model could be shown."""
 
-def audit_time() -> str:
-    """Now: ISO-8601 UTC with milliseconds and `Z`."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+MAX_APPEND_BYTES: Final = 64 * 1024 * 1024
+"""Of events and documents together; an append is held in memory, and in one transaction."""
+
+MAX_LAG: Final = 1_000
+"""Events that may be beyond the head; then it is brought up to date, for the price of one sync."""
+
+_LOAD_BATCH: Final = 1_000
+
+_STILL_THERE: Final = "what was deleted may still be in its files"
+
+_logger = logging.getLogger("quarterdeck.ledger")
+
+
+@dataclass(slots=True)
+class _End:
+    """Where a writer's chain ends: its last event, that one's time, and the head that is on the disk."""
+
+    tip: Head
+    at: str
+    anchor: Head | None
+    file: tuple[int, int] | None
+    is_full: bool | None = None
 
 
 class LedgerStore(LedgerReader):
-    """See the module; made by `open`, and used by one thread at a time."""
+    """See the module; made by `open`, and used by one thread at a time.
+
+    What changes something raises `LedgerWriteError`, and then has changed nothing, unless it says otherwise.
+    """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection, now: Callable[[], str] = audit_time) -> None:
         super().__init__(directory, connection)
         self._now = now
-        self._appender: Appender | None = None
+        self._end: _End | None = None
 
     @classmethod
     def open(cls, directory: Path, *, writable: bool, now: Callable[[], str] = audit_time) -> "LedgerStore":
@@ -73,23 +112,20 @@ class LedgerStore(LedgerReader):
     @property
     def head(self) -> Head:
         """Where the chain ends at this moment."""
-        return super().head if self._appender is None else self._appender.tip
+        return super().head if self._end is None else self._end.tip
 
     def append(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
     ) -> tuple[Stored, ...]:
         """Add events and the documents that they name, all or nothing, and take them into the book.
 
-        Their time is the clock's, or that of the event before where the clock went back.
+        Their time is the clock's, or that of the event before where the clock went back.  If the disk itself fails at
+        the last moment, events that are said not to be added may turn out after a crash to be there after all.
 
         Args:
             events: in their order.
             documents: by hash; one that is there already is left as it is.
             durable: write it through to the disk before returning, as is done for every trust decision.
-
-        Raises:
-            LedgerWriteError: nothing was added; the ledger can be used on.  If the disk itself failed at the last
-                moment, they may turn out after a crash to be there after all.
         """
         stored = self.write(events, documents, durable=durable)
         self.book.apply_rows((each.seq, each.at, each.event) for each in stored)
@@ -101,31 +137,67 @@ class LedgerStore(LedgerReader):
         """`append`, and leave the book to whoever reads it, perhaps in another thread."""
         if any(isinstance(event, Checkpoint) for event in events):
             raise ValueError("only compaction makes a checkpoint")
-        return self._writing().add(events, documents or {}, self._now(), durable=durable)
+        end, documents = self._writing(), documents or {}
+        bodies = [encode_event(event) for event in events]
+        _require_room(bodies, documents)
+        if _identity(self.directory) != end.file:
+            # SQLite would write on into a file that nobody can open any more.
+            raise LedgerWriteError("its file was moved or replaced", "restart this")
+        is_durable = durable or any(isinstance(event, TRUST_EVENTS) for event in events)
+        at = max(self._now(), end.at)
+        added = list(link(end.tip, at, bodies))
+        self._synchronize(full=is_durable)
+        with transaction(self.connection):
+            self._insert_documents([StoredDocument(end.tip.count + 1, *each) for each in documents.items()])
+            self._insert(zip(added, events, strict=True))
+        self._move_to(added)
+        if is_durable:
+            self._keep_head()
+        elif end.tip.count - (end.anchor or Head()).count >= MAX_LAG:
+            self._sync_quietly()
+        return tuple(Stored(row.seq, at, event) for row, event in zip(added, events, strict=True))
 
-    def stand_for(self, checkpoint: Checkpoint, keep: Iterable[str]) -> Stored:
-        """Put a checkpoint in place of all events; compaction's last step.  The book, which says the same, is left.
+    def stand_for(
+        self,
+        checkpoint: Checkpoint,
+        keep: Collection[str],
+        *,
+        after: Head | None = None,
+        instead: Iterable[StoredDocument] = (),
+    ) -> Stored:
+        """Put a checkpoint in place of all events; the last step of a compaction, and of a redaction.
 
-        Raises:
-            LedgerWriteError: nothing was changed.
-        """
-        return self._writing().stand_for(checkpoint, frozenset(keep), self._now())
-
-    def replace_all(self, head: Head, checkpoint: Checkpoint, documents: Sequence[DocumentLine]) -> Stored:
-        """Put a checkpoint in place of all events, of which the chain was written anew; redaction's last step.
+        The book of a compacted ledger says the same as before and is left; a redacted one's is folded anew.
 
         Args:
-            head: where the new chain ends.
-            checkpoint: what stands for it.
-            documents: all that it names.
-
-        Raises:
-            LedgerWriteError: nothing was changed.
+            checkpoint: what stands for the events.
+            keep: hashes of the documents that stay.
+            after: where the chain ends that it stands for, when that was written anew.
+            instead: documents that come in.
         """
-        keep = frozenset(each.hash for each in documents)
-        stored = self._writing().stand_for(checkpoint, keep, self._now(), after=head, instead=documents)
-        self.__dict__.pop("book", None)  # folded anew when it is asked for
-        return stored
+        end = self._writing()
+        at = max(self._now(), end.at)
+        added = list(link(after or end.tip, at, [encode_event(checkpoint)]))
+        self._synchronize(full=True)
+        # What is deleted is overwritten.
+        self.connection.execute(f"PRAGMA secure_delete = {'ON' if after is not None else 'OFF'}")
+        with transaction(self.connection):
+            self.connection.execute("DELETE FROM events")
+            self._insert([(added[0], checkpoint)])
+            kept = frozenset(keep)
+            hashes = [row[0] for row in self.connection.execute("SELECT hash FROM documents")]
+            self.connection.executemany(
+                "DELETE FROM documents WHERE hash = ?", [(digest,) for digest in hashes if digest not in kept]
+            )
+            self._insert_documents(instead)
+        self._move_to(added)
+        self._keep_head()
+        with suppress(sqlite3.Error):  # the room is used again, if not given back
+            self.connection.execute("VACUUM")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if after is not None:
+            self._forget_book()
+        return Stored(end.tip.count, at, checkpoint)
 
     def wipe(self) -> None:
         """Leave nothing in the files of what was deleted.
@@ -133,55 +205,126 @@ class LedgerStore(LedgerReader):
         Raises:
             LedgerWriteError: something may still be there.
         """
-        self._writing().wipe()
+        self._writing()
+        try:
+            self.connection.execute("VACUUM")
+            is_busy = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:
+            raise LedgerWriteError(_STILL_THERE, str(error)) from error
+        if is_busy:
+            raise LedgerWriteError(_STILL_THERE, "end the programs that read the ledger, then run this again")
 
     def load(self, pieces: Iterable[Piece]) -> None:
-        """Fill an empty ledger; the import's last step.
-
-        Raises:
-            LedgerWriteError: it is still empty.
-        """
-        self._writing().load(pieces)
-        self.__dict__.pop("book", None)  # folded anew when it is asked for
+        """Fill an empty ledger with events and documents that were checked; still empty when `pieces` raises."""
+        self._writing()
+        self._synchronize(full=True)
+        last: list[ChainRow] = []
+        with transaction(self.connection):
+            batch: list[tuple[ChainRow, LedgerEvent]] = []
+            for piece in pieces:
+                if isinstance(piece, StoredDocument):
+                    self._insert_documents([piece])
+                    continue
+                last = [piece[0]]
+                batch.append(piece)
+                if len(batch) == _LOAD_BATCH:
+                    self._insert(batch)
+                    batch.clear()
+            self._insert(batch)
+        self._move_to(last)
+        self._keep_head()
+        self._forget_book()
 
     def record_calls(self, calls: Iterable[CallRow]) -> None:
-        """Note calls, beside the chain.
-
-        Raises:
-            LedgerWriteError: none was noted.
-        """
-        self._writing().note(calls)
+        """Note calls, beside the chain."""
+        self._writing()
+        self._synchronize(full=False)
+        with transaction(self.connection):
+            insert_calls(self.connection, calls)
 
     def sync(self) -> None:
-        """Bring all events to the disk, and the head up to date.
+        """Bring all events to the disk, then the head up to date.
 
         Raises:
-            LedgerWriteError: they are safe from this process's death, not from the machine's.
+            LedgerWriteError: that failed; events are safe from this process's death, not from the machine's.
         """
-        self._writing().sync()
+        end = self._writing()
+        try:
+            with suppress(FileNotFoundError), open(self.directory / f"{DATABASE_NAME}-wal", "rb") as pending:
+                os.fsync(pending.fileno())
+            sync_directory(self.directory)
+            write_head(self.directory, end.tip)
+        except OSError as error:
+            raise LedgerWriteError(error.strerror or str(error)) from error
+        end.anchor = end.tip
 
     def close(self) -> None:
         """Bring everything to the disk and let go of it.  Repeatable."""
-        if self._appender is not None and self._appender.anchor != self._appender.tip:
-            self._appender.sync_quietly()
-        self._appender = None
+        if self._end is not None and self._end.anchor != self._end.tip:
+            self._sync_quietly()
+        self._end = None
         super().close()
 
     def _begin(self, anchor: Head | None) -> None:
         with self.reading():
             tip, at = rows.tip(self.connection)
-        appender = Appender(self.directory, self.connection, tip, at, anchor)
+        self._end = _End(tip, at, anchor, _identity(self.directory))
         if anchor is None:
-            appender.sync()  # before the first event: from now on a missing head is one that was taken away
+            self.sync()  # before the first event: from now on a missing head is one that was taken away
         elif anchor != tip:
-            appender.sync_quietly()
-        self._appender = appender
+            self._sync_quietly()
         _ = self.book
 
-    def _writing(self) -> Appender:
-        if self._appender is None:
+    def _writing(self) -> _End:
+        if self._end is None:
             raise LedgerWriteError("it is open for reading only, or closed", "open it for writing")
-        return self._appender
+        return self._end
+
+    def _sync_quietly(self) -> None:
+        """`sync`; a failure is logged, and made good by the next."""
+        try:
+            self.sync()
+        except LedgerWriteError as error:
+            _logger.warning("the ledger's head file could not be updated: %s", error)
+
+    def _keep_head(self) -> None:
+        """Write the head of what a commit has brought to the disk."""
+        end = self._writing()
+        try:
+            write_head(self.directory, end.tip)
+        except OSError as error:
+            # The events are safe; only a cut at their end would not show until the next one.
+            _logger.warning("the ledger's head file could not be updated: %s", error)
+        else:
+            end.anchor = end.tip
+
+    def _move_to(self, added: Sequence[ChainRow]) -> None:
+        if added:
+            end = self._writing()
+            end.tip, end.at = Head(added[-1].seq, added[-1].hash.hex()), added[-1].at
+
+    def _forget_book(self) -> None:
+        """It is folded anew when it is asked for."""
+        self.__dict__.pop("book", None)
+
+    def _synchronize(self, *, full: bool) -> None:
+        """Whether commits are brought to the disk one by one."""
+        end = self._writing()
+        if full is not end.is_full:
+            self.connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            end.is_full = full
+
+    def _insert(self, added: Iterable[tuple[ChainRow, LedgerEvent]]) -> None:
+        self.connection.executemany(
+            "INSERT INTO events(seq, at, body, hash, kind, scope, server, tool) VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*row, *lookups(event)) for row, event in added],
+        )
+
+    def _insert_documents(self, documents: Iterable[StoredDocument]) -> None:
+        self.connection.executemany(
+            "INSERT OR IGNORE INTO documents(seq, hash, body) VALUES(?, ?, ?)",
+            [(each.seq, each.hash, each.body) for each in documents],
+        )
 
 
 def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head:
@@ -235,3 +378,21 @@ def _anchor(reader: LedgerReader) -> Head | None:
     if not found.is_intact:
         raise BrokenChainError(found.broken_seq or head.count, found.reason)
     return head
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """Which file has the database's name; None for none."""
+    try:
+        status = os.stat(directory / DATABASE_NAME)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _require_room(bodies: Sequence[bytes], documents: Mapping[str, bytes]) -> None:
+    for digest, body in documents.items():
+        if len(body) > MAX_DOCUMENT_BYTES:
+            raise TooLargeError(f"the document {digest[:12]}…", len(body), MAX_DOCUMENT_BYTES)
+    size = sum(map(len, bodies)) + sum(map(len, documents.values()))
+    if size > MAX_APPEND_BYTES:
+        raise TooLargeError("one write", size, MAX_APPEND_BYTES)

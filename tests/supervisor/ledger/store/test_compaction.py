@@ -158,7 +158,7 @@ def test_a_crash_between_the_checkpoint_and_the_head_is_got_over(
     with opened(tmp_path / "l") as store:
         fill(store, 5)
         state = bytes(store.book.to_state())
-        monkeypatch.setattr("quarterdeck.ledger.store.append.write_head", fails_at(2, write_head_of()))
+        monkeypatch.setattr("quarterdeck.ledger.store.store.write_head", fails_at(2, write_head_of()))
         compact(store)
         files = files_of(tmp_path / "l")
         monkeypatch.undo()

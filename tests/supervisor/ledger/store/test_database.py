@@ -27,8 +27,9 @@ from quarterdeck.ledger.errors import (
 )
 from quarterdeck.ledger.events.chain import Verdict
 from quarterdeck.ledger.store import migrations
+from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.read import LedgerReader
-from quarterdeck.ledger.store.store import LedgerStore, accept_head, audit_time
+from quarterdeck.ledger.store.store import LedgerStore, accept_head
 
 
 def sql(statement: str) -> Callable[[Path], None]:

@@ -149,7 +149,7 @@ def test_an_archive_that_is_kept_elsewhere_is_told(tmp_path: Path) -> None:
     assert [name for name, data in files_of(directory).items() if SECRET in data] == []
 
 
-@pytest.mark.parametrize("fails_at", ["write_file", "replace_all", "_remove_replaced"])
+@pytest.mark.parametrize("fails_at", ["write_file", "stand_for", "_remove_replaced"])
 def test_whatever_it_dies_of_the_ledger_is_whole_and_the_next_run_cleans_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str
 ) -> None:
@@ -164,7 +164,7 @@ def test_whatever_it_dies_of_the_ledger_is_whole_and_the_next_run_cleans_it(
         where: tuple[object, str] = (redaction, fails_at)
         if fails_at == "write_file":
             where = (redaction.archive, fails_at)
-        elif fails_at == "replace_all":
+        elif fails_at == "stand_for":
             where = (LedgerStore, fails_at)
         with monkeypatch.context() as patch:
             patch.setattr(*where, fail)

@@ -30,7 +30,7 @@ from quarterdeck.ledger.errors import BrokenChainError, LedgerWriteError, Missin
 from quarterdeck.ledger.events.chain import Head, Verdict
 from quarterdeck.ledger.events.events import Began, Checkpoint, Seen, Subject
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.store import append
+from quarterdeck.ledger.store import store as store_module
 from quarterdeck.ledger.store.database import read_head
 from quarterdeck.ledger.store.rows import Selection
 from quarterdeck.ledger.store.store import LedgerStore
@@ -207,7 +207,7 @@ def test_a_decision_brings_the_head_along_and_other_events_only_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cut would not show for a decision; or each start of a server would wait for the disk."""
-    monkeypatch.setattr(append, "MAX_LAG", 5)
+    monkeypatch.setattr(store_module, "MAX_LAG", 5)
     with opened(tmp_path / "l") as store:
 
         def kept() -> int:
@@ -256,7 +256,7 @@ def test_what_is_too_large_is_refused_before_anything_is_written(
     with opened(tmp_path / "l") as store:
         with pytest.raises(TooLargeError, match="4,194,304"):
             store.append([enrolled(1)], {"h": bytes(4 * 1024 * 1024 + 1)})
-        monkeypatch.setattr(append, "MAX_APPEND_BYTES", 1000)
+        monkeypatch.setattr(store_module, "MAX_APPEND_BYTES", 1000)
         with pytest.raises(TooLargeError, match="1,000"):
             store.append([enrolled(number) for number in range(20)])
         assert store.head.count == 0

@@ -32,12 +32,9 @@ class Choice:
     """How a policy will be enforced.
 
     Attributes:
-        tier: by which means.
-        network: what can be reached.
         findings: every property, as it is promised.
         gaps: one line for each way in which this is weaker than the policy intends, with the remedy.
-        filtered: whether a filter of system calls is loaded.
-        unix_sockets: whether that filter leaves Unix sockets open.
+        filtered: whether a filter of system calls is loaded; `unix_sockets`, whether that leaves Unix sockets open.
         counts_alone: whether the kernel counts its processes apart from all others.
         stays_root: whether it runs as root without capabilities.
     """

@@ -38,13 +38,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What came of attacking a sandbox.
-
-    Attributes:
-        attacks: all of them.
-        why: why there was no sandbox to attack; empty otherwise.
-        receipt: what was in force in the one that was attacked.
-    """
+    """What came of attacking a sandbox, under its `receipt`; `why` there was no sandbox to attack, else empty."""
 
     attacks: tuple[Attack, ...] = ()
     why: str = ""
@@ -63,13 +57,9 @@ class LineState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisLine:
-    """One line of a diagnosis.
+    """What was found of a mechanism, a property or an attack.
 
-    Attributes:
-        subject: a mechanism, a property or an attack.
-        state: how it is.
-        what: what was found.
-        remedy: what to do about it, may be of several lines; empty when nothing needs doing or can be done.
+    `remedy` may be of several lines; it is empty when nothing needs doing or can be done.
     """
 
     subject: str
@@ -80,7 +70,7 @@ class DiagnosisLine:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All that there is to say.
+    """What this machine's sandboxes are worth.
 
     Attributes:
         tier: how servers are confined here.

@@ -14,12 +14,11 @@ class Bubblewrap:
     """The system's `bwrap`, tried.
 
     Attributes:
-        path: the binary; empty when there is none.
-        version: what it says of itself.
+        path: empty when there is none.
         works: it made all its namespaces, a new /proc and /dev, with the options that we use.
         makes_network: it can make a network namespace (Ubuntu's AppArmor stops exactly that).
         hides_users: `--disable-userns` is understood and works.
-        nests_safely: it passed the probe for CVE-2026-87766: a mount point below a writable bind is safe.
+        nests_safely: a mount point below a writable bind is safe (CVE-2026-87766).
         why: what it said when it failed, or, working, when it was to make a network; else empty.
     """
 
@@ -52,23 +51,18 @@ class Machine:
     """Facts of one machine, seen from one user.
 
     Attributes:
-        system: `linux`, `darwin`, …
-        architecture: `x86_64`, `aarch64`, …
-        kernel: its release.
+        system: `linux`, `darwin`, …; `architecture` is `x86_64`, `aarch64`, …, `kernel` the kernel's release.
         euid: who we are; 0 confines under other users where it can.
         other_users: whether root may become other users here, give them files and end them; a container may forbid it.
-        bubblewrap: tier one.
         landlock_abi: 0 when the kernel has none or it is switched off.
         seccomp: filters can be loaded, and there is one for this architecture.
         closes: a part of what a process may write can be made read-only for it (`inside/readonly`).
-        cgroups: what limits can be put on a tree.
-        pasta: path of `pasta` (or empty) that was seen to work.
-        slirp4netns: likewise.
-        nsenter: path of `nsenter`, needed to close private ranges; likewise `ip`.
-        setpriv: path of a `setpriv` that sets death signals; empty where it is another, or absent.
+        pasta: its path if it was seen to work, else empty; likewise `slirp4netns`.
+        nsenter: its path, or empty; needed to close private ranges, as is `ip`.
+        setpriv: path of one that sets death signals; empty where it is another, or absent.
         uplink_why: why neither pasta nor slirp4netns can be used though one is there.
         sysctls: values of the kernel settings that matter, absent ones left out.
-        container: what kind of container we are in, empty for none.
+        container: its kind, empty for none.
     """
 
     system: str

@@ -53,8 +53,8 @@ class Places:
         tmp: its private directory for temporary files.
         user_home: the home of the user, which it does not see.
         private: our state and runtime directories; `home` and `tmp` lie within the first.
-        protected: files and folders that it may never write, though it may see them: what we take for the user's word.
-            Our own code need not be named.
+        protected: files and folders that it may never write, though it may see them: configuration and its kin.  Our
+            own code need not be named.
     """
 
     home: Path
@@ -66,7 +66,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All of it.  One without mounts changes nothing: everything is seen as it is.
+    """What a process sees.  A view without mounts changes nothing: everything is seen as it is.
 
     Attributes:
         mounts: parents before children, each target once.

@@ -40,7 +40,6 @@ class Receipt(msgspec.Struct, frozen=True):
     """What confines one process.
 
     Attributes:
-        tier: how.
         findings: every property, promised by the plan and confirmed by the probes inside.
         uid: the user it runs as, None where it is ours; 0 is root without capabilities.
         network: the mode in force, in words for people.
@@ -89,12 +88,7 @@ SOCKET_GRANTS: Final = frozenset({Grant.SSH_AGENT, Grant.DISPLAY})
 class Situation:
     """All that promises depend on.
 
-    Attributes:
-        policy: what is wanted.
-        machine: what there is.
-        tier: how it will be confined.
-        network: what it will reach.
-        stays_root: started by root, it cannot run as another user, and gives up its capabilities instead.
+    `stays_root`: started by root, it cannot run as another user, and gives up its capabilities instead.
     """
 
     policy: SandboxPolicy

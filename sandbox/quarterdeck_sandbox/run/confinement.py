@@ -19,19 +19,14 @@ class Confinement:
 
     Attributes:
         plan: what is executed; its environment holds what grants add.
-        tier: how it is confined.
-        network: what it can reach.
         promised: what the tier should guarantee on this machine.
         required: what must be observed before it may start.
         gaps: how this is weaker than the policy's preset intends.
-        view: what it sees of the filesystem.
-        limits: what it may use.
-        rlimits: the kernel's numbers for those that the kernel keeps per process.
+        rlimits: (the kernel's number, value) of the limits that the kernel keeps for each process.
         seccomp: the compiled filter, empty for none.
         identity: whom it becomes; None stays who we are.
         routes: the hosts that it may reach by a relay.
         secrets: paths outside that must not be open to it: the probes try them.
-        machine: what the choice was made for.
         user_home: the home of the user who runs us, for hints.
     """
 

@@ -99,9 +99,7 @@ class Outside:
         visible: whether it sees a path.
         exists: whether a path exists outside.
         network: what it can reach; None when nothing is known.
-        user_home: the home of the user.
         home: its private home, where it looked for what lies in the user's.
-        env: its environment.
         closed: what it may not write although it may write the folder around.
         named: the paths that its command line and its variables name.
         lone_files: files that it may change, in folders where it may make none.

@@ -54,7 +54,7 @@ class Tree:
 
 
 class MachineReader(Protocol):
-    """How the machine is looked at; `process_scan`, or what a test shows."""
+    """How the machine is looked at: the functions of `process_scan`, or what a test shows."""
 
     def scan(self) -> dict[int, Process]:
         """See `process_scan.scan`."""

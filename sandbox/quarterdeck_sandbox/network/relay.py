@@ -45,7 +45,7 @@ BUFFER_BYTES: Final = 64 * 1024
 """Read at a time, and queued before a reader has to wait."""
 
 REFUSALS_KEPT: Final = 16
-"""Enough for a hint in a dossier."""
+"""The last ones; for whoever asks why a host cannot be reached."""
 
 ATTEMPT_S: Final = 3.0
 """For one address of a host that has others: a broken IPv6 must leave time for IPv4."""
@@ -72,16 +72,10 @@ class Relay:
         self._owner: asyncio.Task[None] | None = None
         self._accepted: set[socket.socket] = set()
         self._refusals: deque[str] = deque(maxlen=REFUSALS_KEPT)
-        self.refused = 0
-
-    @property
-    def connections(self) -> int:
-        """How many are open or being dialled."""
-        return len(self._accepted)
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """The last of the `refused` connections, oldest first: `host:port: why`, equal ones in a row once."""
+        """The last connections that were refused, oldest first: `host:port: why`, equal ones in a row once."""
         return tuple(self._refusals)
 
     def start(self) -> None:
@@ -154,7 +148,6 @@ class Relay:
 
     def _refuse(self, route: Route, accepted: socket.socket, why: str) -> None:
         _reset(accepted)
-        self.refused += 1
         line = f"{route}: {why}"
         if not self._refusals or self._refusals[-1] != line:
             self._refusals.append(line)

@@ -63,7 +63,7 @@ _POINTER_BITS: Final = 8 * struct.calcsize("P")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What the thread found.
+    """What was tried on a thread of ours.
 
     Attributes:
         landlock_abi: the version that closed a directory to it; 0 if none did.
@@ -76,7 +76,7 @@ class Kernel:
 
 @cache
 def known_machine() -> Machine:
-    """All the facts, found once in this process."""
+    """All facts of this machine, found once in this process."""
     return probe_more(probe_machine())
 
 
@@ -153,7 +153,7 @@ def _find(name: str, path: str) -> str:
 
 
 def _setpriv(path: str) -> str:
-    """The one of util-linux; busybox has one that knows no death signals."""
+    """The path of util-linux's `setpriv`; busybox has one that knows no death signals."""
     found = _find("setpriv", path)
     return (
         found

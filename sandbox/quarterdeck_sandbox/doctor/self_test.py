@@ -63,7 +63,7 @@ Starter = Callable[[Confinement], Awaitable[ConfinedProcess]]
 
 
 async def self_test(machine: Machine, starter: Starter = start, place: str | None = None) -> SelfTest:
-    """What the sandbox that servers get by default holds here; one that cannot be started is an answer too.
+    """Attack the sandbox that servers get by default; that it cannot be started is a result, too.
 
     Args:
         machine: what there is.
@@ -176,7 +176,7 @@ def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_g
 
 
 async def _serve(listener: socket.socket, token: bytes) -> None:
-    """Greet whoever comes with the token; they come by hand, a few in all."""
+    """Send the token to each connection; there are a few in all."""
     listener.setblocking(False)  # noqa: FBT003 - takes no keyword
     while True:
         await anyio.wait_readable(listener)
@@ -204,7 +204,7 @@ async def _read_until(fd: int, end: bytes | None) -> bytes:
 
 
 async def _read_now(fd: int) -> str:
-    """What is there already."""
+    """What can be read without waiting."""
     try:
         return " ".join(os.read(fd, OUTPUT_BYTES).decode(errors="replace").split())[-300:]
     except BlockingIOError:
@@ -212,7 +212,7 @@ async def _read_now(fd: int) -> str:
 
 
 def _python() -> str:
-    """The system's, which every user can run; ours may lie in a private home."""
+    """The system's Python, which every user can run; ours may lie in a private home."""
     return shutil.which("python3", path=DEFAULT_PATH) or INTERPRETER
 
 

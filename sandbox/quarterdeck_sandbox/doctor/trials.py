@@ -51,7 +51,7 @@ _VIEW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TrialEnd:
-    """How it ended.
+    """How a trial's program ended.
 
     Attributes:
         why: empty when it succeeded, else what it said, on one line.
@@ -282,7 +282,7 @@ def _candidate(hierarchy: Hierarchy, place: str) -> Cgroups:
 
 
 def _attempt(candidate: Cgroups) -> Cgroups:
-    """What of `candidate` holds when it is done."""
+    """Try `candidate`: what of it works."""
     places = {place for place in (candidate.unified, *candidate.controllers.values()) if place}
     name = f"qd-{os.getpid()}-{secrets.token_hex(8)}"
     try:
@@ -297,7 +297,7 @@ def _attempt(candidate: Cgroups) -> Cgroups:
 
 
 def _merge(first: Cgroups, second: Cgroups) -> Cgroups:
-    """Both; where they meet, `first`."""
+    """The groups of both; where they meet, those of `first`."""
     return replace(
         first,
         unified=first.unified or second.unified,

@@ -43,7 +43,7 @@ _NEXT: Final = ""
 
 @cache
 def compile_filter(filter: Filter, architecture: str) -> bytes:  # noqa: A002 - the kernel's word for it
-    """The program as an array of `struct sock_filter`, for `bwrap --seccomp` or `prctl`.
+    """Compile a filter to an array of `struct sock_filter`, for `bwrap --seccomp` or `prctl`.
 
     Raises:
         KeyError: `architecture` is none of `ARCHITECTURES`.

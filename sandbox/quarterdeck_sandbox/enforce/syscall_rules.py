@@ -127,7 +127,7 @@ _SETS_NO_IDS: Final[Mapping[str, Rule]] = {
 
 
 def make_rules(wanted: Filter) -> Mapping[str, Rule]:
-    """Every judged call by its name; `clone3` is apart, see `seccomp`."""
+    """The rule of every judged call by its name; `clone3` is apart, see `seccomp`."""
     rules: dict[str, Rule] = dict.fromkeys(DENIED, ())
     rules |= {
         "clone": ((Check(0, (0,), NAMESPACE_FLAGS),),),

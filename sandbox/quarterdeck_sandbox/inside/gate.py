@@ -179,7 +179,7 @@ def _listen(pair: "tuple[str, int]") -> "_socket.socket":
 
 
 def raise_oom_score(score: "int | None") -> None:
-    """When memory runs out this is ended, and not who owns us.
+    """Have this process killed before its owner when memory runs out.
 
     Before a change of user, a read-only /proc and Landlock, each of which would close the file.
     """

@@ -1,4 +1,4 @@
-"""Look around from inside, just before the program does: plain facts, which the owner judges.
+"""Report facts from inside the sandbox just before the program starts; the owner judges them.
 
 Every probe tries something that the program could try.  Nothing is changed: what is opened is never written.
 """
@@ -18,7 +18,7 @@ AF_VSOCK = 40
 
 
 def observe(task: "dict[str, Any]") -> list[tuple[str, object]]:
-    """What can be seen and done from here.
+    """What can be seen and done from inside, as (key, value) pairs.
 
     Args:
         task: `owner` a process id outside, `secrets` paths that must not open, `fixed` directories that must not take

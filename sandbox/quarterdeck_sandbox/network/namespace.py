@@ -42,24 +42,24 @@ class _Info(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class NetworkNamespace:
-    """Descriptors that name it, whatever becomes of the process; `owner_fd` is -1 where the owner is our own."""
+    """Descriptors that name a network namespace; `owner_fd` is -1 where the user namespace that owns it is our own."""
 
     fd: int
     owner_fd: int
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """What a child that is told of the paths must inherit."""
+        """The descriptors that a child must inherit to use the paths."""
         return tuple(fd for fd in (self.fd, self.owner_fd) if fd >= 0)
 
     @property
     def path(self) -> str:
-        """Its name for a process that inherited `fds`."""
+        """The namespace's path for a process that inherited `fds`."""
         return f"/proc/self/fd/{self.fd}"
 
     @property
     def owner_path(self) -> str:
-        """The same of the user namespace that owns it; empty where that is our own."""
+        """The path of the user namespace that owns it; empty where that is our own."""
         return f"/proc/self/fd/{self.owner_fd}" if self.owner_fd >= 0 else ""
 
     async def run(self, machine: Machine, *argv: str, text: str = "") -> None:
@@ -137,7 +137,7 @@ async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str]
 
 
 async def child_pid_of(info: int) -> int:
-    """What bwrap says on its `--info-fd`; `info` is the end to read from.
+    """The pid that bwrap tells on its `--info-fd`; `info` is the end to read from.
 
     Raises:
         LaunchError: `spawn_failed`: it ended instead.
@@ -153,7 +153,7 @@ async def child_pid_of(info: int) -> int:
 
 
 async def exit_of(child: subprocess.Popen[bytes] | subprocess.Popen[str]) -> int:
-    """Its return code, as soon as it has ended; 0 when a sweep of all our descendants has reaped it."""
+    """A child's return code, as soon as it has ended; 0 when `kill_descendants` has reaped it."""
     if child.poll() is None:
         try:
             fd = os.pidfd_open(child.pid)

@@ -64,7 +64,7 @@ _Found = tuple[Any, Any, int, str, tuple[Any, ...]]
 
 
 class Relay:
-    """All listeners of one sandbox, which it owns.  Nothing of it is left after `stop`."""
+    """The relay of one sandbox.  It owns the listeners; nothing of it is left after `stop`."""
 
     def __init__(self, routes: Sequence[Route], listeners: Sequence[socket.socket]) -> None:
         """Take the listeners over; `routes` says in the same order what each stands for."""
@@ -176,7 +176,7 @@ async def _dial(route: Route) -> socket.socket:
 
 
 def _passing(route: Route, found: Sequence[_Found]) -> list[_Found]:
-    """Those of the resolved places that a connection may be made to.
+    """The resolved addresses that a connection may be made to.
 
     Raises:
         OSError: none is, and which is the first that is not.

@@ -92,7 +92,7 @@ class Uplink:
 
     @property
     def said(self) -> str:
-        """Its complaints so far."""
+        """What the helper has written to stderr so far."""
         try:
             return " ".join(os.read(self._stderr, _STDERR_BYTES).decode(errors="replace").split())
         except OSError:
@@ -129,7 +129,7 @@ class Uplink:
         return how_it_ended(returncode) + (f": {said[-_TOLD_CHARS:]}" if said else "")
 
     async def close(self) -> None:
-        """End it; idempotent, at most `CLOSE_S` long, cancellation does not interrupt it."""
+        """End the helper; idempotent, at most `CLOSE_S` long, cancellation does not interrupt it."""
         if self._leash < 0:
             return
         os.close(self._leash)
@@ -206,7 +206,7 @@ async def _try(machine: Machine) -> str:
 
 @asynccontextmanager
 async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
-    """Its first process, which waits, in namespaces as in earnest."""
+    """A sandbox without a program, to try a helper on; the pid of its first process."""
     users = [] if machine.euid == 0 else ["--unshare-user"]
     argv = [machine.bubblewrap.path, *users, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
     block, block_w = os.pipe()
@@ -304,7 +304,7 @@ def _routes(closed: Sequence[IPv4Network]) -> str:
 
 
 def _policies(closed: Sequence[IPv4Network]) -> str:
-    """What a bound socket is refused too, for `ip -batch`: the kernel's IPsec judges what it sends, by any route."""
+    """Policies of the kernel's IPsec, for `ip -batch`: they refuse a bound socket, too, whatever its route."""
     asked = (f"dst {RESOLVER}/32 proto {kind} dport 53 dir out priority 1 action allow" for kind in ("udp", "tcp"))
     refused = (f"dst {one} dir out priority 2 action block" for one in closed)
     return "".join(f"xfrm policy add {words}\n" for words in (*asked, *refused))

@@ -57,7 +57,7 @@ def choose(
     stays_root: bool = False,
     open_port: int | None = None,
 ) -> Choice:
-    """The strongest that the machine gives; a trusted process gets limits and a reaper, and runs as us.
+    """Choose the strongest tier that the machine gives; a trusted process gets limits and a reaper, and runs as us.
 
     Args:
         policy: what is wanted.
@@ -148,7 +148,7 @@ def _choose_network(policy: SandboxPolicy, machine: Machine, tier: Tier) -> Netw
 
 
 def reaches(network: Network, port: int) -> bool:
-    """Whether what has this network can connect to a port of this machine's loopback."""
+    """Whether a process with this network can connect to a port of this machine's loopback."""
     if isinstance(network, NetworkMode):
         return network is NetworkMode.FULL
     return any(route.port == port and route.is_loopback for route in routes_of(network))
@@ -178,7 +178,7 @@ def _gaps(situation: Situation, findings: Mapping[Property, PropertyFinding]) ->
 
 
 def _remedy(name: Property, at: Situation) -> str:
-    """What would make `name` stronger."""
+    """What would make the property `name` stronger."""
     machine = at.machine
     if name in CONTROLLERS and CONTROLLERS[name] not in machine.cgroups.controllers:
         return "start quarterdeck where it may make control groups (see `quarterdeck doctor`)"
@@ -198,7 +198,7 @@ def _remedy(name: Property, at: Situation) -> str:
 
 
 def get_closing(machine: Machine) -> str:
-    """What would make it possible to close a part of a folder that may be written."""
+    """The remedy where no part of a writable folder can be closed."""
     if machine.tier is not Tier.BUBBLEWRAP:
         return _get_bubblewrap(machine)
     return "let quarterdeck make mount namespaces (see `quarterdeck doctor`)"

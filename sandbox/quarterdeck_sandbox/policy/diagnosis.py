@@ -28,7 +28,7 @@ class AttackOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack: what it tried, against which property, what became of it, in detail."""
+    """One attack of the self-test: its name, the property that it was against, and what became of it."""
 
     name: str
     against: Property
@@ -46,7 +46,7 @@ class SelfTest:
 
 
 class LineState(StrEnum):
-    """What a line says of its subject."""
+    """How the subject of a line is."""
 
     OK = "ok"
     WEAKER = "weaker"
@@ -151,11 +151,11 @@ def _mechanisms(machine: Machine) -> Iterator[DiagnosisLine]:
         yield DiagnosisLine("closed parts of writable paths", LineState.OK, "by read-only mounts")
     else:
         what = "no mount namespace can be made: where configuration lies in a writable path, nothing starts"
-        yield DiagnosisLine("closed parts of writable paths", LineState.WEAKER, what, closing(machine))
+        yield DiagnosisLine("closed parts of writable paths", LineState.WEAKER, what, closing_remedy(machine))
     if machine.seccomp:
         yield DiagnosisLine("seccomp", LineState.OK, "a filter of system calls was loaded, and held")
     else:
-        yield DiagnosisLine("seccomp", LineState.MISSING, "no filter can be loaded", seccomp(machine))
+        yield DiagnosisLine("seccomp", LineState.MISSING, "no filter can be loaded", seccomp_remedy(machine))
     yield from (_controller(machine, controller) for controller in CONTROLLERS.values())
     yield _internet(machine)
 
@@ -164,13 +164,13 @@ def _bubblewrap(machine: Machine) -> Iterator[DiagnosisLine]:
     found = machine.bubblewrap
     if not found.works:
         what = f"{found.path} fails: {found.why}" if found.path else "not installed"
-        yield DiagnosisLine("bubblewrap", LineState.MISSING, what, bubblewrap(machine))
+        yield DiagnosisLine("bubblewrap", LineState.MISSING, what, bubblewrap_remedy(machine))
         return
     yield DiagnosisLine("bubblewrap", LineState.OK, f"{found.path}, version {found.version}")
     if found.makes_network:
         yield DiagnosisLine("network namespace", LineState.OK, "made by bubblewrap")
     else:
-        yield DiagnosisLine("network namespace", LineState.MISSING, found.why, bubblewrap(machine))
+        yield DiagnosisLine("network namespace", LineState.MISSING, found.why, bubblewrap_remedy(machine))
     if found.nests_safely:
         yield DiagnosisLine("mounts in writable paths", LineState.OK, "bubblewrap stays inside")
     else:
@@ -193,7 +193,7 @@ def _controller(machine: Machine, controller: str) -> DiagnosisLine:
     place = machine.cgroups.controllers.get(controller)
     subject = f"control group: {controller}"
     if place is None:
-        return DiagnosisLine(subject, LineState.WEAKER, "not writable for us", cgroups(machine))
+        return DiagnosisLine(subject, LineState.WEAKER, "not writable for us", cgroups_remedy(machine))
     return DiagnosisLine(
         subject, LineState.OK, f"version {1 if controller in machine.cgroups.legacy else 2}, in {place}"
     )
@@ -208,7 +208,7 @@ def _internet(machine: Machine) -> DiagnosisLine:
         what = machine.uplink_why or "neither pasta nor slirp4netns is installed"
     elif not (machine.nsenter and machine.ip):
         what = f"{'ip' if machine.nsenter else 'nsenter'} is not installed"
-    return DiagnosisLine(subject, LineState.WEAKER, what, internet(machine))
+    return DiagnosisLine(subject, LineState.WEAKER, what, internet_remedy(machine))
 
 
 def _attacks(test: SelfTest, findings: Mapping[Property, PropertyFinding], tier: Tier) -> Iterator[DiagnosisLine]:
@@ -281,8 +281,8 @@ _SYSCTLS: Final = {
 """Settings under which no ordinary user can make a user namespace."""
 
 
-def bubblewrap(machine: Machine) -> str:
-    """What makes it work, or work in full."""
+def bubblewrap_remedy(machine: Machine) -> str:
+    """The remedy where bubblewrap does not work, or not in full."""
     found = machine.bubblewrap
     if not found.path:
         return INSTALL_BUBBLEWRAP
@@ -301,32 +301,32 @@ def bubblewrap(machine: Machine) -> str:
     return f"see what {found.path} --unshare-all --unshare-user --ro-bind / / --proc /proc true says"
 
 
-def closing(machine: Machine) -> str:
-    """What lets a part of a folder be closed that may be written: a mount namespace, as bubblewrap makes them."""
+def closing_remedy(machine: Machine) -> str:
+    """The remedy where no part of a writable folder can be closed: a mount namespace, as bubblewrap makes them."""
     if machine.container not in ("", "wsl"):
         return _container(machine)
-    return f"{bubblewrap(machine)}; until then, let nothing write a folder that holds configuration"
+    return f"{bubblewrap_remedy(machine)}; until then, let nothing write a folder that holds configuration"
 
 
-def seccomp(machine: Machine) -> str:
-    """What lets filters be loaded."""
+def seccomp_remedy(machine: Machine) -> str:
+    """The remedy where no filter of system calls can be loaded."""
     if machine.architecture not in ("x86_64", "aarch64"):
         return "use a machine with x86-64 or aarch64: there is no filter for others"
     return "use a kernel with CONFIG_SECCOMP_FILTER, and a 64-bit Python"
 
 
-def cgroups(machine: Machine) -> str:
-    """What lets the kernel keep the limits of a whole tree."""
+def cgroups_remedy(machine: Machine) -> str:
+    """The remedy where the kernel cannot keep the limits of a whole tree."""
     if machine.container not in ("", "wsl"):
         return "mount the control groups writable (podman run --cgroups=split; docker run --privileged)"
     return "systemd-run --user --scope quarterdeck serve …   (where systemd keeps your session; else as root)"
 
 
-def internet(machine: Machine) -> str:
-    """What gives the network mode `internet`."""
+def internet_remedy(machine: Machine) -> str:
+    """The remedy where the network mode `internet` cannot be had."""
     found = machine.bubblewrap
     if not (found.works and found.makes_network):
-        remedy = bubblewrap(machine)
+        remedy = bubblewrap_remedy(machine)
         if remedy == INSTALL_BUBBLEWRAP and not (machine.pasta or machine.slirp4netns):
             return INSTALL_BOTH  # at once: half of it would ask for the other half
         return remedy

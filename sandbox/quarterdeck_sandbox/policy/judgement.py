@@ -1,4 +1,4 @@
-"""From what was promised and what was observed to a receipt.
+"""Make the receipt of a process from what was promised and what its probes observed.
 
 A property whose observation disagrees with its promise is worth nothing, whatever the mechanism is called.
 """
@@ -31,7 +31,7 @@ class Report:
 def observe_receipt(
     confinement: Confinement, report: Report, ours: Mapping[str, str], unmet: Mapping[Property, str]
 ) -> Receipt:
-    """The receipt of a process that waits behind its gate.
+    """The receipt of a process whose program has not begun: it waits behind its gate.
 
     Args:
         confinement: what was promised.
@@ -70,7 +70,7 @@ def observe_receipt(
 
 
 def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, PropertyFinding]) -> None:
-    """Fail closed.
+    """Refuse a process that lacks what its policy requires.
 
     Raises:
         LaunchError: `sandbox_refused`: one of `required` is not found in full.

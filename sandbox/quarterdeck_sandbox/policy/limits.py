@@ -81,7 +81,7 @@ class Usage(msgspec.Struct, frozen=True):
     scratch_inodes: int = 0
 
     def most(self, other: "Usage") -> "Usage":
-        """The larger of each."""
+        """The larger of each value."""
         return Usage(*map(max, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
@@ -104,7 +104,7 @@ Verdict = Excess | Suspicion | None
 
 
 class UsageMeter:
-    """Follows one tree.
+    """The resource use of one tree, from look to look.
 
     Its `present` and `peak` mean nothing until it `has_looked`.
     Processes between the topmost one and the program (a bubblewrap, a reaper) are ours: they belong to the tree, for
@@ -129,11 +129,11 @@ class UsageMeter:
         self.peak = Usage()
 
     def see_tmpfs(self, found: Space) -> None:
-        """What its temporary filesystems in memory hold, as far as it can be told."""
+        """Note what the tree's temporary filesystems in memory hold, as far as it can be told."""
         self._tmpfs = found
 
     def see_scratch(self, found: Space) -> None:
-        """What its directories for temporary files hold."""
+        """Note what the tree's directories for temporary files hold."""
         self._walked = found
 
     def look(self, processes: Mapping[int, Process], children: Mapping[int, list[int]], now: float) -> Verdict:
@@ -180,7 +180,7 @@ class UsageMeter:
         return members
 
     def _cpu(self, members: list[Process]) -> float:
-        """Two lower bounds, for a dead child's time is in its parent's sum only when that parent waited for it."""
+        """Processor time, the larger of two lower bounds: a parent's sum has the children that it waited for."""
         alive = {(member.pid, member.started): member.cpu_s for member in members}
         self._ended_cpu_s += sum(cpu for key, cpu in self._alive.items() if key not in alive)
         self._alive = alive

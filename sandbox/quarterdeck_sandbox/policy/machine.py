@@ -11,7 +11,7 @@ NOT_USED: Final = "not used: a weaker tier was asked for"
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """The system's `bwrap`, tried.
+    """What was found of the system's `bwrap` by trying it.
 
     Attributes:
         path: empty when there is none.
@@ -86,7 +86,7 @@ class Machine:
 
     @property
     def tier(self) -> Tier:
-        """The best that works here."""
+        """The strongest tier that works here."""
         if self.bubblewrap.works:
             return Tier.BUBBLEWRAP
         if self.landlock_abi and self.seccomp:

@@ -103,7 +103,7 @@ class View:
 
 
 def in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
-    """Parents before children."""
+    """Sort mounts, parents before children."""
     return tuple(sorted(mounts, key=lambda mount: mount.target.split("/")))
 
 
@@ -118,7 +118,7 @@ def is_within_any(path: str, folders: Iterable[str]) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether either contains the other."""
+    """Whether one of two paths contains the other."""
     return is_within(one, other) or is_within(other, one)
 
 

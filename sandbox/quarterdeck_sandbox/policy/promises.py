@@ -151,7 +151,7 @@ class Situation:
 
 
 def promise(situation: Situation) -> Mapping[Property, PropertyFinding]:
-    """Every property, in the order of `Property`."""
+    """What is promised of every property, in the order of `Property`."""
     return {
         name: find(situation) if situation.policy.limits_set(name) else _NO_LIMIT for name, find in _PROMISES.items()
     }

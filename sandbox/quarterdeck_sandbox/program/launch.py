@@ -24,13 +24,13 @@ class LaunchError(Exception):
 
 
 def words_of(error: OSError) -> str:
-    """What the system said, for people: no number, and which file."""
+    """The text of an OSError for people: what the system said and of which file, without the number."""
     return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """A process about to be.
+    """A process that is to be started.
 
     Attributes:
         program: absolute path of what is executed.
@@ -62,7 +62,7 @@ def plan_launch(command: str, args: Sequence[str], env: Mapping[str, str], cwd: 
 
 
 def exec_error(number: int, plan: LaunchPlan) -> LaunchError:
-    """What an `exec` that failed with this errno means to a person."""
+    """The error for an `exec` that failed with this errno."""
     match number:
         case errno.ENOENT:
             return LaunchError(

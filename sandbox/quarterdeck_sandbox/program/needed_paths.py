@@ -39,7 +39,7 @@ MAX_ARGUMENT: Final = 4096 * 8
 
 @dataclass(frozen=True, slots=True)
 class RequiredPath:
-    """What to add to a policy.
+    """A path to add to a policy.
 
     Attributes:
         key: `read` or `write`.
@@ -53,7 +53,7 @@ class RequiredPath:
 
     @property
     def shown(self) -> str:
-        """As it is written in a row's `sandbox`."""
+        """The path as it is written in a row's `sandbox`."""
         return f'"{self.key}": ["{self.path}"]'
 
 

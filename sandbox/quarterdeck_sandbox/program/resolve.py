@@ -59,7 +59,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """What executes a file.
+    """What the first bytes of a file say of how it is executed.
 
     Attributes:
         interpreter: the path in a script's first line, or an ELF file's loader; empty for none.
@@ -94,7 +94,7 @@ def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str
 
 
 class _ProgramSearch:
-    """What was met on the way."""
+    """The search for one program, and what it met on the way."""
 
     def __init__(self, plan: LaunchPlan, home: str, environ: Mapping[str, str]) -> None:
         self._plan = plan
@@ -253,7 +253,7 @@ def _look_up(name: str, plan: LaunchPlan, asked_by: str) -> str:
 
 
 def read_head(path: str) -> FileHead:
-    """Look at a file that is about to be executed.
+    """Read the first bytes of a file that is about to be executed.
 
     Raises:
         LaunchError: `not_executable`: it is no program, or may not be read.

@@ -1,4 +1,4 @@
-"""See through version managers' shims: which program a shim would execute, so that it can be executed directly.
+"""Find the program behind a version manager's shim, so that it can be executed directly.
 
 pyenv and its kin, asdf, mise and Volta put one small program for each command on the PATH, which finds the version
 wanted here and executes it.  Inside a sandbox it would not find its own settings, nor those above the working

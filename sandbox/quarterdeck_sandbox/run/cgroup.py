@@ -39,7 +39,7 @@ _LIMIT: Final = {
 
 
 class Cgroup:
-    """One group; made by `create`.
+    """One control group, made by `create`.
 
     Attributes:
         unmet: properties whose limit could not be set, and why.
@@ -200,7 +200,7 @@ def _set(file: Path, wanted: str) -> str | None:
 
 
 def _is_as_strict(found: str, wanted: str) -> bool:
-    """The kernel rounds memory down to whole pages."""
+    """Whether the value found is no looser than the wanted one; the kernel rounds memory down to whole pages."""
     pairs = list(zip(found.split(), wanted.split(), strict=False))
     return len(pairs) == len(wanted.split()) and all(
         mine.isdigit() and int(mine) <= int(theirs) for mine, theirs in pairs

@@ -69,7 +69,7 @@ class Requester:
 
 
 def confine(plan: LaunchPlan, policy: SandboxPolicy, requester: Requester) -> Confinement:
-    """What will confine `plan`.
+    """Compile what will confine `plan`.
 
     Raises:
         LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
@@ -182,7 +182,7 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: I
 
 
 def _secrets(view: View, places: Places, identity: Identity | None) -> Iterator[str]:
-    """What must not be open to it, and is there to be tried: the probes do."""
+    """Existing paths that must not be open to the process, for the probes to try."""
     if identity and identity.is_root:
         yield from (path for path in _OF_ROOT if os.path.exists(path))
     for path in places.private:

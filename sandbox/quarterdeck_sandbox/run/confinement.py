@@ -15,7 +15,7 @@ from .identity import Identity
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """One process about to be, confined.
+    """A process that is to be started, with all that confines it.
 
     Attributes:
         plan: what is executed; its environment holds what grants add.

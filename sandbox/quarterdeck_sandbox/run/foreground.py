@@ -30,7 +30,7 @@ LAST_WORDS_S: Final = 0.5
 async def run_foreground(
     confinement: Confinement, scratch: tuple[str, ...], on_start: Callable[[ConfinedProcess], None]
 ) -> tuple[int, Dossier]:
-    """Its return code (minus the signal that ended it) and its dossier; cancelled, it ends the whole tree.
+    """Run a confinement to its end: its return code (minus the signal that ended it) and its dossier.
 
     Raises:
         LaunchError: it could not be started.

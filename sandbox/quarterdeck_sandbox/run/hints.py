@@ -93,7 +93,7 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the process could not see.
+    """What is known outside of the sandbox, where the process could not look.
 
     Attributes:
         visible: whether it sees a path.
@@ -144,7 +144,7 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
 
 
 def hints_in(text: str, outside: Outside) -> tuple[str, ...]:
-    """The same of any text, given what is known of the outside."""
+    """At most `MAX_HINTS` guesses for a text, given what is known of the outside."""
     text = text[-MAX_TEXT:]
     found: dict[str, None] = {}
     for hint in _all(text, outside):

@@ -36,7 +36,7 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The user in words for people."""
         return "every other user" if self.dedicated else f"uid {self.uid}"
 
     @property
@@ -121,7 +121,7 @@ def open_to_all(folder: str) -> tuple[str, ...]:
 
 
 def _open_parts(folder: str) -> tuple[bool, list[str]]:
-    """Whether all of it is open, and if not, what is."""
+    """Whether a whole folder is open to all, and if not, which parts of it are."""
     whole, parts = True, []
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)

@@ -102,7 +102,7 @@ class SandboxResources:
                 pass  # somebody else adopts orphans here
 
     async def release(self) -> None:
-        """Give it all back; the tree is gone."""
+        """Give back all resources; the tree is gone."""
         if self.init_fd >= 0:
             os.close(self.init_fd)
             self.init_fd = -1
@@ -115,7 +115,7 @@ class SandboxResources:
 
 
 class ConfinedProcess:
-    """A started confinement; see `start.start`."""
+    """A confined process that `start` has started."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class ConfinedProcess:
         self._limit: str | None = None
 
     def tree(self, scratch: tuple[str, ...]) -> Tree:
-        """What a monitor has to watch; `scratch` are the directories outside whose files count."""
+        """The tree for a monitor to watch; `scratch` are the directories outside whose files count."""
         has_root = self.confinement.tier is Tier.BUBBLEWRAP
         return Tree(
             pid=self.pid,
@@ -161,12 +161,12 @@ class ConfinedProcess:
 
     @property
     def stdin_fd(self) -> int:
-        """Where the program listens; -1 once closed."""
+        """The descriptor of the program's stdin; -1 once closed."""
         return -1 if self._stdin is None else self._stdin
 
     @property
     def returncode(self) -> int | None:
-        """A status, or minus the signal; None while it runs."""
+        """The program's status, or minus the signal that ended it; None while it runs."""
         code = self._child.returncode
         # What stands between us and the program passes a signal on as a shell does.
         return code if code is None or not _SHELL < code <= _SHELL + _LAST_SIGNAL else _SHELL - code
@@ -238,26 +238,26 @@ class ConfinedProcess:
         return why
 
     def close_stdin(self) -> None:
-        """The polite request to stop."""
+        """Close the program's stdin: the polite request to stop."""
         if self._stdin is not None:
             os.close(self._stdin)
             self._stdin = None
 
     def signal(self, number: int) -> None:
-        """Send it to the program and to those of its children that have stayed in its group."""
+        """Send a signal to the program and to those of its children that have stayed in its group."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass  # gone already
 
     async def stop(self, grace_s: float) -> None:
-        """End it and everything it started, and release what it held; cancellation does not interrupt it."""
+        """End the whole tree and release what it held; cancellation does not interrupt it."""
         with anyio.CancelScope(shield=True):
             await self.end(grace_s)
             await self.release()
 
     async def end(self, grace_s: float) -> None:
-        """End it and everything it started; at most five graces long, cancellation does not interrupt it."""
+        """End the whole tree; at most five graces long, cancellation does not interrupt it."""
         with anyio.CancelScope(shield=True):
             self.close_stdin()
             for number in (None, signal.SIGTERM):

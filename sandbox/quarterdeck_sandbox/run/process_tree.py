@@ -89,7 +89,7 @@ async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda
 
 
 def _above(processes: "dict[int, Process]", tree: Tree) -> Collection[int]:
-    """From the program's parent up to the topmost one."""
+    """The processes from the program's parent up to the topmost one."""
     above: set[int] = set()
     pid = tree.pid
     while pid != tree.top and pid in processes and processes[pid].parent not in above:
@@ -107,7 +107,7 @@ def _send(pids: Iterable[int], number: int) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether it runs; one that only waits to be reaped does not."""
+    """Whether a process runs; one that only waits to be reaped does not."""
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

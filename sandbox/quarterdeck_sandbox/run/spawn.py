@@ -73,7 +73,7 @@ class Stdio(Enum):
 def spawn_bubblewrap(
     confinement: Confinement, control_fd: int, stdio: Stdio, pipes: ExitStack
 ) -> tuple[subprocess.Popen[bytes], FileIO, FileIO]:
-    """The child, where it tells of itself, and what it waits for; the pipes end with `pipes`.
+    """Spawn bwrap: the child, the pipe in which it tells its child's pid, and the one that it waits for.
 
     Args:
         confinement: what to build.
@@ -112,7 +112,7 @@ def spawn_bubblewrap(
 
 
 def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tuple[subprocess.Popen[bytes], int]:
-    """The child, and its leash: closed, it kills all that it has adopted; Landlock helps where it confines them."""
+    """Spawn a reaper: the child, and its leash; when that is closed, it kills all that it has adopted."""
     leash, ours = os.pipe()
     try:
         with ExitStack() as cleanup:
@@ -146,7 +146,7 @@ def _closed_first(
 
 
 def readonly_argv(order_fd: int) -> list[str]:
-    """What carries out the order of `inside/readonly` that this descriptor holds."""
+    """The command that carries out an order for `inside/readonly`, which this descriptor holds."""
     return _gate(GATE_FOLDER, "readonly", order_fd)
 
 
@@ -182,7 +182,7 @@ def _pipe(cleanup: ExitStack) -> tuple[FileIO, FileIO]:
 
 
 class GateChannel:
-    """One conversation; `close` in the end, whatever happened."""
+    """The conversation with one gate; `close` in the end, whatever happened."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = socket.socketpair()
@@ -192,7 +192,7 @@ class GateChannel:
             self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     async def send_order(self, order: dict[str, Any]) -> None:
-        """Send it whole."""
+        """Send the whole order."""
         data = marshal.dumps(order)
         await self._send(len(data).to_bytes(8, "big") + data)
 
@@ -237,18 +237,18 @@ class GateChannel:
         return Report(facts, pid or int(facts.get("pid", ("0",))[0]))
 
     async def release(self) -> int:
-        """Let it exec; 0 when that worked, else the errno."""
+        """Let the gate execute the program; 0 when that worked, else the errno."""
         await self._send(b"g")
         answer, _ = await self._receive(16)
         return int(answer) if answer.isdigit() else 0
 
     def close(self) -> None:
-        """Whoever still waits behind the gate is refused."""
+        """End the conversation; a gate that still waits refuses its program."""
         self._ours.close()
         self.theirs.close()
 
     async def _receive(self, size: int, ancillary_bytes: int = 0) -> tuple[bytes, _Ancillary]:
-        """What came; nothing when the other end is gone."""
+        """Receive what came; nothing when the other end is gone."""
         await anyio.wait_readable(self._ours)
         try:
             data, ancillary, _, _ = self._ours.recvmsg(

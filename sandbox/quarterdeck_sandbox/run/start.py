@@ -44,7 +44,7 @@ _FIXED: Final = ("/", "/usr", "/etc", "/dev")
 
 
 async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> ConfinedProcess:
-    """Start it; the program runs when this returns, with what the receipt says.
+    """Start a confined process; its program runs when this returns, with what the receipt says.
 
     Raises:
         LaunchError: it could not be built, does not hold what the policy requires, or could not be executed.

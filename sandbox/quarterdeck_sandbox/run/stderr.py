@@ -31,7 +31,7 @@ def split_time(line: bytes) -> tuple[str, bytes]:
 
 
 class StderrKeeper:
-    """The sink of one server's stderr."""
+    """Keep what one server writes to stderr."""
 
     def __init__(self, log_path: str, redactor: Redactor, clock: Callable[[], float] = time.time) -> None:
         """Keep a tail, and a log at `log_path` (0600) unless it is empty.
@@ -75,7 +75,7 @@ class StderrKeeper:
             self._keep(self._redactor.clean(lines + newline))
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left, and close the log."""
         if self._partial:
             self._keep(self._redactor.clean(self._partial) + b"\n")
             self._partial = b""
@@ -103,7 +103,7 @@ class StderrKeeper:
             self._open()
 
     def _stamped(self, data: bytes) -> bytes:
-        """The same with the time before each line, and no longer than a log may be: the end of it counts."""
+        """Lines with the time before each, no longer than a log may be: the end counts."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ\t", time.gmtime(self._clock())).encode()
         begin = b"" if self._is_within_line else b"\n" + stamp if self._is_torn else stamp
         self._is_torn = False

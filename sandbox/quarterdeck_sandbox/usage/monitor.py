@@ -34,7 +34,7 @@ _log = logging.getLogger("quarterdeck.sandbox")
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What is watched; process ids as we see them.
+    """A tree of processes to watch; process ids as we see them.
 
     Attributes:
         pid: the confined program.
@@ -86,12 +86,12 @@ class Watch:
         self._end = end
 
     def __call__(self) -> None:
-        """Watch it no longer.  Repeatable."""
+        """End the watch.  Repeatable."""
         self._end()
 
     @property
     def present(self) -> Usage | None:
-        """What it used at the last look; None before the first."""
+        """What the tree used at the last look; None before the first."""
         return self.meter.present if self.meter.has_looked else None
 
     @property
@@ -132,7 +132,7 @@ class TreeMonitor:
                 _log.exception("the monitor of limits failed to look")
 
     async def tick(self) -> None:
-        """One look at everything that is watched."""
+        """Look once at all trees."""
         watches = list(self._watches.values())
         if not watches:
             return
@@ -175,4 +175,4 @@ class TreeMonitor:
 
 
 def _nothing(_: Excess) -> None:
-    """It was told already."""
+    """Do nothing: the excess was reported already."""

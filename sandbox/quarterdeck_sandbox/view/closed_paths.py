@@ -1,4 +1,4 @@
-"""Within what a process may write, find what it must not: what is trusted, or run outside of any sandbox, later.
+"""Find what a process must not change within what it may write: what is trusted, or run later outside of any sandbox.
 
     protected   the user's configuration and its kin, and our own code: closed, or nothing starts
     hooks       what the user's other programs run in a project: closed where that is possible, else told of
@@ -53,7 +53,7 @@ _SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What is closed.
+    """What is closed to a process within what it may write.
 
     Attributes:
         paths: existing ones, without links, parents first, none within another.
@@ -109,7 +109,7 @@ class _Finder:
         self._missing: list[str] = []
 
     def protect(self, path: str) -> None:
-        """Close the user's configuration, or our code."""
+        """Close a path that holds configuration or our code."""
         if not self._writable:
             return
         followed = follow(path)
@@ -161,7 +161,7 @@ class _Finder:
                 )
 
     def result(self) -> Closing:
-        """All of it."""
+        """What is closed, and what could not be."""
         paths = outermost(self._closed)
         shown = tuple(f"read-only: {path} ({self._closed[path]})" for path in paths)
         gaps = self._gaps
@@ -213,7 +213,7 @@ def steps(view: View) -> tuple[tuple[str, bool], ...]:
 
 
 def outermost(found: Iterable[str]) -> tuple[str, ...]:
-    """Parents first, without what lies within another.  Pure."""
+    """Sort paths, parents first, and drop what lies within another.  Pure."""
     kept: list[str] = []
     for path in sorted(set(found), key=lambda path: path.split("/")):
         if not is_within_any(path, kept):

@@ -28,7 +28,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """Whose things are granted."""
+    """The user whose environment is granted from."""
 
     home: str
     environ: Mapping[str, str]

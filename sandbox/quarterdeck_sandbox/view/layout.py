@@ -60,7 +60,7 @@ def build_view(
     nests_safely: bool = False,
     can_close: bool = False,
 ) -> View:
-    """What the process of `plan` sees.
+    """Lay out what the process of `plan` sees; refuse what its command line names and cannot see.
 
     The caller adds the users (`identity_mounts`) and, for a network of its own, its names (`name_mounts`): they depend
     on more than the policy.
@@ -93,7 +93,7 @@ def lay_out(
     nests_safely: bool = False,
     can_close: bool = False,
 ) -> View:
-    """The same, whatever of the plan's arguments is not in it.
+    """Lay out a view without looking whether the plan's arguments are in it.
 
     Raises:
         LaunchError: `sandbox_refused`: the policy names what may not be shown.
@@ -113,7 +113,7 @@ def lay_out(
 
 
 class _Builder:
-    """A view being laid out; later mounts yield to earlier ones that show the same."""
+    """Collects the mounts of a view; later ones yield to earlier ones that show the same."""
 
     def __init__(self, policy: SandboxPolicy, places: Places, *, nests_safely: bool, can_close: bool) -> None:
         self.user_home = os.path.realpath(places.user_home)
@@ -132,18 +132,18 @@ class _Builder:
         self._shown: list[str] = []
 
     def add(self, mounts: Iterable[Mount]) -> None:
-        """Lay out what nobody needs to be told of."""
+        """Add mounts that are not in the receipt."""
         for mount in mounts:
             self._mounts.setdefault(mount.target, mount)
 
     def add_own(self, home: str, tmp: str) -> None:
-        """Its private directories."""
+        """Add the private directories."""
         for place in (home, tmp):
             self._put(Mount(MountKind.WRITE, place, os.path.realpath(place)))
         self._env |= {"HOME": home, "TMPDIR": tmp}
 
     def add_named(self) -> None:
-        """What the policy names."""
+        """Add what the policy names."""
         for kind, key, paths in (
             (MountKind.WRITE, "write", self._policy.write),
             (MountKind.READ, "read", self._policy.read),
@@ -154,7 +154,7 @@ class _Builder:
                 self._shown.append(f"{key}: {path}" + (f" ({followed.real})" if path != followed.real else ""))
 
     def add_grants(self, environ: Mapping[str, str]) -> None:
-        """What the policy grants by name."""
+        """Add what the policy grants."""
         for grant in self._policy.grants:
             granted = give(grant, self.user_home, environ)
             for path in granted.paths:
@@ -166,7 +166,7 @@ class _Builder:
             self._shown.append(granted.shown)
 
     def add_program(self, program: Program) -> None:
-        """What the program needs."""
+        """Add what the program needs."""
         for prefix in program.prefixes:
             if self._has(prefix.path):
                 continue
@@ -177,13 +177,13 @@ class _Builder:
         self._link(Followed(program.path, program.links))
 
     def add_certificates(self, env: Mapping[str, str]) -> None:
-        """The certificates that its environment names."""
+        """Add the certificates that the environment names."""
         for path in certificates(env, self.user_home, self._has):
             self._show(follow(path), MountKind.READ)
             self._shown.append(f"read: {path} (certificates)")
 
     def hide(self) -> None:
-        """What the policy hides of all that."""
+        """Hide what the policy hides."""
         for path in self._policy.hidden:
             real = locate(path, "hidden").real
             inner = [mount.target for mount in self._mounts.values() if is_within(mount.target, real)]
@@ -201,7 +201,7 @@ class _Builder:
             self._link(followed)
 
     def view(self, env: Mapping[str, str]) -> View:
-        """All of it, with `env` where nothing else sets a variable.
+        """The finished view, with `env` where nothing else sets a variable.
 
         Raises:
             LaunchError: `sandbox_refused`: a mount below a writable one would not be safe.
@@ -313,7 +313,7 @@ def name_mounts(network: NetworkMode, hosts: str = "", resolver: str = "") -> tu
 
 
 def certificates(env: Mapping[str, str], user_home: str, shown: Callable[[str], bool]) -> Iterator[str]:
-    """What variables of a process name and nothing has shown, where it is certificates and nothing else."""
+    """Paths that variables name and that hold certificates and nothing else, unless they are shown already."""
     for path in sorted({os.path.normpath(env[name]) for name in _CERTIFICATES.split() if name in env}):
         if not path.startswith("/") or shown(path):
             continue
@@ -322,7 +322,7 @@ def certificates(env: Mapping[str, str], user_home: str, shown: Callable[[str], 
 
 
 def _as_it_is(path: str) -> Iterator[Mount]:
-    """What is there.  A link into the system stays one, as its text is the name of a time zone; others are resolved."""
+    """The mount of an existing path.  A link into the system stays one, as its text is the name of a time zone."""
     if os.path.islink(path):
         text = os.readlink(path)
         if is_within_any(os.path.normpath(os.path.join(os.path.dirname(path), text)), SYSTEM_FOLDERS):

@@ -1,4 +1,4 @@
-"""Which files and folders hold what runs outside of any sandbox and makes all of them: our code and its interpreter."""
+"""Which files and folders hold our own code and its interpreter, which no sandboxed process may change."""
 
 import os
 import site
@@ -21,7 +21,7 @@ _SHARED_PREFIXES: Final = frozenset({"/", "/usr", "/usr/local"})
 
 @cache
 def own_code() -> tuple[str, ...]:
-    """Absolute paths, as they are named; some may not exist yet: whatever lay there would be run at our next start."""
+    """Absolute paths of our code, as they are named; what does not exist yet would be run at our next start, too."""
     found = dict.fromkeys(os.path.abspath(path) for path in _named() if path)
     return tuple(path for path in found if path not in _SHARED_PREFIXES)
 

@@ -119,7 +119,7 @@ _SHARED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A place that holds secrets.
+    """A path that holds secrets.
 
     Attributes:
         path: where people know it.
@@ -134,7 +134,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class PathRules:
-    """What is allowed across, for one process.
+    """Which paths may be shown to one process.
 
     Attributes:
         policy: what names the exceptions.
@@ -224,7 +224,7 @@ def locate(path: str, key: str) -> Followed:
 
 
 def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
-    """That an existing path cannot be seen, and how it could."""
+    """The message that an existing path cannot be seen, and what would show it."""
     path = named.path
     if grant := grant_for(path, user_home):
         return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"], to its sandbox'
@@ -243,7 +243,7 @@ def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
 
 
 def refusal(message: str) -> LaunchError:
-    """Why something may not be shown."""
+    """The error for a path that may not be shown."""
     return LaunchError("sandbox_refused", message)
 
 

@@ -5,8 +5,15 @@ from dataclasses import replace
 import pytest
 
 from quarterdeck_protocol.policy import Property, Tier
-from quarterdeck_sandbox.policy import diagnosis as report
-from quarterdeck_sandbox.policy.diagnosis import Attack, AttackOutcome, Diagnosis, LineState, SelfTest, diagnose
+from quarterdeck_sandbox.policy.diagnosis import (
+    Attack,
+    AttackOutcome,
+    Diagnosis,
+    LineState,
+    SelfTest,
+    cgroups_remedy,
+    diagnose,
+)
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 
@@ -175,8 +182,8 @@ def test_limits_without_control_groups_are_weaker() -> None:
     """Memory that is only looked at would pass for memory that is limited."""
     diagnosis = diagnose(replace(BEST, cgroups=Cgroups()), HELD)
     assert states(diagnosis)["control group: memory"] is states(diagnosis)["memory"] is LineState.WEAKER
-    assert "systemd-run" in report.cgroups(BEST)
-    assert "podman" in report.cgroups(replace(BEST, container="podman"))
+    assert "systemd-run" in cgroups_remedy(BEST)
+    assert "podman" in cgroups_remedy(replace(BEST, container="podman"))
 
 
 def test_the_properties_are_those_of_the_sandbox_that_was_attacked() -> None:

@@ -8,7 +8,8 @@ from support.documents import ROOT, text_of
 
 from quarterdeck.config.clients.known_clients import CLIENTS, Client
 from quarterdeck.config.load.json_schema import config_schema
-from quarterdeck.deck import Profile, cards_for_profile
+from quarterdeck.deck import cards_for_profile
+from quarterdeck.tools.catalogue import PROFILE_NAMES
 from quarterdeck_protocol.policy import Grant, NetworkMode, Preset, Property, Tier
 
 DOCS: Final = ROOT / "docs"
@@ -54,10 +55,16 @@ def test_every_value_of_a_sandboxs_keys_is_told(values: type[Preset]) -> None:
     assert {*map(str, values)} - named("sandbox.md") == set()
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_every_native_tool_is_told(profile: Profile) -> None:
-    """A user would be asked by a model for leave to use a tool that no page explains."""
-    assert {str(card.id) for card in cards_for_profile(profile)} - named("tools.md") == set()
+def test_every_profile_is_told_with_its_tools() -> None:
+    """A user would offer a model tools that may change files, and believe that they only read."""
+    text = text_of(DOCS / "tools.md")
+    told: set[str] = set()
+    for profile, name in PROFILE_NAMES.items():
+        [row] = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+        told = (told if "those, and" in row else set()) | set(re.findall(r"`([^`]+)`", row)) - {name}
+        assert told == {str(card.id) for card in cards_for_profile(profile)}
+    former = " and ".join(f"`{profile}`" for profile in [*PROFILE_NAMES][:2])
+    assert f"calls the first two {former}" in text
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)

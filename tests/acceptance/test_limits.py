@@ -48,13 +48,13 @@ async def test_an_open_server_is_watched_with_all_that_it_starts_and_its_receipt
     policy = SHOWS_SCRIPTS.model_copy(update={"limits": Limits()})
     async with opened(pretend("echo", sandbox=policy)) as endpoint:
         await say(endpoint)
-        custody, status = endpoint.custody, endpoint.status()
-        assert custody is not None
-        assert custody.watch is not None
+        confined, status = endpoint.confined, endpoint.status()
+        assert confined is not None
+        assert confined.watch is not None
         assert status.sandbox is not None
-        assert custody.start.pid == status.pid
-        assert custody.start.tree_pid in {parent.pid for parent in psutil.Process(status.pid).parents()}
-        watch = custody.watch
+        assert confined.start.pid == status.pid
+        assert confined.start.tree_pid in {parent.pid for parent in psutil.Process(status.pid).parents()}
+        watch = confined.watch
         await eventually_async(lambda: watch.peak is not None and watch.peak.memory_bytes > 1 << 20)
         assert watch.peak is not None
         assert watch.peak.processes >= 1

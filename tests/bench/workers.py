@@ -40,16 +40,16 @@ class _Deaf:
     """An owner of workers who wants to hear nothing."""
 
     def on_tools_changed(self) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_log(self, line: Log) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_lost(self, fault: FaultRecord) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
 
 async def measure(effort: Effort) -> list[Finding]:
@@ -79,7 +79,7 @@ def _faster(measure: str, ours: list[float], reference: list[float]) -> Finding:
 async def _start_ms(runtime: Runtime) -> float:
     """From the request to the worker's proven greeting."""
     started = time.perf_counter()
-    handle = await runtime.hire("bench", _Deaf())
+    handle = await runtime.start_worker("bench", _Deaf())
     taken_ms = (time.perf_counter() - started) * 1000
     await handle.dismiss(0)
     return taken_ms
@@ -110,7 +110,7 @@ async def _weights() -> list[Finding]:
     idle, opened_mib, used = [], [], []
     async with preloaded() as runtime:
         for _ in range(WORKERS_WEIGHED):
-            handle = await runtime.hire("bench", _Deaf())
+            handle = await runtime.start_worker("bench", _Deaf())
             idle.append(_private_mib(handle.pid))
             await handle.dismiss(0)
             async with opened(pretend("echo")) as endpoint:

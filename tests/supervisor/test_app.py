@@ -16,7 +16,7 @@ from support.leftovers import no_leftovers
 from support.native_decks import DeckMaker, PlayedDeck
 from support.programs import SERVERS, server_argv
 from support.real import hostile, pretend
-from support.workers import PlayedSeat
+from support.workers import PlayedSession
 
 from quarterdeck import Settings, app, open_quarterdeck
 from quarterdeck.common.identity import CLIENT_VERSION
@@ -249,7 +249,7 @@ async def test_what_servers_may_start_without_reaches_each_of_them(
 
     def create(config: ServerConfig, **options: Any) -> ServerEndpointImpl:
         said.append(options)
-        return ServerEndpointImpl(config, PlayedSeat())
+        return ServerEndpointImpl(config, PlayedSession())
 
     monkeypatch.setattr(app, "create_server_endpoint", create)
     servers = (stdio("a"), stdio("b"))

@@ -1,4 +1,4 @@
-"""Endpoints on seats that a test plays: brought into any phase, and closed in the end."""
+"""Endpoints on sessions that a test plays: brought into any phase, and closed in the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, Stream
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Call, Close, Open
 from quarterdeck_protocol.phases import EndpointPhase
-from support.workers import PATIENCE_S, PlayedSeat, closes, turns
+from support.workers import PATIENCE_S, PlayedSession, closes, turns
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 
@@ -23,12 +23,12 @@ EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier
 
 
 class Stage:
-    """An endpoint on a played seat."""
+    """An endpoint on a played session."""
 
-    def __init__(self, config: ServerConfig = STDIO, *, seat_fault: ProtocolFault | None = None) -> None:
-        self.seat = PlayedSeat(fault=seat_fault)
-        self.worker = self.seat.worker
-        self.endpoint = ServerEndpointImpl(config, self.seat)
+    def __init__(self, config: ServerConfig = STDIO, *, session_fault: ProtocolFault | None = None) -> None:
+        self.session = PlayedSession(fault=session_fault)
+        self.worker = self.session.worker
+        self.endpoint = ServerEndpointImpl(config, self.session)
         self.seen: list[tuple[EndpointPhase, int]] = []
         self.endpoint.watch(lambda: self.seen.append((self.endpoint.phase, len(self.endpoint.tools()))))
         self._tasks: list[asyncio.Task[Any]] = []
@@ -87,10 +87,10 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    phase: EndpointPhase = READY, config: ServerConfig = STDIO, *, seat_fault: ProtocolFault | None = None
+    phase: EndpointPhase = READY, config: ServerConfig = STDIO, *, session_fault: ProtocolFault | None = None
 ) -> AsyncIterator[Stage]:
     """An endpoint in some phase; it is closed at the end."""
-    played = Stage(config, seat_fault=seat_fault)
+    played = Stage(config, session_fault=session_fault)
     with anyio.fail_after(PATIENCE_S):
         await played.bring_to(phase)
         yield played

@@ -13,7 +13,7 @@ from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConf
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import List, Open
 from quarterdeck_protocol.phases import EndpointPhase
-from support.workers import PATIENCE_S, PlayedSeat, lists, turns
+from support.workers import PATIENCE_S, PlayedSession, lists, turns
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
 
@@ -50,20 +50,20 @@ class Harbour:
     """A fleet and every endpoint that it ever made."""
 
     runtime: PretendRuntime
-    seats: dict[str, list[PlayedSeat]] = field(default_factory=dict)
-    prepare: dict[str, Callable[[PlayedSeat], None]] = field(default_factory=dict)
+    sessions: dict[str, list[PlayedSession]] = field(default_factory=dict)
+    prepare: dict[str, Callable[[PlayedSession], None]] = field(default_factory=dict)
     installs: Callable[[ServerConfig], bool] | None = None
 
     def __post_init__(self) -> None:
         self.fleet = ServerFleetImpl(self.make, installs=self.installs)
 
     def make(self, config: ServerConfig) -> ServerEndpointImpl:
-        """An endpoint on a played seat, prepared as the test wants it."""
-        seat = PlayedSeat()
-        seat.worker.rules[List] = lists(f"of-{config.id}")
-        self.prepare.get(config.id, lambda _: None)(seat)
-        self.seats.setdefault(config.id, []).append(seat)
-        return ServerEndpointImpl(config, seat)
+        """An endpoint on a played session, prepared as the test wants it."""
+        session = PlayedSession()
+        session.worker.rules[List] = lists(f"of-{config.id}")
+        self.prepare.get(config.id, lambda _: None)(session)
+        self.sessions.setdefault(config.id, []).append(session)
+        return ServerEndpointImpl(config, session)
 
     def phases(self) -> dict[str, EndpointPhase]:
         """The phase of every server, in the snapshot's order."""
@@ -87,9 +87,9 @@ async def harbour(
         await made.fleet.tear_down()
     assert runtime.users == 0
     assert not made.fleet._tasks
-    for seat in (seat for seats in made.seats.values() for seat in seats):
-        if seat.worker._handle is not None:
-            seat.worker.leaves()
+    for session in (session for sessions in made.sessions.values() for session in sessions):
+        if session.worker._handle is not None:
+            session.worker.leaves()
 
 
 def config(*servers: str, restart: RestartPolicy = AT_ONCE, **commands: str) -> BridgeConfig:
@@ -101,11 +101,11 @@ def config(*servers: str, restart: RestartPolicy = AT_ONCE, **commands: str) -> 
     )
 
 
-def refuses(seat: PlayedSeat) -> None:
+def refuses(session: PlayedSession) -> None:
     """Prepare a server that cannot be started."""
-    seat.worker.rules[Open] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
+    session.worker.rules[Open] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
 
 
-def hangs(seat: PlayedSeat) -> None:
+def hangs(session: PlayedSession) -> None:
     """Prepare a server that never answers the handshake."""
-    del seat.worker.rules[Open]
+    del session.worker.rules[Open]

@@ -11,7 +11,7 @@ from quarterdeck.app import Product
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.fleet import ServerFleetImpl
-from quarterdeck.fleet.worker_session import Custody
+from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
@@ -26,7 +26,7 @@ class ProductEndpoint(FakeEndpoint):
 
     calls: int = 0
     restarts: int = 0
-    custody: Custody | None = None
+    confined: ConfinedServer | None = None
     pid: int | None = None
     isolated: bool = True
 
@@ -37,7 +37,7 @@ class ProductEndpoint(FakeEndpoint):
 
     def status(self) -> EndpointStatus:
         """A snapshot with the restarts."""
-        sandbox = self.custody.status if self.custody is not None else None
+        sandbox = self.confined.status if self.confined is not None else None
         more = {"restarts": self.restarts, "pid": self.pid, "isolated": self.isolated, "sandbox": sandbox}
         return replace(super().status(), **more)
 

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from quarterdeck.fleet.embedded import MemoryWay
-from quarterdeck.fleet.handle import Listener, WorkerHandle
+from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
 from quarterdeck_protocol.io.driver import LinkDriver
 from quarterdeck_protocol.link.events import Arrived, Greeted, LinkEvent, LinkTerms, Side
@@ -76,7 +76,7 @@ class PlayedWorker:
         assert self._driver is not None
         return self._driver
 
-    def hired(self, name: str, listener: Listener, *, is_born: bool = True) -> WorkerHandle:
+    def hired(self, name: str, listener: WorkerListener, *, is_born: bool = True) -> WorkerHandle:
         """The handle on it; without `is_born` it never says hello."""
         loop = asyncio.get_running_loop()
         handle = self._handle = WorkerHandle(name, listener)
@@ -173,8 +173,8 @@ def closes(worker: PlayedWorker, request: Close, _: bytes) -> None:
     asyncio.get_running_loop().call_soon(worker.dies, 0)
 
 
-class PlayedSeat:
-    """A seat whose worker a test plays; opens, lists nothing and closes by itself unless told otherwise."""
+class PlayedSession:
+    """A session whose worker a test plays: it opens, lists nothing and closes by itself unless told otherwise."""
 
     isolated = True
 
@@ -182,15 +182,15 @@ class PlayedSeat:
         self.worker = PlayedWorker()
         self.worker.rules = {Open: opens, List: lists(), Close: closes}
         self.eras: list[str] = []
-        self.doubts = 0
-        self.guarded: list[ServerStart] = []
-        self.left = 0
-        self.may_leave = asyncio.Event()
-        self.may_leave.set()
+        self.older_eras = 0
+        self.limited: list[ServerStart] = []
+        self.ended = 0
+        self.may_end = asyncio.Event()
+        self.may_end.set()
         self._fault = fault
 
-    async def take(self, listener: Listener) -> WorkerHandle:
-        """See `Seat`."""
+    async def start(self, listener: WorkerListener) -> WorkerHandle:
+        """See `Session`."""
         if self._fault is not None:
             raise self._fault
         handle = self.worker.hired("played", listener)
@@ -198,25 +198,25 @@ class PlayedSeat:
         return handle
 
     def order(self) -> OpenOrder:
-        """See `Seat`."""
+        """See `Session`."""
         return OpenOrder("{}")
 
-    def remember(self, era: str) -> None:
-        """See `Seat`."""
+    def remember_era(self, era: str) -> None:
+        """See `Session`."""
         self.eras.append(era)
 
-    def doubt(self) -> bool:
-        """See `Seat`."""
-        self.doubts += 1
-        return self.doubts == 1
+    def try_older_era(self) -> bool:
+        """See `Session`."""
+        self.older_eras += 1
+        return self.older_eras == 1
 
-    def guard(self, start: ServerStart) -> None:
-        """See `Seat`: nobody looks."""
-        self.guarded.append(start)
+    def enforce_limits(self, start: ServerStart) -> None:
+        """See `Session`: nobody looks."""
+        self.limited.append(start)
 
-    async def leave(self) -> None:
-        """See `Seat`."""
-        self.left += 1
-        await self.may_leave.wait()
+    async def end(self) -> None:
+        """See `Session`."""
+        self.ended += 1
+        await self.may_end.wait()
         if self.worker._handle is not None:
             self.worker.leaves()

@@ -11,7 +11,7 @@ import psutil
 
 from quarterdeck.app import Product
 from quarterdeck.config.secrets.masking import mask_args
-from quarterdeck.fleet.worker_session import Custody
+from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck.trust.configured_servers import command_options
 from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
@@ -107,17 +107,17 @@ def _redacted(product: Product, dossier: Dossier) -> Dossier:
 def view_inspection(product: Product, status: EndpointStatus, view: ServerView) -> Inspection:
     """All that is known of the confinement of the server with this status; `view` is the server itself."""
     config, endpoint = product.config(status.server), product.fleet.endpoint(status.server)
-    custody = endpoint.custody if endpoint is not None else None
+    confined = endpoint.confined if endpoint is not None else None
     last = product.fleet.last_fault(status.server)
     policy = config.sandbox if isinstance(config, StdioServerConfig) and status.isolated else None
     return Inspection(
         server=view,
         command=_command(product, config),
         policy=msgspec.Raw(product.redact(policy.model_dump_json()).encode()) if policy is not None else NO_POLICY,
-        receipt=_view_receipt(product, custody) if custody is not None else None,
-        limits=_view_limits(policy.limits, custody, status) if policy is not None else (),
+        receipt=_view_receipt(product, confined) if confined is not None else None,
+        limits=_view_limits(policy.limits, confined, status) if policy is not None else (),
         last_death=view_fault(product, last, status.server) if last is not None else view.fault,
-        note="" if custody is not None else _why_none(config, status),
+        note="" if confined is not None else _why_none(config, status),
     )
 
 
@@ -136,8 +136,8 @@ def _why_none(config: ServerConfig | None, status: EndpointStatus) -> str:
     return NOT_STARTED if isinstance(config, StdioServerConfig) else REMOTE
 
 
-def _view_receipt(product: Product, custody: Custody) -> ReceiptView:
-    start, receipt = custody.start, custody.receipt
+def _view_receipt(product: Product, confined: ConfinedServer) -> ReceiptView:
+    start, receipt = confined.start, confined.receipt
     return ReceiptView(
         tier=receipt.tier,
         network=receipt.network,
@@ -150,13 +150,13 @@ def _view_receipt(product: Product, custody: Custody) -> ReceiptView:
     )
 
 
-def _view_limits(limits: Limits, custody: Custody | None, status: EndpointStatus) -> tuple[LimitView, ...]:
-    watch = custody.watch if custody is not None else None
+def _view_limits(limits: Limits, confined: ConfinedServer | None, status: EndpointStatus) -> tuple[LimitView, ...]:
+    watch = confined.watch if confined is not None else None
     present = _numbers(watch.present if watch is not None and status.pid is not None else None)
     peak = _numbers(watch.peak if watch is not None else None)
     if status.uptime_s is not None:
         present["wall_s"] = status.uptime_s
-    enforced = custody.start.enforced if custody is not None else ()
+    enforced = confined.start.enforced if confined is not None else ()
     return tuple(
         LimitView(name, most, present.get(name), peak.get(name), _keeper(name, most, is_enforced=name in enforced))
         for name, most in limits.model_dump().items()

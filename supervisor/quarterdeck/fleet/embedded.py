@@ -24,7 +24,7 @@ from quarterdeck_worker.connection_faults import root_cause
 from quarterdeck_worker.session import ServerFault, ServerRun, adopt_session
 from quarterdeck_worker.worker import Worker
 
-from .handle import Listener, WorkerHandle
+from .handle import WorkerHandle, WorkerListener
 
 EXIT_S: Final = 10.0
 """How long somebody else's session may take to close; the SDK's own takes up to seven seconds over stdio."""
@@ -48,8 +48,8 @@ class MemoryWay:
         """See `Way`: nothing ever waits."""
 
 
-class EmbeddedSeat:
-    """A seat in this process."""
+class EmbeddedSession:
+    """A session in this process."""
 
     isolated = False
 
@@ -67,8 +67,8 @@ class EmbeddedSeat:
         self._handle: WorkerHandle | None = None
         self._owner: asyncio.Task[None] | None = None
 
-    async def take(self, listener: Listener) -> WorkerHandle:
-        """See `Seat`."""
+    async def start(self, listener: WorkerListener) -> WorkerHandle:
+        """See `Session`."""
         loop = asyncio.get_running_loop()
         to_worker, to_supervisor = MemoryWay(), MemoryWay()
         token = secrets.token_bytes(32)
@@ -88,21 +88,21 @@ class EmbeddedSeat:
         return handle
 
     def order(self) -> OpenOrder:
-        """See `Seat`."""
+        """See `Session`."""
         return OpenOrder(self._config.model_dump_json())
 
-    def remember(self, era: str) -> None:
-        """See `Seat`: the session was greeted by its maker."""
+    def remember_era(self, era: str) -> None:
+        """See `Session`: the session was greeted by its maker."""
 
-    def doubt(self) -> bool:
-        """See `Seat`: whoever made the session chose its era."""
+    def try_older_era(self) -> bool:
+        """See `Session`: whoever made the session chose its era."""
         return False
 
-    def guard(self, start: ServerStart) -> None:
-        """See `Seat`: a session of this process starts nothing."""
+    def enforce_limits(self, start: ServerStart) -> None:
+        """See `Session`: a session of this process starts nothing."""
 
-    async def leave(self) -> None:
-        """See `Seat`."""
+    async def end(self) -> None:
+        """See `Session`."""
         if self._owner is not None and self._handle is not None:
             self._owner.cancel()
             await asyncio.wait([self._owner], timeout=EXIT_S)

@@ -9,38 +9,30 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from quarterdeck.config.places.sandbox_notice import names_of, warn_once
 from quarterdeck.config.places.trusted_files import trusted_files
-from quarterdeck.fleet.core.toolset import ToolsetError, parse_tools
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, Revision, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, RemoteTool
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import Close, List, Log, Open, ServerCard, ServerStart
+from quarterdeck_protocol.link.frames import Close, Log, Open, ServerCard, ServerStart
 from quarterdeck_protocol.phases import EndpointPhase, PhaseStep, advance, is_terminal_phase
-from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Receipt
 
 from .handle import WorkerHandle, ask
-from .raw_call import begin_call, ended
-from .worker_session import OLDER_ERA, Custody, Seat, WorkerSeat
+from .raw_call import arguments_json, begin_call, ended
+from .tool_list import ToolList
+from .worker_session import OLDER_ERA, ConfinedServer, Session, WorkerSession
 
 if TYPE_CHECKING:
     from .embedded import SessionFactory
 
 CLOSE_S = 3 * CLOSE_GRACE_S + 1.0
 """How long a worker may take to stop its server: three graces, and a moment to say so."""
-
-REFRESH_S = 1.0
-"""Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
-
-DECODE_IN_THREAD_BYTES = 256 * 1024
-"""Larger results are decoded beside the loop."""
 
 _ERA_MARK = "resultType"
 """In the message of a server that refuses its own results: they lack what the newer era asks for."""
@@ -59,21 +51,18 @@ class ServerEndpointImpl:
         is_installing: whether its command has to fetch the program first, as far as whoever made it knows.
     """
 
-    def __init__(self, config: ServerConfig, seat: Seat) -> None:
+    def __init__(self, config: ServerConfig, session: Session) -> None:
         self._config = config
-        self._seat = seat
+        self._session = session
         self._phase = EndpointPhase.IDLE
         self._fault: ProtocolFault | None = None
         self._handle: WorkerHandle | None = None
         self._card: ServerCard | None = None
-        self._custody: Custody | None = None
+        self._confined: ConfinedServer | None = None
         self._ready_at: float | None = None
-        self._tools: tuple[RemoteTool, ...] = ()
-        self._is_listed = False
+        self._list = ToolList(config, is_wanted=lambda: self._phase is EndpointPhase.READY, on_change=self._notify)
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._refresh_timer: asyncio.TimerHandle | None = None
-        self._refreshed_at = -inf
         self._watchers: list[Callable[[], None]] = []
         self.patience = 1
         self.is_installing = False
@@ -99,9 +88,9 @@ class ServerEndpointImpl:
         return self._card
 
     @property
-    def custody(self) -> Custody | None:
+    def confined(self) -> ConfinedServer | None:
         """What confines its process, kept when that is gone; None while there is none of ours."""
-        return self._custody
+        return self._confined
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of phase or tools; returns what unregisters it."""
@@ -149,20 +138,20 @@ class ServerEndpointImpl:
             self._step(PhaseStep.FAILED)
         if not self._outcome.done():
             self._outcome.set_result(fault)
-        self._tell()
+        self._notify()
         if fault is not None:
-            await self._seat.leave()
+            await self._session.end()
 
     async def _attempt(self) -> ProtocolFault | None:
         try:
-            handle = self._handle = await self._seat.take(self)
+            handle = self._handle = await self._session.start(self)
             frame = Open(handle.next_id(), self._config.connect_timeout_s * self.patience)
-            _, body = await ask(handle, frame, msgspec.json.encode(self._seat.order()))
+            _, body = await ask(handle, frame, msgspec.json.encode(self._session.order()))
             card = msgspec.json.decode(body, type=ServerCard)
         except ProtocolFault as fault:
             return self._at_connect(fault)
         self._card = card
-        self._seat.remember(card.era)
+        self._session.remember_era(card.era)
         if handle.lost is not None:
             return self._at_connect(ProtocolFault.from_record(handle.lost))
         return None
@@ -179,16 +168,16 @@ class ServerEndpointImpl:
 
     def tools(self) -> tuple[RemoteTool, ...]:
         """The cached list; the same tuple until it changes."""
-        return self._tools
+        return self._list.tools
 
     @property
     def has_listed(self) -> bool:
         """Whether any list has come: before it, having no tools means nothing."""
-        return self._is_listed
+        return self._list.has_come
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """The cached list while it is ready, else nothing."""
-        return self._tools if self._phase is EndpointPhase.READY else ()
+        return self._list.tools if self._phase is EndpointPhase.READY else ()
 
     def refusal(self, _: str) -> ProtocolFault | None:
         """Why no call is tried: it is not ready.  Of a name that it does not know a call says so itself."""
@@ -197,41 +186,13 @@ class ServerEndpointImpl:
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """See `ServerEndpoint`."""
         handle = self._ready_handle()
-        if not self._is_listed:
-            await self._list(handle)
-        return self._tools
-
-    async def _list(self, handle: WorkerHandle) -> None:
-        try:
-            _, body = await ask(handle, List(handle.next_id(), self._config.list_timeout_s))
-            if len(body) > DECODE_IN_THREAD_BYTES:
-                until = time.monotonic() + self._config.list_timeout_s
-                # A thread cannot be called off, and would keep a process that ends.
-                toolset = await asyncio.to_thread(
-                    parse_tools,
-                    self._config,
-                    body,
-                    lambda: self._phase is EndpointPhase.READY and time.monotonic() < until,
-                )
-            else:
-                toolset = parse_tools(self._config, body)
-        except ToolsetError as error:
-            raise ProtocolFault(FaultKind.PROTOCOL, str(error), error, code="bad_output") from error
-        except ProtocolFault as fault:
-            if fault.kind is not FaultKind.TIMEOUT:
-                fault.kind = FaultKind.PROTOCOL
-            raise
-        for warning in toolset.warnings:
-            _log.warning("%s", warning)
-        self._is_listed = True
-        if toolset.tools != self._tools:
-            self._tools = toolset.tools
-            self._tell()
+        if not self._list.has_come:
+            await self._list.fetch(handle)
+        return self._list.tools
 
     async def _refresh(self) -> None:
-        self._refreshed_at = time.monotonic()
         try:
-            await self._list(self._ready_handle())
+            await self._list.fetch(self._ready_handle())
         except ProtocolFault as fault:
             # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
             if self._phase is EndpointPhase.READY:
@@ -247,7 +208,7 @@ class ServerEndpointImpl:
 
         Once, and never where its configuration forces a revision.
         """
-        return self._is_newer and self._seat.doubt()
+        return self._is_newer and self._session.try_older_era()
 
     def _judge_era(self, deliver: Deliver, end: CallEnd) -> None:
         is_refused = isinstance(end, ProtocolFault) and end.code == "reply_error"
@@ -302,24 +263,18 @@ class ServerEndpointImpl:
     # What the worker says
 
     def on_tools_changed(self) -> None:
-        """See `Listener`: list them anew, soon."""
-        if self._phase is EndpointPhase.READY and self._refresh_timer is None:
-            delay = max(0.0, self._refreshed_at + REFRESH_S - time.monotonic())
-            self._refresh_timer = asyncio.get_running_loop().call_later(delay, self._start_refresh)
-
-    def _start_refresh(self) -> None:
-        self._refresh_timer = None
+        """See `WorkerListener`: list them anew, soon."""
         if self._phase is EndpointPhase.READY:
-            self._start("refresh", self._refresh())
+            self._list.refresh_soon(lambda: self._start("refresh", self._refresh()))
 
     def on_log(self, line: Log) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
         level = logging.WARNING if line.level in SERIOUS else logging.DEBUG
         _log.log(level, "%s says: %s", self._config.id, line.data)
 
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
-        """See `Listener`: keep its receipt, hold it to its limits, and never hide that it is weaker than wanted."""
-        self._custody = Custody(start, receipt, self._seat.guard(start))
+        """See `WorkerListener`: keep its receipt, enforce its limits, and say where its sandbox is too weak."""
+        self._confined = ConfinedServer(start, receipt, self._session.enforce_limits(start))
         if start.gaps:
             server = self._config.id
             what = names_of(start.gaps)
@@ -327,34 +282,32 @@ class ServerEndpointImpl:
             warn_once(start.gaps)
 
     def on_lost(self, fault: FaultRecord) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
         if self._phase is EndpointPhase.READY:
             self._fault = ProtocolFault.from_record(fault)
             self._step(PhaseStep.LOST)
-            self._start("release", self._seat.leave())
-            self._tell()
+            self._start("release", self._session.end())
+            self._notify()
 
     # Closing
 
     async def close(self) -> None:
         """See `ServerEndpoint`."""
-        if self._refresh_timer is not None:
-            self._refresh_timer.cancel()
-            self._refresh_timer = None
+        self._list.stop()
         match self._phase:
             case EndpointPhase.IDLE:
                 self._step(PhaseStep.CLOSE)
-                self._tell()
+                self._notify()
             case EndpointPhase.CONNECTING:
                 self._step(PhaseStep.CLOSE)
                 # Here and not in the task: cancelled before its first step, it never runs.
                 assert self._outcome is not None
                 self._outcome.set_result(self._not_connected())
                 self._tasks["connect"].cancel()
-                self._tell()
+                self._notify()
             case EndpointPhase.READY:
                 self._step(PhaseStep.CLOSE)
-                self._tell()
+                self._notify()
                 self._start("close", self._shut_down())
         if self._tasks:
             # Shielded: a caller who gives up must not leave a half-closed endpoint behind.
@@ -366,9 +319,9 @@ class ServerEndpointImpl:
             await ask(self._handle, Close(self._handle.next_id(), CLOSE_S))
         except ProtocolFault as fault:
             _log.debug("closing %s: %s", self._config.id, fault)
-        await self._seat.leave()
+        await self._session.end()
         self._step(PhaseStep.RELEASED)
-        self._tell()
+        self._notify()
 
     # Status and helpers
 
@@ -378,14 +331,14 @@ class ServerEndpointImpl:
         return EndpointStatus(
             server=self._config.id,
             phase=self._phase,
-            tool_count=len(self._tools),
+            tool_count=len(self._list.tools),
             fault=self._fault,
             pid=self._card.pid if self._card and alive else None,
             worker_pid=self._handle.pid if self._handle and alive else None,
             uptime_s=time.monotonic() - self._ready_at if self._ready_at and alive else None,
-            isolated=self._seat.isolated,
+            isolated=self._session.isolated,
             era=self._card.era if self._card else None,
-            sandbox=self._custody.status if self._custody else None,
+            sandbox=self._confined.status if self._confined else None,
             installing=self.is_installing and self._phase is EndpointPhase.CONNECTING,
         )
 
@@ -408,31 +361,13 @@ class ServerEndpointImpl:
     def _step(self, step: PhaseStep) -> None:
         self._phase = advance(self._phase, step)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in tuple(self._watchers):
             callback()
 
     def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self._config.id}: {name}")
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
-
-
-def arguments_json(args: object) -> bytes:
-    """The arguments of a call as JSON; what is no dict is none.
-
-    Raises:
-        ProtocolFault: `tool_error`, they cannot be said in JSON.
-    """
-    try:
-        return msgspec.json.encode(args if isinstance(args, dict) else {})
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ProtocolFault(
-            FaultKind.TOOL_ERROR,
-            f"the arguments are not JSON: {plain_words(error)}",
-            error,
-            code="bad_arguments",
-            delivery=Delivery.NOT_SENT,
-        ) from error
 
 
 def create_server_endpoint(
@@ -461,7 +396,7 @@ def create_server_endpoint(
     """
     if session_factory is None:
         secrets = secrets_of(config.id)
-        seat = WorkerSeat(
+        session = WorkerSession(
             config,
             allow_unsandboxed=allow_unsandboxed,
             open_port=open_port,
@@ -469,7 +404,7 @@ def create_server_endpoint(
             secrets=secrets,
             claim=claim,
         )
-        return ServerEndpointImpl(config, seat)
-    from .embedded import EmbeddedSeat
+        return ServerEndpointImpl(config, session)
+    from .embedded import EmbeddedSession
 
-    return ServerEndpointImpl(config, EmbeddedSeat(config, session_factory))
+    return ServerEndpointImpl(config, EmbeddedSession(config, session_factory))

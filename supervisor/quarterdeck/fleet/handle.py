@@ -1,15 +1,13 @@
-"""Our side of one worker: ask it, hear of it, and know when and why it is gone.
+"""The supervisor's side of one worker: requests, their replies, what the worker says unasked, and its loss.
 
-Callbacks run in the loop, in the order of what arrived.  A handle is lost at most once; from then on every request
-is answered with that loss.
-
-Ask a worker one thing and wait for it, or learn that it was not even asked.
+Above it an endpoint, below it the driver of the link.  Callbacks run in the loop, in the order of what arrived.  A
+worker is lost at most once; from then on every request is answered with that loss.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -44,16 +42,40 @@ from quarterdeck_protocol.link.frames import (
     ServerStart,
     Started,
 )
-from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_protocol.tools import ProgressNote, Report
 from quarterdeck_sandbox import Receipt
 
 _log = logging.getLogger("quarterdeck.fleet")
 
+KILL_S: Final = 5.0
+"""How long a killed process may take to be reaped."""
+
+KILLED_CODES: Final = frozenset({"worker_unresponsive", "protocol_violation"})
+"""Losses that we made by a kill: there is nothing to wait for."""
+
+_LATE: Final = FaultRecord(
+    FaultKind.TIMEOUT,
+    "the call's deadline passed: the worker is running, but was too busy to answer in time",
+    "call_timeout",
+    Delivery.UNKNOWN,
+)
+
+_NEVER_SENT: Final = FaultRecord(
+    FaultKind.TIMEOUT, "its deadline passed while it waited for others to end", "busy", Delivery.NOT_SENT
+)
+
 OnReply = Callable[[Reply, bytes], None]
 
 
-class Listener(Protocol):
-    """Whoever owns the handle."""
+class _Pending(NamedTuple):
+    """Whom a request's reply and progress go to."""
+
+    on_reply: OnReply
+    on_progress: Report | None
+
+
+class WorkerListener(Protocol):
+    """The owner of a handle."""
 
     def on_tools_changed(self) -> None:
         """The server's tools are different now."""
@@ -64,7 +86,7 @@ class Listener(Protocol):
         ...
 
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
-        """The server's process was let go, confined; not yet greeted."""
+        """The server's process was started, confined; not yet greeted."""
         ...
 
     def on_lost(self, fault: FaultRecord) -> None:
@@ -73,15 +95,14 @@ class Listener(Protocol):
 
 
 class WorkerHandle:
-    """See the module.  Made by a runtime or by the embedded twin, which supply `kill` and `forget`."""
+    """One worker; made by a runtime or for an embedded session, which supply `kill` and `forget`."""
 
-    def __init__(self, name: str, listener: Listener) -> None:
+    def __init__(self, name: str, listener: WorkerListener) -> None:
         self._name = name
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._driver: LinkDriver | None = None
-        self._replies: dict[int, OnReply] = {}
-        self._progress: dict[int, Callable[[ProgressNote], None]] = {}
+        self._pending: dict[int, _Pending] = {}
         self._lost: FaultRecord | None = None
         self._dismissed = False
         self._started = False
@@ -110,34 +131,30 @@ class WorkerHandle:
         frame: Request,
         body: bytes,
         on_reply: OnReply,
-        on_progress: Callable[[ProgressNote], None] | None = None,
+        on_progress: Report | None = None,
     ) -> Refusal | None:
         """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
         if self._lost is not None:
             return Refusal.DEAD
         refusal = self.driver.request(frame, body)
         if refusal is None:
-            self._replies[frame.request_id] = on_reply
-            if on_progress is not None:
-                self._progress[frame.request_id] = on_progress
+            self._pending[frame.request_id] = _Pending(on_reply, on_progress)
         return refusal
 
     def cancel(self, request_id: int, reason: str = "") -> None:
         """Give up a request; its `on_reply` is not called any more."""
-        if self._drop(request_id) is not None:
+        if self._pending.pop(request_id, None) is not None:
             self.driver.cancel(request_id, reason)
 
     def on_event(self, event: LinkEvent) -> None:
         """Take what the link says."""
         match event:
             case Replied(reply=reply, body=body):
-                on_reply = self._drop(reply.request_id)
-                if on_reply is not None:
-                    on_reply(reply, body)
+                self._reply(reply, body)
             case Arrived(frame=Progress() as note):
-                on_progress = self._progress.get(note.request_id)
-                if on_progress is not None:
-                    on_progress(ProgressNote(note.progress, note.total, note.message))
+                pending = self._pending.get(note.request_id)
+                if pending is not None and pending.on_progress is not None:
+                    pending.on_progress(ProgressNote(note.progress, note.total, note.message))
             case Arrived(frame=ListChanged()):
                 self._listener.on_tools_changed()
             case Arrived(frame=Log() as line):
@@ -152,13 +169,9 @@ class WorkerHandle:
             case Silent(silence_s=silence_s):
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
             case Late(request_id=request_id):
-                on_reply = self._drop(request_id)
-                if on_reply is not None:
-                    on_reply(Failed(request_id, _LATE), b"")
+                self._reply(Failed(request_id, _LATE))
             case Overdue(request_id=request_id, was_sent=False):
-                on_reply = self._drop(request_id)
-                if on_reply is not None:
-                    on_reply(Failed(request_id, _NEVER_SENT), b"")
+                self._reply(Failed(request_id, _NEVER_SENT))
             case Overdue():
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", "the worker did not answer before a deadline")
             case Violated(reason=reason):
@@ -203,14 +216,13 @@ class WorkerHandle:
         self._lost = fault
         if not self.greeted.done():
             self.greeted.set_result(None)
-        replies, self._replies = self._replies, {}
-        self._progress.clear()
+        lost, self._pending = self._pending, {}
         # A deadline that passed is a timeout wherever it was.
         kind = fault.kind if fault.kind is FaultKind.TIMEOUT else FaultKind.TOOL_ERROR
-        for request_id, on_reply in replies.items():
+        for request_id, pending in lost.items():
             delivery = Delivery.NOT_SENT if self.driver.cancel(request_id) else Delivery.UNKNOWN
             at_site = FaultRecord(kind, fault.message, fault.code, delivery, None, fault.dossier)
-            on_reply(Failed(request_id, at_site), b"")
+            pending.on_reply(Failed(request_id, at_site), b"")
         if not self._dismissed:
             self._listener.on_lost(fault)
 
@@ -259,27 +271,11 @@ class WorkerHandle:
             self.kill()
             self.lose(FaultRecord(kind, message, code))
 
-    def _drop(self, request_id: int) -> OnReply | None:
-        self._progress.pop(request_id, None)
-        return self._replies.pop(request_id, None)
-
-
-KILL_S = 5.0
-"""How long a killed process may take to be reaped."""
-
-KILLED_CODES = frozenset({"worker_unresponsive", "protocol_violation"})
-"""Losses that we made by a kill: there is nothing to wait for politely."""
-
-_LATE = FaultRecord(
-    FaultKind.TIMEOUT,
-    "its deadline passed; the worker lives, and was too busy to say so in time",
-    "call_timeout",
-    Delivery.UNKNOWN,
-)
-
-_NEVER_SENT = FaultRecord(
-    FaultKind.TIMEOUT, "its deadline passed while it waited for others to end", "busy", Delivery.NOT_SENT
-)
+    def _reply(self, reply: Reply, body: bytes = b"") -> None:
+        """End the request, unless it was cancelled."""
+        pending = self._pending.pop(reply.request_id, None)
+        if pending is not None:
+            pending.on_reply(reply, body)
 
 
 async def ask(handle: WorkerHandle, frame: Open | List | Close, body: bytes = b"") -> tuple[Answer, bytes]:

@@ -1,10 +1,11 @@
-"""One tool call to one worker, bytes in and bytes out: how it begins, how it is held, how it ends."""
+"""Raw calls of one worker's server: begin one, wait for one, refuse one."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec import Raw, Struct
 
 from quarterdeck_protocol.configs import ServerConfig
@@ -73,6 +74,24 @@ async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallRes
     if isinstance(end, ProtocolFault):
         raise end
     return RemoteCallResult(end, end.is_error)
+
+
+def arguments_json(args: object) -> bytes:
+    """The arguments of a call as JSON; what is no dict is none.
+
+    Raises:
+        ProtocolFault: `tool_error`, they cannot be said in JSON.
+    """
+    try:
+        return msgspec.json.encode(args if isinstance(args, dict) else {})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolFault(
+            FaultKind.TOOL_ERROR,
+            f"the arguments are not JSON: {plain_words(error)}",
+            error,
+            code="bad_arguments",
+            delivery=Delivery.NOT_SENT,
+        ) from error
 
 
 def begin_call(handle: WorkerHandle, config: ServerConfig, call: RawCall, deliver: Deliver) -> PendingCall:

@@ -27,7 +27,7 @@ from quarterdeck_protocol.link.frames import SpawnOrder
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
-from .handle import Listener, WorkerHandle
+from .handle import WorkerHandle, WorkerListener
 from .placement import FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement
 from .router import SOCKET_NAME, Router
 
@@ -92,7 +92,9 @@ class Runtime:
             self._router.close()
             await asyncio.to_thread(self.directory.close)
 
-    async def hire(self, name: str, listener: Listener, max_result_bytes: int = MAX_RESULT_BYTES) -> WorkerHandle:
+    async def start_worker(
+        self, name: str, listener: WorkerListener, max_result_bytes: int = MAX_RESULT_BYTES
+    ) -> WorkerHandle:
         """A worker that has proved itself, and is held to messages that can carry results of so many bytes.
 
         Raises:

@@ -1,10 +1,7 @@
-"""Where a server's session runs: in a worker of its own, or (no isolation) inside this process.
+"""Where one server's session runs, in a worker of its own as a rule; what confines the server; and a preview of that.
 
-A seat is taken once, for one endpoint; leaving it releases everything.
-
-What would become of a server's start here: its sandbox is laid out in a place of its own, and nothing is started.
-
-One confined server as its supervisor holds it: what confines it, and what it uses of its limits.  Values only.
+Above it the endpoint, and commands that ask for the preview; below it the runtime, which has the workers.  A session is
+started once, for one endpoint; its end releases everything.
 """
 
 import os
@@ -36,85 +33,22 @@ from quarterdeck_sandbox import (
     words_of,
 )
 
-from .handle import Listener, WorkerHandle
+from .handle import WorkerHandle, WorkerListener
 from .runtime import Runtime
 
+OLDER_ERA: Final = Revision.R2025_11_25.value
+"""What a server is greeted in that breaks the newer one."""
 
-class Outlook(StrEnum):
-    """How a start would go."""
-
-    STARTS = "starts"
-    WEAKER = "starts weaker"
-    REFUSED = "refused"
+EXIT_S = CLOSE_GRACE_S + 1.0
+"""How long a worker may take to exit once its server is gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """One server's.
+class ConfinedServer:
+    """One started process and what confines it, kept after its end.
 
     Attributes:
-        why: a line for each way in which it is weaker, or the reason with what to do.
-        code: that of the fault with which its start would end; empty where it would not.
-    """
-
-    server: str
-    outlook: Outlook
-    why: tuple[str, ...] = ()
-    code: str = ""
-
-
-def rehearse(
-    config: StdioServerConfig, machine: Machine, trusted: Sequence[str] = (), *, allow_unsandboxed: bool = False
-) -> Rehearsal:
-    """Lay out what would confine it, beside where its private home is or will be.
-
-    Args:
-        config: the server.
-        machine: what there is.
-        trusted: files that hold the user's word.
-        allow_unsandboxed: limits alone would do.
-    """
-    try:
-        with temporary_folder("quarterdeck-rehearsal-", private_place()) as base:
-            home, tmp = Path(base, "home"), Path(base, "tmp")
-            for folder in (home, tmp):
-                folder.mkdir(mode=0o700)
-            user_home = Path(os.environ.get("HOME") or "/")
-            private = (str(state_dir()), str(runtime_dir()))
-            places = Places(home, tmp, user_home, private, with_announced(trusted))
-            environ = {**os.environ, **user_environment(os.environ)}
-            env = server_environment(config, os.environ, home, tmp)
-            plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
-            requester = Requester(places, environ, machine, allow_unsandboxed=allow_unsandboxed)
-            gaps = confine(plan, config.sandbox, requester).gaps
-    except LaunchError as error:
-        return Rehearsal(config.id, Outlook.REFUSED, (str(error),), error.code)
-    except OSError as error:
-        return Rehearsal(config.id, Outlook.REFUSED, (words_of(error),), "spawn_failed")
-    return Rehearsal(config.id, Outlook.WEAKER if gaps else Outlook.STARTS, gaps)
-
-
-def private_place() -> str:
-    """The folder in which servers have their private homes, or the nearest above it: who reaches one, reaches both.
-
-    Raises:
-        LaunchError: none of them can be written to.
-    """
-    place = state_dir()
-    for folder in (place, *place.parents):
-        if folder.is_dir() and os.access(folder, os.W_OK):
-            return str(folder)
-    raise LaunchError(
-        "directory_unusable", f"{place}, for its private home, cannot be written to, nor any folder above"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Custody:
-    """What is known of one started process, and kept after its end.
-
-    Attributes:
-        start: what its worker said when it let it go.
+        start: what its worker said of its start.
         receipt: what was observed to confine it.
         watch: what is known of its use, None when nobody looks.
     """
@@ -129,19 +63,12 @@ class Custody:
         return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps)
 
 
-OLDER_ERA: Final = Revision.R2025_11_25.value
-"""What a server is greeted in that breaks the newer one."""
-
-LEAVE_S = CLOSE_GRACE_S + 1.0
-"""How long a worker may take to exit once its server is gone."""
-
-
-class Seat(Protocol):
-    """A place for a session."""
+class Session(Protocol):
+    """Where the session of one server runs."""
 
     isolated: bool
 
-    async def take(self, listener: Listener) -> WorkerHandle:
+    async def start(self, listener: WorkerListener) -> WorkerHandle:
         """Get ready to be asked to `Open`; raises `ProtocolFault`."""
         ...
 
@@ -149,24 +76,24 @@ class Seat(Protocol):
         """What to open with; raises `ProtocolFault`."""
         ...
 
-    def remember(self, era: str) -> None:
+    def remember_era(self, era: str) -> None:
         """The era that the server agreed to."""
         ...
 
-    def doubt(self) -> bool:
-        """What the server said in the newer era was broken; whether its next start tries the older one, once."""
+    def try_older_era(self) -> bool:
+        """Have the next start try the older era, as the newer one fails; whether it does: it is done once."""
         ...
 
-    def guard(self, start: ServerStart) -> Watch | None:
-        """Hold the server that was let go to its limits until it is left; None when it has no process of ours."""
+    def enforce_limits(self, start: ServerStart) -> Watch | None:
+        """Hold the server that was started to its limits until the end; None when it has no process of ours."""
         ...
 
-    async def leave(self) -> None:
+    async def end(self) -> None:
         """Release everything; the worker is killed when it does not go by itself."""
         ...
 
 
-class WorkerSeat:
+class WorkerSession:
     """A worker process; its server gets its own private directories and an environment of its own."""
 
     isolated = True
@@ -181,7 +108,7 @@ class WorkerSeat:
         claim: Callable[[str], None] = lambda _: None,
         secrets: Iterable[str] = (),
     ) -> None:
-        """Prepare a seat.
+        """Start nothing yet.
 
         Args:
             config: the server.
@@ -201,17 +128,17 @@ class WorkerSeat:
         self._handle: WorkerHandle | None = None
         self._watch: Watch | None = None
 
-    async def take(self, listener: Listener) -> WorkerHandle:
-        """See `Seat`."""
+    async def start(self, listener: WorkerListener) -> WorkerHandle:
+        """See `Session`."""
         try:
             self._runtime = await Runtime.acquire()
         except UnsafePathError as error:
             raise _no_directory(error) from error
-        self._handle = await self._runtime.hire(self._config.id, listener, self._config.max_result_bytes)
+        self._handle = await self._runtime.start_worker(self._config.id, listener, self._config.max_result_bytes)
         return self._handle
 
     def order(self) -> OpenOrder:
-        """See `Seat`."""
+        """See `Session`."""
         assert self._runtime is not None
         era = self._runtime.eras.get(self._key(), "")
         config = self._config.model_dump_json()
@@ -239,13 +166,13 @@ class WorkerSeat:
             secrets=self._withheld(env),
         )
 
-    def remember(self, era: str) -> None:
-        """See `Seat`: the next start of the same program need not probe."""
+    def remember_era(self, era: str) -> None:
+        """See `Session`: the next start of the same program need not probe."""
         assert self._runtime is not None
         self._runtime.eras[self._key()] = era
 
-    def doubt(self) -> bool:
-        """See `Seat`."""
+    def try_older_era(self) -> bool:
+        """See `Session`."""
         assert self._runtime is not None
         key = self._key()
         is_new = key not in self._runtime.doubted
@@ -254,8 +181,8 @@ class WorkerSeat:
             self._runtime.eras[key] = OLDER_ERA
         return is_new
 
-    def guard(self, start: ServerStart) -> Watch | None:
-        """See `Seat`."""
+    def enforce_limits(self, start: ServerStart) -> Watch | None:
+        """See `Session`."""
         assert self._runtime is not None
         handle = self._handle
         if handle is None or self._watch is not None or not isinstance(self._config, StdioServerConfig):
@@ -267,12 +194,12 @@ class WorkerSeat:
         )
         return self._watch
 
-    async def leave(self) -> None:
-        """See `Seat`."""
+    async def end(self) -> None:
+        """See `Session`."""
         if self._watch is not None:
             self._watch()
         if self._handle is not None:
-            await self._handle.dismiss(LEAVE_S)
+            await self._handle.dismiss(EXIT_S)
             self._handle = None
         if self._runtime is not None:
             runtime, self._runtime = self._runtime, None
@@ -296,3 +223,72 @@ def _no_directory(error: UnsafePathError) -> ProtocolFault:
 def _user_home() -> str:
     home = os.path.expanduser("~")
     return home if home.startswith("/") else ""
+
+
+class Outlook(StrEnum):
+    """How a start would go."""
+
+    STARTS = "starts"
+    WEAKER = "starts weaker"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class StartPreview:
+    """How the start of one server would go.
+
+    Attributes:
+        why: a line for each way in which it is weaker, or the reason with what to do.
+        code: that of the fault with which its start would end; empty where it would not.
+    """
+
+    server: str
+    outlook: Outlook
+    why: tuple[str, ...] = ()
+    code: str = ""
+
+
+def preview_start(
+    config: StdioServerConfig, machine: Machine, trusted: Sequence[str] = (), *, allow_unsandboxed: bool = False
+) -> StartPreview:
+    """How this server would be confined, laid out beside its private home; nothing is started.
+
+    Args:
+        config: the server.
+        machine: what this machine can enforce.
+        trusted: files that are the user's word, which it may not write.
+        allow_unsandboxed: whether limits alone would do.
+    """
+    try:
+        with temporary_folder("quarterdeck-rehearsal-", private_homes_folder()) as base:
+            home, tmp = Path(base, "home"), Path(base, "tmp")
+            for folder in (home, tmp):
+                folder.mkdir(mode=0o700)
+            user_home = Path(os.environ.get("HOME") or "/")
+            private = (str(state_dir()), str(runtime_dir()))
+            places = Places(home, tmp, user_home, private, with_announced(trusted))
+            environ = {**os.environ, **user_environment(os.environ)}
+            env = server_environment(config, os.environ, home, tmp)
+            plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
+            requester = Requester(places, environ, machine, allow_unsandboxed=allow_unsandboxed)
+            gaps = confine(plan, config.sandbox, requester).gaps
+    except LaunchError as error:
+        return StartPreview(config.id, Outlook.REFUSED, (str(error),), error.code)
+    except OSError as error:
+        return StartPreview(config.id, Outlook.REFUSED, (words_of(error),), "spawn_failed")
+    return StartPreview(config.id, Outlook.WEAKER if gaps else Outlook.STARTS, gaps)
+
+
+def private_homes_folder() -> str:
+    """The folder of the servers' private homes, or the nearest one above it that there is.
+
+    Raises:
+        LaunchError: none of them can be written to.
+    """
+    place = state_dir()
+    for folder in (place, *place.parents):
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            return str(folder)
+    raise LaunchError(
+        "directory_unusable", f"{place}, for its private home, cannot be written to, nor any folder above"
+    )

@@ -10,9 +10,9 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from quarterdeck.fleet.endpoint import ServerEndpointImpl, arguments_json
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import ServerFleetImpl
-from quarterdeck.fleet.raw_call import ended, refuse
+from quarterdeck.fleet.raw_call import arguments_json, ended, refuse
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (

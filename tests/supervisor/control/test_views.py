@@ -16,7 +16,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.control.answers import answer
 from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, SandboxView
 from quarterdeck.control.views import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, tree_memory
-from quarterdeck.fleet.worker_session import Custody
+from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import ServerStart
@@ -55,7 +55,7 @@ def confined(**members: Any) -> ProductEndpoint:
     endpoint = ProductEndpoint("fs", **members)
     policy = SandboxPolicy(preset=Preset.STRICT, limits=Limits(memory_bytes=1 << 30, cpu_share=None))
     endpoint.config = StdioServerConfig(id="fs", command="npx", args=("-y", "fs"), sandbox=policy)
-    endpoint.custody = Custody(START, RECEIPT, watch)
+    endpoint.confined = ConfinedServer(START, RECEIPT, watch)
     endpoint.pid = 7
     return endpoint
 
@@ -115,9 +115,9 @@ async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> 
 async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
     """A server that was just started would look as if it used nothing."""
     endpoint = confined()
-    assert endpoint.custody is not None
-    assert endpoint.custody.watch is not None
-    endpoint.custody.watch.meter.has_looked = False
+    assert endpoint.confined is not None
+    assert endpoint.confined.watch is not None
+    endpoint.confined.watch.meter.has_looked = False
     memory = next(limit for limit in (await inspected(tmp_path, endpoint)).limits if limit.name == "memory_bytes")
     assert (memory.present, memory.peak) == (None, None)
 

@@ -13,7 +13,7 @@ from support.scripted import INITIALIZED, LEGACY, PATIENCE_S, Answer, JsonObject
 from support.workers import turns
 
 from quarterdeck.fleet import embedded as embedded_module
-from quarterdeck.fleet.embedded import EmbeddedSeat, MemoryWay, SessionFactory
+from quarterdeck.fleet.embedded import EmbeddedSession, MemoryWay, SessionFactory
 from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -248,23 +248,23 @@ async def test_leaving_a_seat_stops_its_link_and_waits_no_longer_than_it_must(mo
             await released.wait()
 
     endpoint = create_server_endpoint(CONFIG, stubborn)
-    seat = endpoint._seat
-    assert isinstance(seat, EmbeddedSeat)
+    session = endpoint._session
+    assert isinstance(session, EmbeddedSession)
     with anyio.fail_after(PATIENCE_S):
         await endpoint.open()
-        assert seat._handle is not None
-        await seat.leave()
-        assert seat._handle.driver._timer is None
+        assert session._handle is not None
+        await session.end()
+        assert session._handle.driver._timer is None
         released.set()
-        assert seat._owner is not None
-        await asyncio.wait([seat._owner])
+        assert session._owner is not None
+        await asyncio.wait([session._owner])
     await endpoint.close()
 
 
 async def test_a_seat_that_was_never_taken_is_left_without_a_word() -> None:
     """Closing an endpoint early would fail."""
     endpoint = Stage(ANSWERS).endpoint
-    await endpoint._seat.leave()
+    await endpoint._session.end()
     await endpoint.close()
 
 

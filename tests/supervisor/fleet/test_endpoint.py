@@ -19,7 +19,7 @@ from support.endpoints import (
 from support.workers import CARD, closes, lists, turns
 
 from quarterdeck.fleet.endpoint import create_server_endpoint
-from quarterdeck.fleet.worker_session import WorkerSeat
+from quarterdeck.fleet.worker_session import WorkerSession
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Close, List, Lost
@@ -37,7 +37,7 @@ async def test_opening_an_idle_endpoint_leads_to_ready() -> None:
         await played.endpoint.open()
         assert played.endpoint.phase is READY
         assert played.endpoint.card == CARD
-        assert played.seat.eras == [CARD.era]
+        assert played.session.eras == [CARD.era]
         assert played.seen == [(READY, 0)]
 
 
@@ -107,7 +107,7 @@ async def test_closing_an_idle_endpoint_needs_no_worker() -> None:
         await played.endpoint.close()
         assert played.endpoint.phase is CLOSED
         assert played.seen == [(CLOSED, 0)]
-        assert played.seat.left == 0
+        assert played.session.ended == 0
 
 
 async def test_closing_during_the_attempt_ends_it_and_frees_who_waits() -> None:
@@ -122,7 +122,7 @@ async def test_closing_during_the_attempt_ends_it_and_frees_who_waits() -> None:
                 await waiting
             assert_not_connected(caught.value, CLOSED)
         assert (await played.worker.next_cancel()).request_id == played.connecting.request_id
-        assert played.seat.left == 1
+        assert played.session.ended == 1
         assert played.endpoint.fault is None
         assert played.seen[-1] == (CLOSED, 0)
 
@@ -144,11 +144,11 @@ async def test_closing_a_ready_endpoint_asks_its_server_to_stop_first() -> None:
     """A server would be killed in the middle of its work."""
     async with stage(CLOSING) as played:
         assert played.seen[-1] == (CLOSING, 0)
-        assert played.seat.left == 0
+        assert played.session.ended == 0
         closes(played.worker, played.closing, b"")
         await played._tasks[0]
         assert played.endpoint.phase is CLOSED
-        assert played.seat.left == 1
+        assert played.session.ended == 1
         assert played.seen[-1] == (CLOSED, 0)
 
 
@@ -173,7 +173,7 @@ async def test_a_closing_that_its_caller_gives_up_goes_on() -> None:
         closes(played.worker, played.closing, b"")
         await played.endpoint.close()
         assert played.endpoint.phase is CLOSED
-        assert played.seat.left == 1
+        assert played.session.ended == 1
 
 
 @pytest.mark.parametrize("how", ["lost", "died", "refused"])
@@ -213,7 +213,7 @@ async def test_losing_a_ready_server_faults_it_and_ends_every_call_at_once() -> 
     """Callers of a dead server would wait for their deadlines."""
     async with stage() as played:
         task, _, _ = await played.called(played.endpoint.invoke("echo"))
-        played.seat.may_leave.clear()
+        played.session.may_end.clear()
         played.worker.says(Lost(EXITED))
         with pytest.raises(ProtocolFault) as caught:
             await task
@@ -223,27 +223,27 @@ async def test_losing_a_ready_server_faults_it_and_ends_every_call_at_once() -> 
         assert (fault.kind, fault.code, fault.dossier) == (FaultKind.TRANSPORT, "exited", Dossier(exit_status=3))
         assert played.endpoint.phase is FAULTED
         assert played.seen[-1] == (FAULTED, 0)
-        assert played.seat.left == 1, "its resources are released unasked"
+        assert played.session.ended == 1, "its resources are released unasked"
         with pytest.raises(ProtocolFault) as again:
             await played.endpoint.open()
         assert again.value is fault
-        played.seat.may_leave.set()
+        played.session.may_end.set()
 
 
 async def test_closing_a_faulted_endpoint_waits_for_its_release_and_keeps_its_fault() -> None:
     """A fault would be gone before anybody saw it, or a process be left."""
     async with stage() as played:
-        played.seat.may_leave.clear()
+        played.session.may_end.clear()
         played.worker.dies()
         closing = played.start(played.endpoint.close())
         await turns()
         assert not closing.done()
-        played.seat.may_leave.set()
+        played.session.may_end.set()
         await closing
         assert played.endpoint.phase is FAULTED
         assert played.endpoint.status().fault is played.endpoint.fault is not None
         await played.endpoint.close()
-        assert played.seat.left == 1
+        assert played.session.ended == 1
 
 
 # Status
@@ -282,6 +282,6 @@ async def test_a_watcher_can_leave_and_leave_again() -> None:
 def test_an_endpoint_is_made_for_a_worker_unless_a_session_is_given() -> None:
     """Servers would run inside the supervisor."""
     made = create_server_endpoint(STDIO)
-    assert isinstance(made._seat, WorkerSeat)
+    assert isinstance(made._session, WorkerSession)
     assert made.status().isolated
     assert made.config is STDIO

@@ -320,5 +320,5 @@ async def test_a_server_that_refuses_its_own_results_for_their_era_is_known(
         played.worker.fail(frame, replace(REFUSED, message=message))
         with pytest.raises(ProtocolFault, match="JSON-RPC"):
             await task
-        assert played.seat.doubts == doubts
+        assert played.session.older_eras == doubts
     assert ("its next start tries 2025-11-25" in caplog.text) is bool(doubts)

@@ -35,13 +35,13 @@ async def test_the_site_of_a_failed_connect_decides_its_kind(
         assert (caught.value.kind, caught.value.code) == (kind, record.code)
         assert caught.value.delivery is Delivery.NOT_SENT
         await turns()
-        assert played.seat.left == 1
+        assert played.session.ended == 1
 
 
 async def test_a_seat_that_cannot_be_taken_is_a_failed_connect() -> None:
     """A machine without room for a worker would leave the endpoint connecting for ever."""
     fault = ProtocolFault(FaultKind.SPAWN_FAILED, "no worker", code="worker_lost")
-    async with stage(IDLE, seat_fault=fault) as played:
+    async with stage(IDLE, session_fault=fault) as played:
         with pytest.raises(ProtocolFault) as caught:
             await played.endpoint.open()
         assert caught.value is fault
@@ -57,7 +57,7 @@ async def test_an_error_that_nobody_foresaw_is_a_failed_connect_too(
         raise OSError("no space left")
 
     async with stage(IDLE) as played:
-        monkeypatch.setattr(played.seat, "order", broken)
+        monkeypatch.setattr(played.session, "order", broken)
         with pytest.raises(ProtocolFault, match="no space left") as caught:
             await played.endpoint.open()
         assert caught.value.kind is FaultKind.SPAWN_FAILED

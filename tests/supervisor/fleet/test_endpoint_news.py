@@ -7,7 +7,7 @@ import pytest
 from support.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
 from support.workers import lists, turns
 
-from quarterdeck.fleet import endpoint as endpoint_module
+from quarterdeck.fleet import tool_list
 from quarterdeck_protocol.link.frames import List, ListChanged, Log
 from quarterdeck_protocol.phases import EndpointPhase
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would call tools that are gone, and never see new ones."""
-    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
         before = await played.endpoint.list_tools()
@@ -29,7 +29,7 @@ async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.Monke
 
 async def test_a_list_that_did_not_change_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would be told to list again for nothing."""
-    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
     listed: list[int] = []
     async with stage() as played:
         played.worker.rules[List] = lists("one")
@@ -66,7 +66,7 @@ async def test_a_storm_of_changes_costs_one_list_at_a_time() -> None:
             played.endpoint.on_tools_changed()
         await turns()
         assert len(listed) == 1, "the first is taken at once, the next list waits for its second"
-        timer = played.endpoint._refresh_timer
+        timer = played.endpoint._list._refresh
         assert timer is not None
         await played.endpoint.close()
         assert timer.cancelled()
@@ -76,7 +76,7 @@ async def test_a_refresh_that_fails_keeps_the_old_list(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server's bad moment would empty every client's list."""
-    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
         before = await played.endpoint.list_tools()
@@ -91,16 +91,16 @@ async def test_changes_told_at_a_wrong_time_start_nothing(phase: EndpointPhase) 
     """A timer would outlive its endpoint."""
     async with stage(phase) as played:
         played.endpoint.on_tools_changed()
-        assert played.endpoint._refresh_timer is None
+        assert played.endpoint._list._refresh is None
 
 
 async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dead server would be asked."""
-    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
     async with stage() as played:
         played.endpoint.on_tools_changed()
         played.worker.dies()
-        played.endpoint._start_refresh()
+        await turns()
         assert "refresh" not in played.endpoint._tasks
 
 
@@ -121,7 +121,7 @@ async def test_a_refresh_that_a_close_ends_warns_of_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each end of `quarterdeck tools` could print a warning about a server that did nothing wrong."""
-    monkeypatch.setattr(endpoint_module, "REFRESH_S", 0.0)
+    monkeypatch.setattr(tool_list, "REFRESH_S", 0.0)
     asked: list[List] = []
     async with stage() as played:
         played.worker.rules[List] = lambda worker, request, _: asked.append(request)

@@ -17,7 +17,7 @@ from support.harbours import (
     harbour,
     refuses,
 )
-from support.workers import CARD, PlayedSeat, turns
+from support.workers import CARD, PlayedSession, turns
 
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -56,8 +56,8 @@ async def test_a_server_that_cannot_list_is_ready_without_tools(
 ) -> None:
     """A failed list would look like a failed server."""
 
-    def mute(seat: PlayedSeat) -> None:
-        seat.worker.rules[List] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
+    def mute(session: PlayedSession) -> None:
+        session.worker.rules[List] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
 
     async with harbour(runtime) as made:
         made.prepare["a"] = mute
@@ -82,9 +82,9 @@ async def test_a_start_can_be_left_to_itself(runtime: PretendRuntime) -> None:
         assert not await made.fleet.settled(0.0)
         await made.until(lambda: made.phases()["a"] is READY)
         assert made.phases()["slow"] is CONNECTING
-        [seat] = made.seats["slow"]
-        request, _ = await seat.worker.next(Open)
-        seat.worker.answer(request, msgspec.json.encode(CARD))
+        [session] = made.sessions["slow"]
+        request, _ = await session.worker.next(Open)
+        session.worker.answer(request, msgspec.json.encode(CARD))
         assert await made.fleet.settled(None)
 
 
@@ -94,26 +94,26 @@ async def test_the_last_of_a_duplicate_id_is_the_one_that_starts(runtime: Preten
         first, last = (StdioServerConfig(id="a", command=command) for command in ("old", "new"))
         await made.fleet.start(BridgeConfig(servers=(first, last)))
         assert [endpoint.config for endpoint in made.fleet.endpoints()] == [last]
-        assert len(made.seats["a"]) == 1
+        assert len(made.sessions["a"]) == 1
 
 
 async def test_starting_again_closes_the_old_generation_first(runtime: PretendRuntime) -> None:
     """Two copies of a server would run side by side."""
     async with harbour(runtime) as made:
         await made.fleet.start(config("a", "b"))
-        [old] = made.seats["a"]
+        [old] = made.sessions["a"]
         del old.worker.rules[Close]
         again = asyncio.ensure_future(made.fleet.start(config("a")))
         request, _ = await old.worker.next(Close)
         await turns()
-        assert len(made.seats["a"]) == 1
+        assert len(made.sessions["a"]) == 1
         old.worker.answer(request, b"{}")
         old.worker.dies(0)
         await again
-        assert len(made.seats["a"]) == 2
+        assert len(made.sessions["a"]) == 2
         assert made.phases() == {"a": READY}
         assert made.fleet.endpoint("b") is None
-        assert made.seats["b"][0].left == 1
+        assert made.sessions["b"][0].ended == 1
         assert runtime.most == 1
 
 
@@ -122,15 +122,15 @@ async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: P
     async with harbour(runtime) as made:
         made.prepare["a"] = hangs
         first = asyncio.ensure_future(made.fleet.start(config("a")))
-        await made.until(lambda: "a" in made.seats)
+        await made.until(lambda: "a" in made.sessions)
         made.prepare["b"] = hangs
         second = asyncio.ensure_future(made.fleet.start(config("b")))
         await first
-        await made.until(lambda: "b" in made.seats)
+        await made.until(lambda: "b" in made.sessions)
         assert not second.done()
-        [seat] = made.seats["b"]
-        request, _ = await seat.worker.next(Open)
-        seat.worker.answer(request, msgspec.json.encode(CARD))
+        [session] = made.sessions["b"]
+        request, _ = await session.worker.next(Open)
+        session.worker.answer(request, msgspec.json.encode(CARD))
         await second
         assert made.phases() == {"b": READY}
 
@@ -152,7 +152,7 @@ async def test_spinning_up_starts_what_was_started_last(runtime: PretendRuntime)
         await made.fleet.start(config("a"))
         await made.fleet.spin_up()
         assert made.phases() == {"a": READY}
-        assert len(made.seats["a"]) == 2
+        assert len(made.sessions["a"]) == 2
         await made.fleet.tear_down()
         assert made.phases() == {"a": CLOSED}
         await made.fleet.spin_up()
@@ -165,9 +165,11 @@ async def test_a_tear_down_closes_all_in_parallel_and_may_be_repeated(runtime: P
     async with harbour(runtime) as made:
         await made.fleet.start(config("a", "b"))
         for server in "ab":
-            del made.seats[server][0].worker.rules[Close]
+            del made.sessions[server][0].worker.rules[Close]
         ends = [asyncio.ensure_future(made.fleet.tear_down()) for _ in range(2)]
-        requests = [(made.seats[server][0].worker, await made.seats[server][0].worker.next(Close)) for server in "ab"]
+        requests = [
+            (made.sessions[server][0].worker, await made.sessions[server][0].worker.next(Close)) for server in "ab"
+        ]
         assert made.phases() == {"a": CLOSING, "b": CLOSING}
         for worker, (request, _) in requests:
             worker.answer(request, b"{}")
@@ -184,7 +186,7 @@ async def test_a_tear_down_ends_a_start_that_still_waits(runtime: PretendRuntime
     async with harbour(runtime) as made:
         made.prepare["a"] = hangs
         starting = asyncio.ensure_future(made.fleet.start(config("a")))
-        await made.until(lambda: "a" in made.seats)
+        await made.until(lambda: "a" in made.sessions)
         await made.fleet.tear_down()
         await starting
         assert made.phases() == {"a": CLOSED}
@@ -194,13 +196,13 @@ async def test_a_start_during_a_tear_down_waits_for_its_end(runtime: PretendRunt
     """The old fleet's last words would be taken for the new one's, and its runtime be released under it."""
     async with harbour(runtime) as made:
         await made.fleet.start(config("a"))
-        [old] = made.seats["a"]
+        [old] = made.sessions["a"]
         del old.worker.rules[Close]
         ending = asyncio.ensure_future(made.fleet.tear_down())
         request, _ = await old.worker.next(Close)
         starting = asyncio.ensure_future(made.fleet.start(config("a")))
         await turns()
-        assert len(made.seats["a"]) == 1
+        assert len(made.sessions["a"]) == 1
         old.worker.answer(request, b"{}")
         old.worker.dies(0)
         await asyncio.gather(ending, starting)

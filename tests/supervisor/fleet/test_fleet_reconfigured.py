@@ -24,8 +24,8 @@ async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
         assert made.fleet.endpoint("b") is not changed
         assert made.fleet.endpoint("c") is None
         assert [endpoint.config for endpoint in made.fleet.endpoints()] == list(wanted.servers)
-        assert {server: len(seats) for server, seats in made.seats.items()} == {"a": 1, "b": 2, "c": 1, "d": 1}
-        assert (made.seats["b"][0].left, made.seats["c"][0].left) == (1, 1)
+        assert {server: len(sessions) for server, sessions in made.sessions.items()} == {"a": 1, "b": 2, "c": 1, "d": 1}
+        assert (made.sessions["b"][0].ended, made.sessions["c"][0].ended) == (1, 1)
         assert [status.restarts for status in made.fleet.status().values()] == [0, 0, 0]
         assert made.fleet.config is wanted
 
@@ -34,12 +34,12 @@ async def test_a_server_that_was_left_alone_keeps_its_past_and_its_watchers(runt
     """`ps` would forget its restarts, or its next death would go unnoticed."""
     async with harbour(runtime) as made:
         await made.fleet.start(config("a"))
-        made.seats["a"][0].worker.dies()
+        made.sessions["a"][0].worker.dies()
         await made.until(lambda: made.fleet.status()["a"].restarts == 1 and made.phases()["a"] is READY)
         fault = made.fleet.last_fault("a")
         await made.fleet.reconfigure(config("b", "a"))
         assert made.fleet.last_fault("a") is fault is not None
-        made.seats["a"][1].worker.dies()
+        made.sessions["a"][1].worker.dies()
         await made.until(lambda: made.fleet.status()["a"].restarts == 2 and made.phases()["a"] is READY)
 
 
@@ -47,27 +47,27 @@ async def test_the_old_one_is_gone_before_the_new_one_starts(runtime: PretendRun
     """Both would run on the same files."""
     async with harbour(runtime) as made:
         await made.fleet.start(config("a"))
-        [old] = made.seats["a"]
+        [old] = made.sessions["a"]
         del old.worker.rules[Close]
         await made.fleet.reconfigure(config("a", a="second"))
         request, _ = await old.worker.next(Close)
         assert made.phases() == {"a": CLOSING}
         await made.fleet.reconfigure(config("a", a="third"))
         await turns()
-        assert len(made.seats["a"]) == 1
+        assert len(made.sessions["a"]) == 1
         old.worker.answer(request, b"{}")
         old.worker.dies(0)
         await made.until(lambda: made.phases() == {"a": READY})
         [endpoint] = made.fleet.endpoints()
         assert endpoint.config in config("a", a="third").servers
-        assert len(made.seats["a"]) == 2
+        assert len(made.sessions["a"]) == 2
 
 
 async def test_a_server_that_comes_back_while_it_closes_starts_again(runtime: PretendRuntime) -> None:
     """An edit that is undone at once would cost the server, or show the one that is going as the present one."""
     async with harbour(runtime) as made:
         await made.fleet.start(config("a"))
-        [old] = made.seats["a"]
+        [old] = made.sessions["a"]
         del old.worker.rules[Close]
         await made.fleet.reconfigure(BridgeConfig())
         assert made.phases() == {}
@@ -88,7 +88,7 @@ async def test_a_server_that_was_given_up_is_tried_again_only_when_it_changed(ru
         await made.fleet.start(config("a"))
         await made.fleet.reconfigure(config("a", "b"))
         await made.until(lambda: made.phases()["b"] is READY)
-        assert len(made.seats["a"]) == 1
+        assert len(made.sessions["a"]) == 1
         del made.prepare["a"]
         await made.fleet.reconfigure(config("a", "b", a="repaired"))
         await made.until(lambda: made.phases() == {"a": READY, "b": READY})

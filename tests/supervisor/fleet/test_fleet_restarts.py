@@ -17,7 +17,7 @@ from support.harbours import (
     harbour,
     refuses,
 )
-from support.workers import CARD, PATIENCE_S, PlayedSeat, lists, turns
+from support.workers import CARD, PATIENCE_S, PlayedSession, lists, turns
 
 from quarterdeck.fleet import fleet as fleet_module
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
@@ -36,7 +36,7 @@ async def test_a_server_that_dies_is_started_again_as_another_generation(runtime
     async with harbour(runtime) as made:
         await made.fleet.start(config("a", "b"))
         before = made.fleet.endpoint("a")
-        made.seats["a"][0].worker.dies()
+        made.sessions["a"][0].worker.dies()
         await made.until(lambda: made.phases()["a"] is READY)
         after = made.fleet.endpoint("a")
         assert after is not before
@@ -45,7 +45,7 @@ async def test_a_server_that_dies_is_started_again_as_another_generation(runtime
         status = made.fleet.status()
         assert (status["a"].restarts, status["b"].restarts) == (1, 0)
         assert status["a"].fault is None
-        assert made.seats["a"][0].left == 1
+        assert made.sessions["a"][0].ended == 1
 
 
 async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: PretendRuntime) -> None:
@@ -54,8 +54,8 @@ async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: Pre
         await made.fleet.start(config("a"))
         for life in range(3):
             await made.until(lambda: made.phases()["a"] is READY)
-            assert len(made.seats["a"]) == life + 1
-            made.seats["a"][life].worker.dies()
+            assert len(made.sessions["a"]) == life + 1
+            made.sessions["a"][life].worker.dies()
             await turns()
         await made.until(lambda: made.fleet.status()["a"].fault is not None)
         fault = made.fleet.status()["a"].fault
@@ -75,7 +75,7 @@ async def test_a_server_can_be_restarted_by_hand_in_any_phase(runtime: PretendRu
     async with harbour(runtime) as made:
         made.prepare["a"] = hangs
         await made.fleet.begin_start(config("a"))
-        await made.until(lambda: "a" in made.seats)
+        await made.until(lambda: "a" in made.sessions)
         made.prepare["a"] = refuses
         await made.fleet.restart("a")
         await made.until(lambda: made.phases()["a"] is FAULTED)
@@ -83,7 +83,7 @@ async def test_a_server_can_be_restarted_by_hand_in_any_phase(runtime: PretendRu
         await made.fleet.restart("a")
         await made.until(lambda: made.phases()["a"] is READY)
         await made.fleet.restart("a")
-        await made.until(lambda: len(made.seats["a"]) == 4 and made.phases()["a"] is READY)
+        await made.until(lambda: len(made.sessions["a"]) == 4 and made.phases()["a"] is READY)
         with pytest.raises(KeyError):
             await made.fleet.restart("nobody")
 
@@ -93,7 +93,7 @@ async def test_a_server_that_waits_to_be_started_again_shows_its_last_fault(runt
     slow = RestartPolicy(backoff_s=1_000, backoff_max_s=1_000)
     async with harbour(runtime) as made:
         await made.fleet.start(config("a", restart=slow))
-        made.seats["a"][0].worker.dies()
+        made.sessions["a"][0].worker.dies()
         await turns()
         status = made.fleet.status()["a"]
         assert status.phase is FAULTED
@@ -124,14 +124,14 @@ async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime:
         await endpoint.close()
         await turns()
         assert made.phases() == {"a": CLOSED}
-        assert len(made.seats["a"]) == 1
+        assert len(made.sessions["a"]) == 1
         await made.fleet.restart("a")
         await made.until(lambda: made.phases()["a"] is READY)
 
 
 async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients would not learn of new tools, or of servers that came and went."""
-    monkeypatch.setattr("quarterdeck.fleet.endpoint.REFRESH_S", 0.0)
+    monkeypatch.setattr("quarterdeck.fleet.tool_list.REFRESH_S", 0.0)
     seen: list[tuple[EndpointPhase, int]] = []
     async with harbour(runtime) as made:
 
@@ -142,11 +142,11 @@ async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatc
         unwatch = made.fleet.watch(look)
         await made.fleet.start(config("a"))
         assert seen[-1] == (READY, 1)
-        [seat] = made.seats["a"]
-        seat.worker.rules[List] = lists("one", "two")
-        seat.worker.says(ListChanged())
+        [session] = made.sessions["a"]
+        session.worker.rules[List] = lists("one", "two")
+        session.worker.says(ListChanged())
         await made.until(lambda: seen[-1] == (READY, 2))
-        seat.worker.dies()
+        session.worker.dies()
         await made.until(lambda: (FAULTED, 2) in seen)
         await made.until(lambda: seen[-1] == (READY, 1))
         unwatch()
@@ -173,7 +173,7 @@ async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
         made.fleet.watch(fails)
         made.fleet.watch(acts)
         await made.fleet.start(config("a"))
-        await made.until(lambda: len(made.seats["a"]) == 2 and made.phases()["a"] is READY)
+        await made.until(lambda: len(made.sessions["a"]) == 2 and made.phases()["a"] is READY)
         assert "a watcher's own trouble" in caplog.text
 
 
@@ -181,25 +181,25 @@ async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Giving up a slow start would leave every process running."""
-    seats: list[PlayedSeat] = []
+    sessions: list[PlayedSession] = []
 
     def make(config: ServerConfig) -> ServerEndpointImpl:
-        seats.append(PlayedSeat())
-        hangs(seats[-1])
-        return ServerEndpointImpl(config, seats[-1])
+        sessions.append(PlayedSession())
+        hangs(sessions[-1])
+        return ServerEndpointImpl(config, sessions[-1])
 
     monkeypatch.setattr(fleet_module, "ServerFleetImpl", lambda: ServerFleetImpl(make))
     starting = asyncio.ensure_future(start_server_fleet(config("a")))
     with anyio.fail_after(PATIENCE_S):
-        while not seats:
+        while not sessions:
             await turns(1)
-        await seats[0].worker.next(Open)
+        await sessions[0].worker.next(Open)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-    assert seats[0].left == 1
+    assert sessions[0].ended == 1
     assert runtime.users == 0
-    seats[0].worker.leaves()
+    sessions[0].worker.leaves()
 
 
 async def test_a_server_that_cannot_list_in_the_newer_era_is_started_again_in_the_older_one(
@@ -210,29 +210,29 @@ async def test_a_server_that_cannot_list_in_the_newer_era_is_started_again_in_th
     def newer(worker: Any, request: Open, _: bytes) -> None:
         worker.answer(request, msgspec.json.encode(msgspec.structs.replace(CARD, era="2026-07-28")), era="2026-07-28")
 
-    def refuses_to_list(seat: PlayedSeat) -> None:
-        seat.worker.rules[Open] = newer
-        seat.worker.rules[List] = lambda worker, request, _: worker.fail(request, BAD_LIST)
+    def refuses_to_list(session: PlayedSession) -> None:
+        session.worker.rules[Open] = newer
+        session.worker.rules[List] = lambda worker, request, _: worker.fail(request, BAD_LIST)
 
     async with harbour(runtime) as made:
         made.prepare["a"] = refuses_to_list
         starting = asyncio.create_task(made.fleet.start(config("a")))
-        await made.until(lambda: "a" in made.seats)
+        await made.until(lambda: "a" in made.sessions)
         made.prepare.clear()
         await starting
-        await made.until(lambda: made.phases()["a"] is READY and len(made.seats["a"]) == 2)
+        await made.until(lambda: made.phases()["a"] is READY and len(made.sessions["a"]) == 2)
         endpoint = made.fleet.endpoint("a")
         assert endpoint is not None
         await made.until(lambda: bool(endpoint.tools()))
-        assert made.seats["a"][0].doubts == 1
+        assert made.sessions["a"][0].older_eras == 1
 
 
 async def test_a_server_that_was_still_being_installed_is_started_again_with_more_time(runtime: PretendRuntime) -> None:
     """One whose first start has to download for a minute would fail at every first start."""
     deadlines: list[float] = []
 
-    def slow_at_first(seat: PlayedSeat) -> None:
-        answers = seat.worker.rules[Open]
+    def slow_at_first(session: PlayedSession) -> None:
+        answers = session.worker.rules[Open]
 
         def opened(worker: Any, request: Open, body: bytes) -> None:
             deadlines.append(request.timeout_s)
@@ -241,7 +241,7 @@ async def test_a_server_that_was_still_being_installed_is_started_again_with_mor
             else:
                 answers(worker, request, body)
 
-        seat.worker.rules[Open] = opened
+        session.worker.rules[Open] = opened
 
     async with harbour(runtime, installs=lambda _: True) as made:
         made.prepare["a"] = slow_at_first
@@ -254,12 +254,12 @@ async def test_a_server_that_was_still_being_installed_is_started_again_with_mor
 async def test_a_list_that_fails_for_another_reason_starts_nothing_again(runtime: PretendRuntime) -> None:
     """Every server whose list is too long would be started twice."""
     async with harbour(runtime) as made:
-        made.prepare["a"] = lambda seat: seat.worker.rules.update(
+        made.prepare["a"] = lambda session: session.worker.rules.update(
             {List: lambda worker, request, _: worker.fail(request, BAD_LIST)}
         )
         await made.fleet.start(config("a"))
         assert made.phases()["a"] is READY
-        assert len(made.seats["a"]) == 1
+        assert len(made.sessions["a"]) == 1
 
 
 BAD_LIST = FaultRecord(FaultKind.PROTOCOL, "no resultType", "bad_output", Delivery.ANSWERED)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.workers import PlayedSeat
+from support.workers import PlayedSession
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.raw_call import EndpointCall, RefusedCall
@@ -16,17 +16,17 @@ pytestmark = pytest.mark.anyio
 
 async def test_giving_up_tells_the_worker_which_call_and_why() -> None:
     """The server would go on working, or stop another call."""
-    seat = PlayedSeat()
-    endpoint = ServerEndpointImpl(StdioServerConfig(id="a", command="x"), seat)
+    session = PlayedSession()
+    endpoint = ServerEndpointImpl(StdioServerConfig(id="a", command="x"), session)
     await endpoint.open()
     first = endpoint.begin(RawCall("echo", b"{}"), lambda _: None)
     second = endpoint.begin(RawCall("echo", b"{}"), lambda _: None)
-    await seat.worker.next(Call)
-    request, _ = await seat.worker.next(Call)
+    await session.worker.next(Call)
+    request, _ = await session.worker.next(Call)
     assert isinstance(first, EndpointCall)
     assert isinstance(second, EndpointCall)
     second.cancel("enough")
-    cancel = await seat.worker.next_cancel()
+    cancel = await session.worker.next_cancel()
     assert (cancel.request_id, cancel.reason) == (request.request_id, "enough")
     await endpoint.close()
 

@@ -35,16 +35,16 @@ class Owner:
         self.losses: list[FaultRecord] = []
 
     def on_tools_changed(self) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_log(self, line: Log) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_started(self, start: object, receipt: object) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_lost(self, fault: FaultRecord) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
         self.losses.append(fault)
 
 
@@ -116,7 +116,7 @@ def placements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedPlacement
 async def hired(runtime: Runtime, owner: Owner) -> runtime_module.WorkerHandle:
     """A worker of a runtime."""
     with anyio.fail_after(PATIENCE_S):
-        return await runtime.hire("a", owner)
+        return await runtime.start_worker("a", owner)
 
 
 async def test_a_loop_has_one_runtime_until_its_last_user_leaves(placements: list[PlayedPlacement]) -> None:
@@ -226,7 +226,7 @@ async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
     """A start that was given up would leave its worker, with a token that still opens the socket."""
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
-    hiring = asyncio.ensure_future(runtime.hire("a", Owner()))
+    hiring = asyncio.ensure_future(runtime.start_worker("a", Owner()))
     while not (placements and placements[0].exits):
         await turns(1)
     await turns()

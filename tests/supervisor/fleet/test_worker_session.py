@@ -1,4 +1,4 @@
-"""Taking and leaving a worker's seat: what its server is started with, what is remembered, what is released."""
+"""Taking and leaving a worker's session: what its server is started with, what is remembered, what is released."""
 
 import asyncio
 import errno
@@ -13,8 +13,8 @@ from support.workers import PlayedWorker, turns
 from quarterdeck.config.places import paths as paths_module
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir
 from quarterdeck.fleet import worker_session as seats_module
-from quarterdeck.fleet.handle import Listener, WorkerHandle
-from quarterdeck.fleet.worker_session import WorkerSeat
+from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
+from quarterdeck.fleet.worker_session import WorkerSession
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Condemn, ServerStart
@@ -48,7 +48,7 @@ class PretendRuntime:
         """See `Runtime`."""
         self.noted.append("released")
 
-    async def hire(self, name: str, listener: Listener, max_result_bytes: int) -> WorkerHandle:
+    async def start_worker(self, name: str, listener: WorkerListener, max_result_bytes: int) -> WorkerHandle:
         """See `Runtime`."""
         self.noted.append(f"hired for {name}")
         if self.fault is not None:
@@ -61,33 +61,33 @@ class Owner:
     """Hears nothing."""
 
     def on_tools_changed(self) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_log(self, line: object) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_started(self, start: object, receipt: object) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
     def on_lost(self, fault: object) -> None:
-        """See `Listener`."""
+        """See `WorkerListener`."""
 
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendRuntime:
-    """The runtime of the seats under test, and a state directory of this test's own."""
+    """The runtime of the sessions under test, and a state directory of this test's own."""
     pretended = PretendRuntime()
     monkeypatch.setattr(seats_module, "Runtime", pretended)
-    monkeypatch.setattr(seats_module, "LEAVE_S", 0.0)
+    monkeypatch.setattr(seats_module, "EXIT_S", 0.0)
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
     return pretended
 
 
-async def taken(config: ServerConfig) -> WorkerSeat:
-    """A seat that has its worker."""
-    seat = WorkerSeat(config)
-    await seat.take(Owner())
-    return seat
+async def taken(config: ServerConfig) -> WorkerSession:
+    """A session that has its worker."""
+    session = WorkerSession(config)
+    await session.start(Owner())
+    return session
 
 
 async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_but_what_is_named(
@@ -96,8 +96,8 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
     """A server would see our secrets, or another server's files."""
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("WANTED", "yes")
-    seat = await taken(STDIO)
-    order = seat.order()
+    session = await taken(STDIO)
+    order = session.order()
     home = tmp_path / "state" / "servers" / "abcdefabcdef" / "fs"
     assert order.home == str(home / "home")
     assert order.log_path == str(home / "stderr.log")
@@ -106,7 +106,7 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
     assert (order.env["OWN"], order.env["WANTED"]) == ("1", "yes")
     assert "SECRET_TOKEN" not in order.env
     assert StdioServerConfig.model_validate_json(order.config) == STDIO
-    await seat.leave()
+    await session.end()
 
 
 async def test_a_server_without_room_for_its_directories_is_faulted_alone(
@@ -117,14 +117,14 @@ async def test_a_server_without_room_for_its_directories_is_faulted_alone(
     def fail(path: Path) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    seat = WorkerSeat(STDIO)
-    await seat.take(Owner())
+    session = WorkerSession(STDIO)
+    await session.start(Owner())
     monkeypatch.setattr(paths_module, "make_private_dir", fail)
     with pytest.raises(ProtocolFault) as caught:
-        seat.order()
+        session.order()
     assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "directory_unusable")
     assert "there is no room in" in str(caught.value)
-    await seat.leave()
+    await session.end()
 
 
 async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
@@ -136,11 +136,11 @@ async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
         raise UnsafePathError("/run/x cannot be written to")
 
     monkeypatch.setattr(runtime, "acquire", acquire)
-    seat = WorkerSeat(STDIO)
+    session = WorkerSession(STDIO)
     with pytest.raises(ProtocolFault, match="/run/x cannot be written to") as caught:
-        await seat.take(Owner())
+        await session.start(Owner())
     assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "directory_unusable")
-    await seat.leave()
+    await session.end()
 
 
 async def test_a_worker_is_told_what_its_server_may_not_see_and_where_the_users_things_are(
@@ -149,13 +149,13 @@ async def test_a_worker_is_told_what_its_server_may_not_see_and_where_the_users_
     """A server could be shown our sockets, or other servers' homes; one from nvm would not start."""
     monkeypatch.setenv("HOME", "/home/u")
     monkeypatch.setenv("NVM_DIR", "/home/u/.nvm")
-    seat = await taken(STDIO)
-    order = seat.order()
+    session = await taken(STDIO)
+    order = session.order()
     assert order.tmp == order.env["TMPDIR"]
     assert order.private == (str(tmp_path / "state"), str(runtime_dir()))
     assert (order.user_home, order.user_env["NVM_DIR"]) == ("/home/u", "/home/u/.nvm")
     assert not order.allow_unsandboxed
-    await seat.leave()
+    await session.end()
 
 
 async def test_a_worker_is_told_what_its_server_may_not_write(
@@ -164,76 +164,76 @@ async def test_a_worker_is_told_what_its_server_may_not_write(
     """A server with `write` of that folder would give itself a row without a sandbox."""
     monkeypatch.setattr(seats_module, "with_announced", lambda files: (*files, "/of/another/serve.json"))
     now = ["/home/u/mcp.json"]
-    seat = WorkerSeat(STDIO, trusted=lambda: now)
-    await seat.take(Owner())
-    assert seat.order().protected == ("/home/u/mcp.json", "/of/another/serve.json")
+    session = WorkerSession(STDIO, trusted=lambda: now)
+    await session.start(Owner())
+    assert session.order().protected == ("/home/u/mcp.json", "/of/another/serve.json")
     now.append("/home/u/key.env")
-    assert "/home/u/key.env" in seat.order().protected
-    await seat.leave()
+    assert "/home/u/key.env" in session.order().protected
+    await session.end()
 
 
 async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: PretendRuntime) -> None:
     """A server would start unconfined on a machine that confines nothing."""
-    seat = WorkerSeat(STDIO, allow_unsandboxed=True)
-    await seat.take(Owner())
-    assert seat.order().allow_unsandboxed
-    await seat.leave()
+    session = WorkerSession(STDIO, allow_unsandboxed=True)
+    await session.start(Owner())
+    assert session.order().allow_unsandboxed
+    await session.end()
 
 
-async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_it_is_left(
+async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_end(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No limit would be kept, or a dead server's successor condemned for it."""
     config = STDIO.model_copy(update={"sandbox": SandboxPolicy(limits=Limits(wall_s=1e-6))})
-    seat = await taken(config)
+    session = await taken(config)
     start = ServerStart(os.getpid(), os.getpid(), 3, scratch=("/s",), tmpfs=("/t",), enforced=("processes",))
-    watch = seat.guard(start)
+    watch = session.enforce_limits(start)
     assert watch is not None
     assert watch.tree == Tree(os.getpid(), os.getpid(), 3, ("/s",), ("/t",), ("processes",))
-    assert seat.guard(start) is watch
+    assert session.enforce_limits(start) is watch
     await runtime.monitor.tick()
     async with asyncio.timeout(10):
         order = await runtime.workers[0].condemned.get()
     assert isinstance(order, Condemn)
     assert (order.limit, "the limit is 1e-06 s" in order.detail) == ("wall_s", True)
-    await seat.leave()
+    await session.end()
     assert runtime.monitor._watches == {}
 
 
 async def test_a_remote_server_is_watched_by_nobody(runtime: PretendRuntime) -> None:
     """It has no process here."""
-    seat = await taken(REMOTE)
-    assert seat.guard(ServerStart(1, 1)) is None
-    await seat.leave()
+    session = await taken(REMOTE)
+    assert session.enforce_limits(ServerStart(1, 1)) is None
+    await session.end()
 
 
 async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRuntime, tmp_path: Path) -> None:
     """Directories would be made for nobody."""
-    seat = await taken(REMOTE)
-    order = seat.order()
+    session = await taken(REMOTE)
+    order = session.order()
     assert (order.env, order.home, order.log_path) == ({}, "", "")
     assert StreamableHttpServerConfig.model_validate_json(order.config) == REMOTE
     assert os.listdir(tmp_path) == []
-    await seat.leave()
+    await session.end()
 
 
 async def test_the_era_of_a_server_is_remembered_for_the_same_program_only(runtime: PretendRuntime) -> None:
     """Every restart would probe anew, or a changed command be greeted in the wrong era."""
     first = await taken(STDIO)
     assert first.order().era == ""
-    first.remember("2025-11-25")
+    first.remember_era("2025-11-25")
     again, changed = await taken(STDIO), await taken(STDIO.model_copy(update={"command": "y"}))
     assert again.order().era == "2025-11-25"
     assert changed.order().era == ""
-    for seat in (first, again, changed):
-        await seat.leave()
+    for session in (first, again, changed):
+        await session.end()
 
 
 async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: PretendRuntime) -> None:
     """A worker would outlive its runtime, or the runtime be freed twice under the others."""
-    seat = await taken(STDIO)
-    await seat.leave()
-    await seat.leave()
+    session = await taken(STDIO)
+    await session.end()
+    await session.end()
     assert runtime.noted == ["acquired", "hired for fs", "released"]
     assert runtime.workers[0].kills == 1
 
@@ -242,9 +242,9 @@ async def test_a_worker_that_goes_by_itself_is_not_killed(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker would be cut off while it writes its last words."""
-    monkeypatch.setattr(seats_module, "LEAVE_S", 10.0)
-    seat = await taken(STDIO)
-    leaving = asyncio.ensure_future(seat.leave())
+    monkeypatch.setattr(seats_module, "EXIT_S", 10.0)
+    session = await taken(STDIO)
+    leaving = asyncio.ensure_future(session.end())
     await turns()
     assert runtime.noted[-1] != "released"
     runtime.workers[0].dies(0)
@@ -253,19 +253,19 @@ async def test_a_worker_that_goes_by_itself_is_not_killed(
     assert runtime.noted[-1] == "released"
 
 
-async def test_a_seat_without_a_worker_is_still_released(runtime: PretendRuntime) -> None:
+async def test_a_session_without_a_worker_is_still_released(runtime: PretendRuntime) -> None:
     """A failed start would keep the zygote for ever."""
     runtime.fault = ProtocolFault(FaultKind.SPAWN_FAILED, "none")
-    seat = WorkerSeat(STDIO)
+    session = WorkerSession(STDIO)
     with pytest.raises(ProtocolFault):
-        await seat.take(Owner())
-    await seat.leave()
+        await session.start(Owner())
+    await session.end()
     assert runtime.noted == ["acquired", "hired for fs", "released"]
 
 
-async def test_a_seat_that_was_never_taken_is_left_without_a_word(runtime: PretendRuntime) -> None:
+async def test_a_session_that_was_never_started_ends_without_a_word(runtime: PretendRuntime) -> None:
     """Closing an endpoint early would fail."""
-    await WorkerSeat(STDIO).leave()
+    await WorkerSession(STDIO).end()
     assert runtime.noted == []
 
 
@@ -273,11 +273,11 @@ async def test_a_server_that_breaks_its_era_is_greeted_in_the_older_one_and_that
     runtime: PretendRuntime,
 ) -> None:
     """It could not be used at all, or would be started in one era and the other for ever."""
-    seat = await taken(STDIO)
-    seat.remember("2026-07-28")
-    assert seat.doubt()
-    assert seat.order().era == "2025-11-25"
-    seat.remember("2026-07-28")
-    assert not seat.doubt()
-    assert seat.order().era == "2026-07-28"
-    await seat.leave()
+    session = await taken(STDIO)
+    session.remember_era("2026-07-28")
+    assert session.try_older_era()
+    assert session.order().era == "2025-11-25"
+    session.remember_era("2026-07-28")
+    assert not session.try_older_era()
+    assert session.order().era == "2026-07-28"
+    await session.end()

@@ -228,7 +228,7 @@ def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tu
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
     from quarterdeck.config.load.merge import gather
     from quarterdeck.config.places.trusted_files import trusted_files
-    from quarterdeck.fleet.worker_session import Outlook, rehearse
+    from quarterdeck.fleet.worker_session import Outlook, preview_start
     from quarterdeck.trust.configured_servers import command_options
     from quarterdeck.trust.judge.server_rows import server_words
     from quarterdeck_protocol.configs import StdioServerConfig
@@ -242,7 +242,7 @@ def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tu
     machine, trusted = known_machine(), trusted_files(named, servers)
     missing, refused = {}, []
     for server in local:
-        found = rehearse(server, machine, trusted)
+        found = preview_start(server, machine, trusted)
         if found.code == "command_not_found":
             missing[server.id] = server.command
         elif found.outlook is Outlook.REFUSED:

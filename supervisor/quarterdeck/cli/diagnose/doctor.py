@@ -13,7 +13,7 @@ from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_ta
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.worker_session import Rehearsal
+    from quarterdeck.fleet.worker_session import StartPreview
     from quarterdeck_sandbox import Diagnosis, DiagnosisLine, Machine, SelfTest
 
 STYLES: Final = {"ok": "green", "weaker": "yellow", "missing": "bold red"}
@@ -58,33 +58,33 @@ def examine() -> "tuple[Machine, SelfTest]":
     """The facts of this machine, and what its sandboxes hold; about half a second."""
     import anyio
 
-    from quarterdeck.fleet.worker_session import private_place
+    from quarterdeck.fleet.worker_session import private_homes_folder
     from quarterdeck_sandbox import known_machine, self_test
 
     machine = known_machine()
-    return machine, anyio.run(lambda: self_test(machine, place=private_place()))
+    return machine, anyio.run(lambda: self_test(machine, place=private_homes_folder()))
 
 
-def foresee(config: "list[Path] | None", machine: "Machine") -> "list[Rehearsal]":
+def foresee(config: "list[Path] | None", machine: "Machine") -> "list[StartPreview]":
     """What would become of each server that is configured, in their order; rows that cannot be used come last."""
     from quarterdeck.cli.configure.config import files_of
     from quarterdeck.config.load.merge import gather
     from quarterdeck.config.places.trusted_files import trusted_files
-    from quarterdeck.fleet.worker_session import Outlook, Rehearsal, rehearse
+    from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start
     from quarterdeck_protocol.configs import StdioServerConfig
 
     found = gather(files_of(config))
     trusted = trusted_files(config or (), found.servers)
     rows = [
-        rehearse(server, machine, trusted)
+        preview_start(server, machine, trusted)
         if isinstance(server, StdioServerConfig)
-        else Rehearsal(server.id, Outlook.STARTS, ("it is remote: it has no process here",))
+        else StartPreview(server.id, Outlook.STARTS, ("it is remote: it has no process here",))
         for server in found.servers
     ]
-    return [*rows, *(Rehearsal(row.id, Outlook.REFUSED, (row.message,)) for row in found.broken)]
+    return [*rows, *(StartPreview(row.id, Outlook.REFUSED, (row.message,)) for row in found.broken)]
 
 
-def print_servers(servers: "list[Rehearsal]") -> None:
+def print_servers(servers: "list[StartPreview]") -> None:
     """A table of what would become of them, and below it the reasons, each once."""
     if not servers:
         print_line("No server is configured.")
@@ -101,7 +101,7 @@ def print_servers(servers: "list[Rehearsal]") -> None:
     print_line()
 
 
-def verdict(machine_code: int, servers: "Sequence[Rehearsal]") -> str:
+def verdict(machine_code: int, servers: "Sequence[StartPreview]") -> str:
     """The last line: what holds here, and what that means for the configured servers."""
     counted = Counter(each.outlook.value for each in servers)
     told = ", ".join(f"{counted[outlook]} {words}" for outlook, words in COUNTED.items() if counted[outlook])

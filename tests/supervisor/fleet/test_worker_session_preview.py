@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.worker_session import Outlook, private_place, rehearse
+from quarterdeck.fleet.worker_session import Outlook, preview_start, private_homes_folder
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
@@ -36,8 +36,8 @@ def server(**fields: object) -> StdioServerConfig:
 
 def test_a_server_that_starts_and_one_that_starts_weaker_are_told_apart() -> None:
     """A user would not know which of the servers a machine's gaps concern."""
-    assert rehearse(server(), STRONG).outlook is Outlook.STARTS
-    weaker = rehearse(server(), WEAK)
+    assert preview_start(server(), STRONG).outlook is Outlook.STARTS
+    weaker = preview_start(server(), WEAK)
     assert weaker.outlook is Outlook.WEAKER
     assert any(line.startswith("network: ") and "install" in line for line in weaker.why)
 
@@ -48,8 +48,8 @@ def test_a_server_that_may_write_the_users_word_is_told_to_be_refused(state: Pat
     folder.mkdir()
     (folder / "mcp.json").write_text("{}")
     row = server(sandbox={"write": [str(folder / "mcp.json")]})
-    assert rehearse(row, STRONG).outlook is not Outlook.REFUSED
-    refused = rehearse(row, STRONG, [str(folder / "mcp.json")])
+    assert preview_start(row, STRONG).outlook is not Outlook.REFUSED
+    refused = preview_start(row, STRONG, [str(folder / "mcp.json")])
     assert refused.outlook is Outlook.REFUSED
     assert "that quarterdeck trusts" in refused.why[0]
 
@@ -73,7 +73,7 @@ def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str,
     here = str(state / "documents")
     if "args" in fields:
         fields = {"args": [here]}
-    found = rehearse(server(**fields), WEAK)
+    found = preview_start(server(**fields), WEAK)
     assert (found.outlook, found.code) == (Outlook.REFUSED, code)
     assert said.replace("DOCUMENTS", here) in found.why[0]
 
@@ -85,8 +85,8 @@ def test_a_server_that_could_write_the_users_word_is_told_before_it_starts(state
     config = mine / "mcp.json"
     config.write_text("{}")
     writer = server(sandbox={"write": [str(mine)]})
-    assert rehearse(writer, WEAK).outlook is Outlook.WEAKER
-    found = rehearse(writer, WEAK, (str(config),))
+    assert preview_start(writer, WEAK).outlook is Outlook.WEAKER
+    found = preview_start(writer, WEAK, (str(config),))
     assert (found.outlook, found.code) == (Outlook.REFUSED, "sandbox_refused")
     assert str(config) in found.why[0]
 
@@ -94,13 +94,13 @@ def test_a_server_that_could_write_the_users_word_is_told_before_it_starts(state
 def test_a_state_directory_that_cannot_be_written_to_is_a_refusal(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`config check` would end with an error of ours where everything is read-only."""
     monkeypatch.setattr("quarterdeck.fleet.worker_session.os.access", lambda *_: False)
-    found = rehearse(server(), WEAK)
+    found = preview_start(server(), WEAK)
     assert (found.outlook, found.code) == (Outlook.REFUSED, "directory_unusable")
     assert str(state / "state" / "quarterdeck") in found.why[0]
 
 
 def test_nothing_is_left_behind(state: Path) -> None:
     """Every look would leave a folder."""
-    assert private_place() == str(state)
-    rehearse(server(), WEAK)
+    assert private_homes_folder() == str(state)
+    preview_start(server(), WEAK)
     assert list(state.iterdir()) == []

@@ -30,8 +30,8 @@ async def test_a_start_is_kept_shown_and_guarded() -> None:
         played.worker.says(Started(), start_of(*GAPS))
         await turns()
         assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full", GAPS)
-        assert played.endpoint.custody is not None
-        assert [start.pid for start in played.seat.guarded] == [7]
+        assert played.endpoint.confined is not None
+        assert [start.pid for start in played.session.limited] == [7]
 
 
 async def test_what_confined_a_dead_server_is_still_known() -> None:

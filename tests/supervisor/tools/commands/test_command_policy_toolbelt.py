@@ -96,7 +96,7 @@ def test_programs_in_a_home_are_shown_with_what_they_link_to(home: Home) -> None
 def test_a_link_of_the_system_into_a_package_is_followed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """`/usr/local/bin/node` is often a link to where node really is."""
     system = home.root / "system"
-    monkeypatch.setattr(command_policy, "SYSTEM_FOLDERS", (*command_policy.SYSTEM, str(system)))
+    monkeypatch.setattr(command_policy, "SYSTEM_FOLDERS", (*command_policy.SYSTEM_FOLDERS, str(system)))
     home.program("node/bin/node", ELF)
     home.file("node/include/node/node.h")
     (system / "bin").mkdir(parents=True)

@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from quarterdeck.tools.card_types import Capability, DeckContext, DeckFramework
-from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import TextContentBlock, ToolResult
 from quarterdeck_protocol.tools import ToolHints
+from support.contexts import inert_context
 
 
 @dataclass

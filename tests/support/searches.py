@@ -14,13 +14,13 @@ from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
 from quarterdeck.tools.context import ExecResult, FileStat, Fs, OnOutput, Shell, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck.tools.results import UNLIMITED_BUDGET
 from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.run.confine import Requester
+from support.contexts import UNLIMITED_BUDGET
 
 from .file_tools import context_in
 

@@ -10,7 +10,15 @@ from typing import Any, Final
 
 from quarterdeck.config.native_names import Profile
 
-from .card_types import Capability, CapabilityCard, CapabilityId, DeckContext, DeckFault, DeckFaultKind, capability_id
+from .card_types import (
+    Capability,
+    CapabilityCard,
+    CapabilityId,
+    DeckContext,
+    DeckFault,
+    DeckFaultKind,
+    capability_id,
+)
 from .runner import unknown_name_text
 
 READ_ONLY: Final = (Profile.AUTHORING, Profile.SURVEY)

@@ -13,7 +13,7 @@ from typing import BinaryIO, NoReturn, Protocol, Self
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, Report, ToolCall
 
 from .overflow import Overflow
-from .results import STANDARD_BUDGET, UNLIMITED_BUDGET, OutputBudget
+from .results import STANDARD_BUDGET, OutputBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,21 +216,11 @@ class BackendUnavailableError(OSError):
     """A tool reached for files or commands in a context that has none: the tool's mistake, not the user's."""
 
 
-class UnavailableFs:
-    """No files: every use raises `BackendUnavailableError`."""
-
-    async def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise BackendUnavailableError("this context has no files: its tools run elsewhere")
-
-    read_text = read_bytes = open_binary = write_file = stat = readdir = list_directory = _refuse
-    real_path = mkdir = rm = exists = _refuse
-
-
 class UnavailableShell:
     """No commands: every use raises `BackendUnavailableError`."""
 
     async def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise BackendUnavailableError("this context runs no commands: its tools run elsewhere")
+        raise BackendUnavailableError("this context runs no commands")
 
     exec = spawn = _refuse
 
@@ -304,8 +294,3 @@ class ToolContext:
         """Note how far the call is, when anybody wants to know."""
         if self.report is not None:
             self.report(ProgressNote(progress, total, message))
-
-
-def inert_context() -> ToolContext:
-    """A context for tools that run elsewhere: files and commands raise on use, and only then."""
-    return ToolContext(cwd="/", fs=UnavailableFs(), shell=UnavailableShell(), budget=UNLIMITED_BUDGET)

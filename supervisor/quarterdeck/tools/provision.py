@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Self
 
 from quarterdeck.config.native_names import Profile
+from quarterdeck.tools.checkpoint.card import maybe_wrap_checkpoint
 
 from .card_types import Capability, DeckContext
 from .catalogue import build_card, cards_for_profile
-from .checkpoint.card import maybe_wrap_checkpoint
 from .context import Framework, ToolContext
 from .runner import DeckToolBox
 
@@ -62,7 +62,7 @@ def base_context(ctx: DeckContext) -> ToolContext:
     """
     framework = Framework(read_state=ctx.framework.read_state)
     if ctx.base is None:
-        from .files.local_files import (
+        from quarterdeck.tools.files.local_files import (
             make_local_context,  # what follows a path and judges it: most hosts bring their own
         )
 

@@ -3,7 +3,6 @@
 How much text a tool may put before a model, and what is cut when it is more.  Pure.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,9 +49,6 @@ class OutputBudget:
 
 STANDARD_BUDGET: Final = OutputBudget(BudgetKind.MIDDLE, 64 * 1024)
 """A long output's beginning says what ran and its end how it went; 64 KiB is some 16,000 tokens."""
-
-UNLIMITED_BUDGET: Final = OutputBudget(BudgetKind.HEAD, sys.maxsize)
-"""For contexts whose tools produce no text of ours."""
 
 
 def clamp(text: str, budget: OutputBudget) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.cards import text_of
+from support.contexts import inert_context
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.embedding import deck
@@ -37,7 +38,7 @@ from quarterdeck.embedding.deck import (
 )
 from quarterdeck.tools.card_types import CapabilityCard, DeckContext, DeckFault, DeckFaultKind, capability_id
 from quarterdeck.tools.catalogue import build_card, capability_cards, capability_ids, cards_for_profile, find_card
-from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import DefinedTool, ToolSpec, define_tool
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, WireResult

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from support.contexts import inert_context
 from support.leftovers import no_leftovers
 from support.real import opened, pretend
 
@@ -19,7 +20,6 @@ from quarterdeck.embedding.enroll import (
 )
 from quarterdeck.embedding.ledger import BridgeLedger
 from quarterdeck.tools.card_types import DeckContext, DeckFaultKind
-from quarterdeck.tools.context import inert_context
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.phases import EndpointPhase

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.contexts import inert_context
 from ulid import ULID
 
 from quarterdeck.embedding import ledger
@@ -23,7 +24,6 @@ from quarterdeck.embedding.ledger import (
     server_of_qualified,
 )
 from quarterdeck.ledger.events.events import BridgeKey
-from quarterdeck.tools.context import inert_context
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome, WireResult
 

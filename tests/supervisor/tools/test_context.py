@@ -1,12 +1,25 @@
 """The identity of a context."""
 
 import dataclasses
+import errno
+import inspect
 import weakref
 
 import pytest
+from support.contexts import UnavailableFs
 
-from quarterdeck.tools.context import ContextId, Framework, ToolContext, UnavailableFs, UnavailableShell, inert_context
-from quarterdeck.tools.results import STANDARD_BUDGET, UNLIMITED_BUDGET
+from quarterdeck.tools.context import (
+    BackendUnavailableError,
+    ContextId,
+    Framework,
+    Fs,
+    OutsideRootsError,
+    Shell,
+    ToolContext,
+    UnavailableShell,
+)
+from quarterdeck.tools.files.local_files import LocalFs
+from quarterdeck.tools.results import STANDARD_BUDGET
 from quarterdeck_protocol.tools import CancelToken
 
 
@@ -59,10 +72,39 @@ def test_defaults_are_fresh_and_standard() -> None:
     assert first.framework == Framework(read_state=None)
 
 
-def test_the_inert_context_has_no_files_no_shell_and_no_limit() -> None:
-    """Grafted tools would get at our files, or have their results cut."""
-    context = inert_context()
-    assert context.cwd == "/"
-    assert isinstance(context.fs, UnavailableFs)
-    assert isinstance(context.shell, UnavailableShell)
-    assert context.budget is UNLIMITED_BUDGET
+def verbs(protocol: type) -> set[str]:
+    return {name for name, value in vars(protocol).items() if inspect.iscoroutinefunction(value) and name[0] != "_"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("protocol", "backend", "name"),
+    [(Shell, UnavailableShell(), name) for name in sorted(verbs(Shell))],
+)
+async def test_an_inert_backend_raises_on_every_use(protocol: type, backend: object, name: str) -> None:
+    """A tool that runs elsewhere could touch our files, or fail with an AttributeError that explains nothing."""
+    with pytest.raises(BackendUnavailableError, match="no commands"):
+        await getattr(backend, name)("/etc/passwd")
+    assert issubclass(BackendUnavailableError, OSError)
+
+
+@pytest.mark.anyio
+async def test_keyword_arguments_are_refused_the_same_way() -> None:
+    """The reason would be hidden behind a TypeError."""
+    with pytest.raises(BackendUnavailableError):
+        await UnavailableShell().exec("ls", cwd="/", env={}, cancel=None, timeout_s=1.0, stdin="", on_output=print)
+    with pytest.raises(BackendUnavailableError):
+        await UnavailableShell().spawn("ls", cwd="/", env={}, on_output=print)
+
+
+def test_a_backend_of_this_machine_has_every_verb() -> None:
+    """A tool would fail with an AttributeError on the one that is missing."""
+    assert verbs(LocalFs) == verbs(Fs)
+
+
+def test_what_leads_out_of_the_roots_is_told_in_its_own_words() -> None:
+    """A model would read a number and its path twice; or a tool would find no reason to show."""
+    error = OutsideRootsError(errno.EACCES, "`x` is outside", "x")
+    assert (str(error), error.strerror, error.errno, error.filename) == ("`x` is outside", "`x` is outside", 13, "x")
+    assert str(OutsideRootsError("`x` is outside")) == "`x` is outside"
+    assert isinstance(error, PermissionError)

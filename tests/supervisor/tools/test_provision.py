@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from support.cards import PlayedCard
+from support.contexts import inert_context
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools import provision
@@ -17,7 +18,6 @@ from quarterdeck.tools.card_types import (
 )
 from quarterdeck.tools.catalogue import cards_for_profile
 from quarterdeck.tools.checkpoint.card import CheckpointingCard
-from quarterdeck.tools.context import inert_context
 from quarterdeck.tools.provision import ToolDeck, base_context, provision_deck
 from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall
 

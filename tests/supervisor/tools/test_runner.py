@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 from support.cards import PlayedCard
+from support.contexts import inert_context
 
 from quarterdeck.embedding.deck import project_result
-from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck.tools.runner import DeckToolBox
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, ToolOutcome, WireResult

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 import anyio
 import pytest
 from msgspec import Meta
+from support.contexts import inert_context
 
-from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import JsonContentBlock, ToolResult
 from quarterdeck.tools.spec import (
     Arguments,

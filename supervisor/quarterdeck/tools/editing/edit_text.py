@@ -14,9 +14,8 @@ from itertools import islice
 from typing import Final
 
 from .encoded_text import CR, LF, UnifiedText
-from .replacements import Replacement, replace_parts
 from .text_match import FoldedText, Span, fold, nearest_lines
-from .unified_diff import diff_of
+from .unified_diff import Replacement, diff_of, replace_parts
 
 MAX_INDENTATIONS: Final = 64
 """Told apart in one text; each of its lines is compared with all."""

@@ -3,15 +3,40 @@ r"""What replacements change in a text, as hunks of a unified diff without file 
 The hunks are built from the places themselves: nothing is compared but the lines at both ends of each change.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Final
 
 from quarterdeck.tools.results import BudgetKind, OutputBudget, clamp
 
-from .encoded_text import LF
-from .replacements import Replacement
+from .encoded_text import LF, UnifiedText
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    r"""What takes the place of a unified text's characters from `start` up to `end`; its lines end in `\n`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def replace_parts(unified: UnifiedText, replacements: Iterable[Replacement]) -> str:
+    """The raw text with `replacements`, ascending and apart from each other, made in it.
+
+    What is replaced takes the line ends of the place where it goes; all else stays as it is.
+    """
+    pieces: list[str] = []
+    done = 0
+    for each in replacements:
+        pieces.append(unified.raw[done : unified.raw_offset(each.start)])
+        end = unified.line_end_at(each.start)
+        pieces.append(each.text if end in (None, LF) else each.text.replace(LF, str(end)))
+        done = unified.raw_offset(each.end)
+    pieces.append(unified.raw[done:])
+    return "".join(pieces)
+
 
 CONTEXT_LINES: Final = 3
 

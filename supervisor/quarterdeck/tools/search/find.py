@@ -17,10 +17,18 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .name_query import MAX_QUERY_CHARS, NameQuery
-from .ripgrep import Ending, NotRun, Search, run_ripgrep, telling
-from .ripgrep_output import Listing, PathReader
-from .search_root import SearchPlace, find_place, what_is_missing
+from .names import MAX_QUERY_CHARS, Listing, NameQuery
+from .ripgrep import (
+    Ending,
+    NotRun,
+    Search,
+    SearchPlace,
+    find_place,
+    run_ripgrep,
+    telling,
+    what_is_missing,
+)
+from .ripgrep_output import PathReader
 
 MAX_SHOWN: Final = 500
 """More is no answer to a search by name."""

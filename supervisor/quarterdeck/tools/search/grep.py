@@ -13,9 +13,19 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .ripgrep import MAX_FILE_MIB, Ending, NotRun, Search, Searched, run_ripgrep, telling
+from .ripgrep import (
+    MAX_FILE_MIB,
+    Ending,
+    NotRun,
+    Search,
+    Searched,
+    SearchPlace,
+    find_place,
+    run_ripgrep,
+    telling,
+    what_is_missing,
+)
 from .ripgrep_output import MatchingLine, MatchReader
-from .search_root import SearchPlace, find_place, what_is_missing
 
 DEFAULT_MATCHES: Final = 200
 

@@ -19,7 +19,7 @@ from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.config.web_policy import FetchPolicy, allowed_by, refusal
 from quarterdeck_sandbox import own_addresses
 
-from .decoding import ACCEPTED, CodingError, Decoder, decoder_for
+from .decoding import ACCEPTED, CodingError, Decoder, Media, decoder_for, parse_media
 from .guarded_network import (
     Dial,
     GuardedNetwork,
@@ -31,7 +31,6 @@ from .guarded_network import (
     dial,
     entry_for,
 )
-from .media import Media, parse_media
 from .urls import UrlError, follow, literal_address, parse_url, port_of, shown
 
 MAX_REDIRECTS: Final = 5

@@ -23,7 +23,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 from quarterdeck.config.web_policy import Allowed, refusal
 from quarterdeck_sandbox import own_addresses
 
-from .websearch import in_counted_thread
+from .counted_threads import in_counted_thread
 
 ATTEMPT_S: Final = 3.0
 """For one address of a host that has others: a broken IPv6 must leave time for IPv4."""

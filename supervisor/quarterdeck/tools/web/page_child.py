@@ -11,8 +11,7 @@ import resource
 import sys
 from typing import Final, cast
 
-from .page_text import text_of
-from .page_tree import Node, title_of
+from .page_text import Node, text_of, title_of
 
 CPU_S: Final = 10
 """A page of 5 MiB takes five seconds; one made to be slow takes forever."""

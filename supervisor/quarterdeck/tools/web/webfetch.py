@@ -19,8 +19,7 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .decoding import decode
-from .media import Kind, image_type, kind_of
+from .decoding import Kind, decode, image_type, kind_of
 
 if TYPE_CHECKING:
     from .fetch import Fetched, Fetcher

@@ -1,21 +1,11 @@
-"""`websearch`: search the web.  Above it the session; below it `web.search`, the seam and its default.
+"""`websearch`: search the web behind a seam, `SearchProvider`; the default is a maintained metasearch library."""
 
-Blocking work that nobody can call off, in so many threads and no more, whoever still waits for it.
-
-anyio's own limiter counts those who wait: a cancelled call gives its place to the next while its thread goes on.
-
-Search the web behind a seam: `SearchProvider`, and the default over a maintained metasearch library.
-"""
-
-import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final, Protocol
 
 import anyio
-import anyio.to_thread
 from msgspec import Meta
 
 from quarterdeck.tools.context import ToolContext
@@ -24,34 +14,7 @@ from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolRe
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-T = TypeVar("T")
-
-
-async def in_counted_thread(places: anyio.CapacityLimiter, work: Callable[[], T]) -> T:
-    """What `work` returns; its thread keeps one of `places` until it has ended.
-
-    Cancellation returns at once, and leaves the thread behind.
-    """
-    loop = asyncio.get_running_loop()
-    place = object()
-    unclaimed = [place]  # whoever takes it out gives the place back: the thread, or we when it never began
-
-    def run() -> T:
-        unclaimed.pop()
-        try:
-            return work()
-        finally:
-            with suppress(RuntimeError):  # the loop has ended before it
-                loop.call_soon_threadsafe(places.release_on_behalf_of, place)
-
-    await places.acquire_on_behalf_of(place)
-    try:
-        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
-    finally:
-        if unclaimed:
-            with suppress(IndexError):
-                places.release_on_behalf_of(unclaimed.pop())
-
+from .counted_threads import in_counted_thread
 
 TIMEOUT_S: Final = 15.0
 """For one search over several engines."""

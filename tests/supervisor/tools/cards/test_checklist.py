@@ -4,6 +4,7 @@ import gc
 
 import pytest
 from support.cards import ask, text_of
+from support.contexts import inert_context
 
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.cards import checklist
@@ -18,7 +19,7 @@ from quarterdeck.tools.cards.checklist import (
     todo_set_tool,
     todo_tool,
 )
-from quarterdeck.tools.context import ToolContext, inert_context
+from quarterdeck.tools.context import ToolContext
 from quarterdeck_protocol.tools import ToolCall, ToolOutcome
 
 

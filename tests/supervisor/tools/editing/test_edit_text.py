@@ -1,12 +1,22 @@
 """Change a text by what it says."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.patches import apply_hunks
 
 from quarterdeck.tools.editing import edit_text as module
-from quarterdeck.tools.editing.edit_text import Edited, EditRequest, Refused, edit_text
+from quarterdeck.tools.editing.edit_text import (
+    Edited,
+    EditRequest,
+    Refused,
+    Translation,
+    edit_text,
+    indentation_of,
+    places,
+)
 from quarterdeck.tools.editing.encoded_text import UnifiedText
 
 letters = st.text(st.sampled_from("ab c\n"), max_size=40)
@@ -195,3 +205,61 @@ def test_sizes_are_bounded_on_every_side(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_repetitive_texts_cost_no_more_than_others(raw: str, old: str, all_places: bool) -> None:
     """A hostile file would hold a thread for hours; the test's own time limit tells."""
     assert edit_text(raw, EditRequest(old, "z\n", all_places)) is not None
+
+
+def test_lines_get_the_indentation_that_their_like_have() -> None:
+    """A change of a file with tabs would bring blanks into it."""
+    translation = Translation(["if x:", "    y()"], ["\tif x:", "\t\ty()"])
+    assert translation.carry_over("if x:\n    z()\n\n    w()") == "\tif x:\n\t\tz()\n\n\t\tw()"
+
+
+def test_deeper_lines_keep_what_they_have_more() -> None:
+    """What is new and deeper would lose its depth."""
+    assert Translation(["  a"], ["\ta"]).carry_over("  a:\n    b") == "\ta:\n\t  b"
+
+
+def test_less_indented_lines_stay() -> None:
+    """There is nothing to learn about them."""
+    assert Translation(["    a"], ["\ta"]).carry_over("b\n    a") == "b\n\ta"
+
+
+def test_the_first_like_decides_and_blank_lines_say_nothing() -> None:
+    """A blank line of the file would take all indentation away."""
+    translation = Translation(["", "a", "a"], ["    ", "  a", "    a"])
+    assert translation.carry_over("b\n   ") == "  b\n   "
+
+
+def test_the_same_indentation_changes_nothing() -> None:
+    """A new part would be touched for no reason."""
+    text = "  a\n\tb"
+    assert Translation(["  a"], ["  a"]).carry_over(text) is text
+    assert Translation([], []).carry_over(text) is text
+
+
+def test_only_so_many_indentations_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part with thousands of them would take forever."""
+    monkeypatch.setattr(module, "MAX_INDENTATIONS", 1)
+    assert Translation(["a", " b"], ["\ta", "\t\tb"]).carry_over("a\n b") == "\ta\n\t b"
+
+
+def test_indentation_is_all_blanks_at_the_beginning() -> None:
+    """A tab or a hard blank would count as text."""
+    assert indentation_of(" \t\u00a0x ") == " \t\u00a0"
+
+
+two_letters = st.text(st.sampled_from("ab"), max_size=30)
+
+
+@given(two_letters, st.text(st.sampled_from("ab"), min_size=1, max_size=3))
+def test_the_places_are_those_that_a_replacement_would_change(text: str, part: str) -> None:
+    """A tool would report another number of changes than it makes."""
+    found = places(text, part)
+    assert len(found) == text.count(part)
+    assert all(text.startswith(part, start) for start in found)
+    assert all(later - start >= len(part) for start, later in pairwise(found))
+
+
+def test_no_more_places_are_collected_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A letter in a large file would fill the memory with numbers."""
+    monkeypatch.setattr(module, "MAX_PLACES", 3)
+    assert places("a" * 100, "a") == [0, 1, 2, 3]

@@ -9,8 +9,7 @@ from support.patches import apply_hunks
 
 from quarterdeck.tools.editing import unified_diff
 from quarterdeck.tools.editing.encoded_text import UnifiedText
-from quarterdeck.tools.editing.replacements import Replacement, replace_parts
-from quarterdeck.tools.editing.unified_diff import MAX_DIFF_BYTES, diff_of
+from quarterdeck.tools.editing.unified_diff import MAX_DIFF_BYTES, Replacement, diff_of, replace_parts
 
 texts = st.lists(st.sampled_from(["\n", "a", "b\n", "ab", "c\n", "\n\n\n\n\n\n\n\n"]), min_size=1).map("".join)
 parts = st.lists(st.sampled_from(["", "\n", "a", "x", "b\n", "y\nz", "z\n\n"]), max_size=4).map("".join)
@@ -86,3 +85,27 @@ def test_a_diff_that_shows_little_of_many_changes_says_that_there_are_more(monke
     text = "a\nb\na\nb\n"
     diff = diff_of(text, [Replacement(0, 4, "a\nc\n"), Replacement(4, 8, "a\nc\n")])
     assert diff == "@@ -1,4 +1,4 @@\n a\n-b\n+c\n a\n b\n\n[the diff is cut here; 2 places were changed]\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "replacement", "after"),
+    [
+        ("a\nb\nc", Replacement(2, 3, "x\ny"), "a\nx\ny\nc"),
+        ("a\r\nb\r\nc", Replacement(2, 3, "x\ny"), "a\r\nx\r\ny\r\nc"),
+        ("a\rb\rc", Replacement(2, 3, "x\ny"), "a\rx\ry\rc"),
+        ("a\nb\r\nc", Replacement(0, 1, "x\ny"), "x\ny\nb\r\nc"),
+        ("a\nb\r\nc", Replacement(2, 3, "x\ny"), "a\nx\r\ny\r\nc"),
+        ("a\r\nb", Replacement(1, 2, ""), "ab"),
+        ("ab", Replacement(1, 1, "x\ny"), "ax\nyb"),
+    ],
+)
+def test_what_is_new_takes_the_line_ends_of_its_place(raw: str, replacement: Replacement, after: str) -> None:
+    """An edit would leave a file with mixed line ends."""
+    assert replace_parts(UnifiedText(raw), [replacement]) == after
+
+
+def test_what_is_between_the_parts_stays_as_it_is() -> None:
+    """An edit would change lines that it was not asked to."""
+    unified = UnifiedText("a\r\nb\nc\rd\r\n")
+    assert replace_parts(unified, [Replacement(0, 1, "A"), Replacement(6, 7, "D")]) == "A\r\nb\nc\rD\r\n"
+    assert replace_parts(unified, []) == unified.raw

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.contexts import UNLIMITED_BUDGET
 from support.file_tools import call, context_in, outcome_of
 
 from quarterdeck.tools.files import file_access, paging, read
 from quarterdeck.tools.files.file_access import CHANGED_SINCE, NOT_READ, ReadState
 from quarterdeck.tools.files.read import read_tool
-from quarterdeck.tools.results import UNLIMITED_BUDGET, BudgetKind, OutputBudget
+from quarterdeck.tools.results import BudgetKind, OutputBudget
 from quarterdeck_protocol.tools import CancelToken, ToolHints
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from quarterdeck.tools.context import DirectoryEntry, ExecResult, OnOutput, Stre
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.search import find as find_module
-from quarterdeck.tools.search import ripgrep_output
+from quarterdeck.tools.search import names
 from quarterdeck.tools.search.find import MAX_SHOWN, find_tool
 from quarterdeck_protocol.tools import CancelToken
 
@@ -269,7 +269,7 @@ async def test_what_was_found_before_the_deadline_is_shown(workspace: Path) -> N
 
 async def test_a_tree_without_an_end_is_given_up(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree that something keeps growing would fill our memory, and what was left out would pass for not there."""
-    monkeypatch.setattr(ripgrep_output, "MAX_DIRECTORIES", 3)
+    monkeypatch.setattr(names, "MAX_DIRECTORIES", 3)
 
     def play(write: OnOutput, cancel: CancelToken) -> ExecResult:
         for number in range(9):

@@ -15,8 +15,8 @@ from support.leftovers import eventually_async
 from support.web_servers import Request, gzipped, redirect, response, serving, zeros_gzipped
 
 from quarterdeck.config.web_policy import FetchPolicy
+from quarterdeck.tools.web.decoding import Media
 from quarterdeck.tools.web.fetch import MAX_HEADERS, MAX_PIECES, MAX_REDIRECTS, Deadlines, Fetched, Fetcher, FetchError
-from quarterdeck.tools.web.media import Media
 
 pytestmark = pytest.mark.anyio
 

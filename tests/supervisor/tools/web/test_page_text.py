@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from justhtml import JustHTML
 
-from quarterdeck.tools.web.page_text import CUT, text_of
-from quarterdeck.tools.web.page_tree import Node
+from quarterdeck.tools.web.page_text import CUT, MAX_TITLE_CHARS, Node, base_of, link_target, text_of, title_of
 
 URL = "https://example.com/docs/page.html"
 
@@ -236,3 +235,49 @@ def test_a_page_is_read_as_a_whole() -> None:
 
         © us"""
     )
+
+
+TREE_URL = "https://example.com/a/b"
+
+
+def tree(html: str) -> Node:
+    return cast("Node", JustHTML(html, sanitize=False).root)
+
+
+@pytest.mark.parametrize(
+    ("html", "title"),
+    [
+        ("<title> A \n page </title>", "A page"),
+        ("<title>&lt;b&gt;</title>", "<b>"),
+        ("<p>no title", ""),
+        ("<title></title>", ""),
+        ("<svg><title>icon</title></svg>", ""),
+        ("<title>" + "x" * 1000, "x" * MAX_TITLE_CHARS),
+    ],
+)
+def test_the_title_is_the_pages_own(html: str, title: str) -> None:
+    """An icon's title would be shown as the page's."""
+    assert title_of(tree(html)) == title
+
+
+@pytest.mark.parametrize(
+    ("html", "base"),
+    [
+        ("", TREE_URL),
+        ("<base href=/x/>", "https://example.com/x/"),
+        ("<base target=_top><base href='https://b.example/'>", "https://b.example/"),
+        ("<base href='file:///etc/'>", TREE_URL),
+        ("<base href='http://['>", TREE_URL),
+        ("<body><base href=/late/>", TREE_URL),
+    ],
+)
+def test_links_start_where_the_page_says(html: str, base: str) -> None:
+    """Relative links would lead to pages that are not there."""
+    assert base_of(tree(html), TREE_URL) == base
+
+
+def test_a_link_within_the_page_leads_nowhere() -> None:
+    """Tables of contents would be lists of links to the page itself."""
+    assert link_target("#x", TREE_URL, TREE_URL) is None
+    assert link_target("b#x", TREE_URL, TREE_URL) is None
+    assert link_target("c#x", TREE_URL, TREE_URL) == "https://example.com/a/c#x"

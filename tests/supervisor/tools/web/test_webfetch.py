@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
+from support.contexts import inert_context
 from support.file_tools import Answer, call, context_in, outcome_of
 from support.leftovers import eventually_async
 from support.web_servers import Request, WebServer, gzipped, redirect, response, serving, zeros_gzipped
 
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck.tools.context import inert_context
 from quarterdeck.tools.optional_packages import lacks
 from quarterdeck.tools.overflow import OverflowFiles
 from quarterdeck.tools.results import BudgetKind, OutputBudget

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from support.leftovers import eventually_async
 
-from quarterdeck.tools.web.websearch import in_counted_thread
+from quarterdeck.tools.web.counted_threads import in_counted_thread
 
 pytestmark = pytest.mark.anyio
 

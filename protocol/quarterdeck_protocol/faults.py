@@ -48,7 +48,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "bad_result": "report it to the server's author",
         "busy": "call again when some calls have ended",
         "call_timeout": "raise call_timeout_s, or ask for less",
-        "cancelled": "nothing: the caller gave up waiting, and the server was told",
+        "cancelled": "nothing: the client cancelled the call, and the server was notified",
         "closed": "start it again",
         "command_not_found": "install it, or give its full path in command",
         "config_invalid": "correct the configuration where the message points",

@@ -42,7 +42,7 @@ def test_a_serve_that_runs_starts_the_server_with_what_its_remedy_gave_it(folder
         assert remedy.startswith(f"quarterdeck allow echo -c {config} ")
         words = shlex.split(remedy.partition(" gives it")[0])[1:]
         asked = quarterdeck_forked(*words)
-        assert asked.returncode == 2, "this needs a yes, and there is no terminal to ask on"
+        assert asked.returncode == 2, "confirmation needed, and there is no terminal"
         assert "sandbox" not in config.read_text()
         shown = quarterdeck_forked(*words, "--dry-run")
         assert shown.returncode == 0

@@ -54,7 +54,7 @@ async def test_a_projects_servers_are_not_started_before_a_person_approves_their
         shown = {mode: str(await client.difference(mode)) for mode in MODES}
         assert {mode for mode in MODES if "turncoat.py" in shown[mode]} == {*MODES}, shown
         refused = await client.fails("trust", "approve", "--project")
-        assert refused.returncode == 2, refused.stderr  # this needs a yes, and there is no terminal to ask on
+        assert refused.returncode == 2, refused.stderr  # confirmation needed, and there is no terminal
         await client.command("trust", "approve", "--project", "--yes")
         await client.until(lambda tools: lent <= tools.keys(), "the project's servers")
         write("--modern")

@@ -43,5 +43,5 @@ def main() -> NoReturn:
         code = process.exit_code(end.number, serves=serves)
     process.end_at_once(serves=serves, code=code)
     if serves:
-        refuse_early("it was told to end before it had begun")
+        refuse_early("stopped by a signal before it started")
     sys.exit(code)

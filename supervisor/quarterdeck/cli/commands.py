@@ -118,7 +118,7 @@ ENTRIES: Final = (
             ("quarterdeck trust list", "what is held or blocked, and what the scan found"),
             ("quarterdeck trust list --all", "what is approved, too"),
             ("quarterdeck trust diff", "what changed, of every server"),
-            ("quarterdeck trust diff notes --whole", "all of it, however long"),
+            ("quarterdeck trust diff notes --whole", "all of it, untruncated"),
             ("quarterdeck trust approve notes save_note", "one tool, in the form that is shown"),
             ("quarterdeck trust approve --project", "how the servers of this folder's files are started"),
             ("quarterdeck trust block notes save_note", "not offered again until approved"),
@@ -158,7 +158,7 @@ ENTRIES: Final = (
             ("quarterdeck ledger import backup.jsonl", "into an empty ledger"),
             ("quarterdeck ledger import backup.jsonl --state-dir ~/other", "into another state directory's"),
             ("quarterdeck ledger compact", "move old events to the archive"),
-            ("quarterdeck ledger compact --json", "and say what was moved to a program"),
+            ("quarterdeck ledger compact --json", "the same for a program"),
         ),
     ),
     Entry(
@@ -210,7 +210,7 @@ ENTRIES: Final = (
             ("quarterdeck secret list", "the names alone"),
             ("quarterdeck secret list --json", "the same for a program"),
             ("quarterdeck secret remove GITHUB_TOKEN", "for good"),
-            ("quarterdeck secret remove GITHUB_TOKEN --json", "and say so to a program"),
+            ("quarterdeck secret remove GITHUB_TOKEN --json", "the same for a program"),
         ),
     ),
     Entry(

@@ -113,7 +113,7 @@ class _Story:
         tidy = (await stage.servers())["tidy"]
         self._tell(Fact(f"tidy__add answered {tally.answered} times, at the slowest in {_ms(tally.slowest_s)}"))
         is_calm = tally.answered > 0 and tally.failed == 0 and tally.slowest_s < NOTICEABLE_S
-        self._promise("it never noticed: no call failed or was held up", is_kept=is_calm)
+        self._promise("unaffected: no call failed or was delayed", is_kept=is_calm)
         self._promise("it is the same process as before", is_kept=tidy.pid == pid and tidy.restarts == 0)
 
     async def close(self, processes: list[psutil.Process]) -> None:

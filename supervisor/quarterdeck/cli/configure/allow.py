@@ -1,7 +1,6 @@
 """`quarterdeck allow`: give a server's sandbox the paths that its row names, and approve the row in the same step."""
 
 import os
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import print_line
+from quarterdeck.cli.shared.output import is_confirmed, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.source import Named, Source, check_server, load
-from quarterdeck.cli.trust.access import open_desk, send
+from quarterdeck.cli.trust.context import open_context, send
 from quarterdeck.common.words import printable
+from quarterdeck_protocol.plain_words import plain_words
 
 from .link import DryRun, print_diff
 
@@ -61,8 +61,8 @@ def allow(
     if dry_run:
         print_line("nothing was changed (--dry-run)", "dim")
         return
-    if not yes:
-        _confirm()
+    if not (yes or is_confirmed("write this, and approve it?")):
+        raise click.exceptions.Exit(ExitCode.OK)
     backup = _written(plan)
     _approve(source, subject, plan)
     before = f"; as it was: {printable(str(backup))}" if backup else ""
@@ -133,8 +133,8 @@ def _refuse_unapproved(source: Source, row: "ServerRow") -> None:
     """Whoever allows a path approves the whole row: what else waits in it has to be looked at first."""
     from quarterdeck.trust.judge.overview import State
 
-    with open_desk(source) as desk:
-        [launch] = [each for each in desk.server(row.id).matters if each.key == row.launch.key]
+    with open_context(source) as context:
+        [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
     if launch.state is State.BLOCKED:
         raise CommandError(
             ExitCode.USAGE, f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}"
@@ -191,7 +191,9 @@ def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
         widened(subject.config, needs, os.environ)
     except (LaunchError, ValueError) as error:
         raise CommandError(
-            ExitCode.USAGE, f"it cannot be given that: {error}", "name a narrower path, with --read or --write"
+            ExitCode.USAGE,
+            f"it cannot be given that: {plain_words(error)}",
+            "name a narrower path, with --read or --write",
         ) from error
     try:
         file = read_user_file(path)
@@ -204,17 +206,6 @@ def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
         ) from error
     except UserFileError as error:
         raise CommandError(ExitCode.USAGE, str(error), f"make {path} a file of your own that can be read") from error
-
-
-def _confirm() -> None:
-    if not sys.stdin.isatty():
-        raise CommandError(
-            ExitCode.USAGE,
-            "this needs a yes, and there is no terminal to ask on",
-            "look at what is shown, then add --yes",
-        )
-    if not click.confirm("write this, and approve it?"):
-        raise click.exceptions.Exit(ExitCode.OK)
 
 
 def _written(plan: _Plan) -> Path | None:
@@ -242,9 +233,9 @@ def _approve(source: Source, subject: _Subject, plan: _Plan) -> None:
     from quarterdeck.ledger.events.events import Subject
     from quarterdeck.trust.judge.verdicts import Decision
 
-    with open_desk(source) as desk:
-        found = desk.server(subject.config.id)
-        now = _origin_of(desk.settings, subject.config.id)
+    with open_context(source) as context:
+        found = context.server(subject.config.id)
+        now = _origin_of(context.settings, subject.config.id)
         expected = {**subject.origin.row, "sandbox": plan.sandbox}
         if dict(now.row) != expected or now.files != subject.origin.files:
             raise CommandError(

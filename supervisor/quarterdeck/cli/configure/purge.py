@@ -1,6 +1,5 @@
 """`quarterdeck purge`: what we keep on disk, how much it is, and its removal."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -8,7 +7,7 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.shared.output import Cell, is_confirmed, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.common.words import printable, size
 
@@ -66,7 +65,8 @@ def purge(
     is_asked = server is not None or everything
     removed: list[Leftover] = []
     failures: list[str] = []
-    if is_asked and wanted and _is_sure(wanted, yes=yes, json=json):
+    many = f"these {len(wanted)}" if len(wanted) > 1 else "it"
+    if is_asked and wanted and (yes or is_confirmed(f"remove {many}?", can_ask=not json)):
         # Somebody may have started a server while we waited for an answer.
         now = {each.path: each for each in _find(state, config)}
         removed, failures = _remove([now[each.path] for each in wanted if each.path in now], state)
@@ -128,17 +128,6 @@ def _choose(found: "list[Leftover]", server: str | None, *, everything: bool, le
             ExitCode.NOT_FOUND, f"{server!r} has nothing on disk", "quarterdeck purge shows all that there is"
         )
     return chosen
-
-
-def _is_sure(wanted: "list[Leftover]", *, yes: bool, json: bool) -> bool:
-    if yes:
-        return True
-    if json or not sys.stdin.isatty():
-        raise CommandError(
-            ExitCode.USAGE, "nothing was removed: this needs a yes, and there is no terminal to ask on", "add --yes"
-        )
-    many = f"these {len(wanted)}" if len(wanted) > 1 else "it"
-    return click.confirm(f"remove {many}?", default=False, err=True)
 
 
 def _remove(wanted: "list[Leftover]", state: Path) -> "tuple[list[Leftover], list[str]]":

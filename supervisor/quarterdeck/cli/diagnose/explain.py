@@ -39,7 +39,7 @@ EXPLANATIONS: Final = {
         '"call_timeout_s": 900',
     ),
     "cancelled": (
-        "The caller gave up: the client cancelled the call, or its connection ended.",
+        "The client cancelled the call, or its connection ended.",
         "Ctrl-C in the client while a tool runs.",
     ),
     "closed": (

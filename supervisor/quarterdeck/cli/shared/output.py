@@ -9,6 +9,7 @@ from typing import Final, TextIO
 
 import msgspec
 
+from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.common.words import printable_json
 
 WIDEST: Final = 110
@@ -24,6 +25,23 @@ class Cell:
 
     text: str
     style: str = ""
+
+
+def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
+    """Whether the user answers a question on the terminal with yes.
+
+    Raises:
+        CommandError: there is no terminal.
+    """
+    import click
+
+    if not (can_ask and sys.stdin.isatty()):
+        raise CommandError(
+            ExitCode.USAGE,
+            "confirmation needed, and there is no terminal to ask on: nothing was changed",
+            "look at what is shown, then add --yes",
+        )
+    return click.confirm(question, err=True)
 
 
 def print_json(value: object) -> None:

@@ -94,9 +94,9 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
             "some of it is held or blocked; the lock keeps what was approved before: quarterdeck trust list",
         )
     for server in draft.kept:
-        _warn(server, "it was never ready here, and stays in the lock as it was")
+        _warn(server, "it has never been ready here: its lock entry is unchanged")
     for server in draft.unknown:
-        _warn(server, "it was never ready here, and is not in the lock: start it once, as quarterdeck tools does")
+        _warn(server, "it has never been ready here, and is not in the lock: start it once, with quarterdeck tools")
     tools = sum(len(server.tools) for server in draft.lock.servers.values())
     amount = f"{counted(len(draft.lock.servers), 'server')}, {counted(tools, 'tool')}"
     print_line(f"{file}: {amount}{', as before' if is_same else ''}{_left_out(ignores)}", stderr=True)

@@ -12,13 +12,13 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.shared.output import Cell, is_confirmed, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.shared.source import Named
 from quarterdeck.common.words import flat, printable
 from quarterdeck_protocol.names import did_you_mean
 
-from .access import Desk, open_desk, send
+from .context import TrustContext, open_context, send
 from .views import describe_key, print_difference, print_servers, view_difference, view_server
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 HEADERS: Final = ("SERVER", "WHAT", "RULE", "PLACE", "NOW", "EXCERPT")
 
 
-def scan_history(desk: Desk, *, json: bool) -> None:
+def scan_history(context: TrustContext, *, json: bool) -> None:
     """Scan every document that was ever seen, once, and print what is found and whether it is still offered."""
     from quarterdeck.trust.judge.scans import scan_recorded
 
-    found = scan_recorded(desk.sightings(), desk.book, desk.read)
+    found = scan_recorded(context.sightings(), context.book, context.read)
     if json:
         print_json(
             {
@@ -70,7 +70,7 @@ def scan_history(desk: Desk, *, json: bool) -> None:
     if rows:
         print_table(HEADERS, rows)
     else:
-        print_line("the rules find nothing in what was ever offered", stderr=True)
+        print_line("no findings in any recorded tool definition", stderr=True)
 
 
 group: Final = Group("Decide what servers may offer: what is held, what changed, approve, block.")
@@ -85,7 +85,7 @@ ToolNames = Annotated[
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 
-Whole = Annotated[bool, Option("--whole", help="Show everything, however long.")]
+Whole = Annotated[bool, Option("--whole", help="Show all of it, untruncated.")]
 
 
 @group.command("list")
@@ -95,32 +95,32 @@ def list_matters(
     json: options.Json = False,
 ) -> None:
     """Show what is held or blocked, and what the scan found; with --all everything that was ever decided."""
-    with open_desk(source) as desk:
+    with open_context(source) as context:
         if json:
-            print_json({"servers": [view_server(each) for each in desk.servers]})
+            print_json({"servers": [view_server(each) for each in context.servers]})
         else:
-            print_servers(desk.servers, everything=everything, trust=desk.trust_of, diff=desk.command("diff"))
+            print_servers(context.servers, everything=everything, trust=context.trust_of, diff=context.command("diff"))
 
 
 @group.command("diff")
 def diff(source: Named, server: Server = None, whole: Whole = False, json: options.Json = False) -> None:
     """Show what would change by approving what is held of every server; of one that is named, what is blocked too."""
-    with open_desk(source) as desk:
+    with open_context(source) as context:
         if server is not None:
-            found = desk.server(server)
+            found = context.server(server)
             chosen = [(found, found.approvable)]
         else:
-            chosen = [(each, each.waiting) for each in desk.servers if each.waiting]
+            chosen = [(each, each.waiting) for each in context.servers if each.waiting]
         if json:
-            print_json({"servers": [view_difference(each, desk.read, matters) for each, matters in chosen]})
+            print_json({"servers": [view_difference(each, context.read, matters) for each, matters in chosen]})
             return
-        if not _print_all(desk, chosen, whole=whole):
+        if not _print_all(context, chosen, whole=whole):
             print_line("the output is cut: add --whole to see everything", "yellow", stderr=True)
     held = [matter for _, matters in chosen for matter in matters]
     if held:
         name = server if server is not None else "SERVER"
         part = f", {name} TOOL… only these tools" if any(matter.key.name for matter in held) else ""
-        print_line(f"{desk.command('approve', name, '--all')} approves it{part}", "dim", stderr=True)
+        print_line(f"{context.command('approve', name, '--all')} approves it{part}", "dim", stderr=True)
     elif server is None:
         print_line("nothing is held", stderr=True)
 
@@ -143,20 +143,22 @@ def approve(
     json: options.Json = False,
 ) -> None:
     """Approve what is held, in the form that is shown: some tools of a server, all of it, or a project's servers."""
-    with open_desk(source) as desk:
+    with open_context(source) as context:
         wish = _Wish(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
-        chosen, spared = _chosen(desk, server, wish)
-        if not (json or _print_all(desk, chosen, whole=whole)):
+        chosen, spared = _chosen(context, server, wish)
+        if not (json or _print_all(context, chosen, whole=whole)):
             raise CommandError(
                 ExitCode.USAGE, "nothing is approved: some of it could not be shown", "add --whole, and read it all"
             )
-        if chosen and not yes and (project or sys.stdin.isatty()):
-            _confirm("start these servers as shown?" if project else "approve this?")
+        question = "start these servers as shown?" if project else "approve this?"
+        is_asked = bool(chosen) and not yes and (project or sys.stdin.isatty())
+        if is_asked and not is_confirmed(question):
+            raise click.exceptions.Exit(ExitCode.OK)
         decisions = [_approval(each, matter) for each, matters in chosen for matter in matters]
         if decisions:
             send(decisions)
-        blocked = _still_blocked(desk, server, wish, chosen)
-        advice = [line for each, matters in chosen for line in _next_step(desk, each, matters)]
+        blocked = _still_blocked(context, server, wish, chosen)
+        advice = [line for each, matters in chosen for line in _next_step(context, each, matters)]
     _tell("approved", decisions, json=json, is_quiet=bool(spared or blocked))
     for line in (*spared, *blocked):
         print_line(line, "yellow", stderr=True)
@@ -185,8 +187,8 @@ def block(
             "name the tools to block, or the whole server: --all",
             f"quarterdeck trust block {flat(server)} TOOL…, or quarterdeck trust block {flat(server)} --all",
         )
-    with open_desk(source) as desk:
-        found = desk.server(server)
+    with open_context(source) as context:
+        found = context.server(server)
         known = {matter.key.name for matter in found.matters}
         keys = [ItemKey(Subject.TOOL, tool) for tool in tools or ()] or [ItemKey(Subject.LAUNCH)]
         for key in keys:
@@ -200,8 +202,8 @@ def block(
 @group.command("scan")
 def scan(source: Named, json: options.Json = False) -> None:
     """Run the present rules over everything that was ever offered, and say which servers carried what they find."""
-    with open_desk(source) as desk:
-        scan_history(desk, json=json)
+    with open_context(source) as context:
+        scan_history(context, json=json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,20 +217,20 @@ class _Wish:
 
 
 def _chosen(
-    desk: Desk, server: str | None, wish: _Wish
+    context: TrustContext, server: str | None, wish: _Wish
 ) -> "tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]":
     """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
     is_part = bool(wish.tools or wish.instructions)
     if server is None and wish.project and not (is_part or wish.everything):
-        return _project_launches(desk), []
+        return _project_launches(context), []
     if server is None or wish.project or (wish.everything and wish.tools) or not (wish.everything or is_part):
         raise _unclear()
-    found = desk.server(server)
+    found = context.server(server)
     told = [each for each in found.approvable if each.key.subject == "instructions" and wish.instructions]
     if wish.everything:
-        spared = [each for each in found.waiting if each not in told and _is_spared(desk, found, each)]
+        spared = [each for each in found.waiting if each not in told and _is_spared(context, found, each)]
         chosen = tuple(each for each in (*found.waiting, *_undecided_launch(found)) if each not in spared)
-        return ([(found, chosen)] if chosen else []), [_leave_out(desk, server, each.key) for each in spared]
+        return ([(found, chosen)] if chosen else []), [_leave_out(context, server, each.key) for each in spared]
     matters = {matter.key.name: matter for matter in found.matters if matter.key.name}
     for tool in wish.tools:
         if tool not in matters or not matters[tool].seen:
@@ -245,16 +247,16 @@ def _unclear() -> CommandError:
     )
 
 
-def _leave_out(desk: Desk, server: str, key: "ItemKey") -> str:
-    how = flat(desk.command("approve", server, key.name or f"--{key.subject.value}"))
+def _leave_out(context: TrustContext, server: str, key: "ItemKey") -> str:
+    how = flat(context.command("approve", server, key.name or f"--{key.subject.value}"))
     return f"left out: {_in_words(server, key)}, in which the scan found something: look at it, then {how}"
 
 
-def _is_spared(desk: Desk, server: "ServerMatters", matter: "Matter") -> bool:
+def _is_spared(context: TrustContext, server: "ServerMatters", matter: "Matter") -> bool:
     """Under `strict`, what the scan found something in is approved by its name alone."""
     from quarterdeck_protocol.configs import TrustMode
 
-    return desk.trust_of(server) is TrustMode.STRICT and desk.is_suspicious(server, matter)
+    return context.trust_of(server) is TrustMode.STRICT and context.is_suspicious(server, matter)
 
 
 def _undecided_launch(server: "ServerMatters") -> "Iterable[Matter]":
@@ -265,13 +267,13 @@ def _undecided_launch(server: "ServerMatters") -> "Iterable[Matter]":
     return (each for each in undecided if each.key.subject is Subject.LAUNCH and each.seen)
 
 
-def _project_launches(desk: Desk) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
+def _project_launches(context: TrustContext) -> "list[tuple[ServerMatters, tuple[Matter, ...]]]":
     from quarterdeck.config.load.origin import Standing
     from quarterdeck.ledger.events.events import Subject
 
-    origins = desk.settings.origins if desk.settings is not None else {}
+    origins = context.settings.origins if context.settings is not None else {}
     chosen = []
-    for each in desk.servers:
+    for each in context.servers:
         origin = origins.get(each.server)
         if each.is_configured and origin is not None and origin.standing is Standing.PROJECT:
             launches = tuple(matter for matter in each.waiting if matter.key.subject is Subject.LAUNCH)
@@ -285,7 +287,7 @@ def _approval(server: "ServerMatters", matter: "Matter") -> "Decision":
     return Decision(server.scope, server.server, matter.key, matter.seen, matter.body)
 
 
-def _next_step(desk: Desk, server: "ServerMatters", matters: "Iterable[Matter]") -> list[str]:
+def _next_step(context: TrustContext, server: "ServerMatters", matters: "Iterable[Matter]") -> list[str]:
     """What else holds the tools of a server, or becomes of them when it may be started now and was not asked yet."""
     from quarterdeck.ledger.events.events import Subject
     from quarterdeck_protocol.configs import TrustMode
@@ -293,7 +295,7 @@ def _next_step(desk: Desk, server: "ServerMatters", matters: "Iterable[Matter]")
     subjects = {matter.key.subject for matter in matters}
     held = {matter.key.subject for matter in server.waiting} - subjects
     if Subject.INSTRUCTIONS in held and Subject.TOOL in subjects:
-        again = desk.command("approve", server.server, "--instructions")
+        again = context.command("approve", server.server, "--instructions")
         return [f"{server.server}: its instructions are held, and all its tools with them, until {again}"]
     has_tools = any(matter.key.subject is Subject.TOOL and matter.seen for matter in server.matters)
     if has_tools or Subject.LAUNCH not in subjects:
@@ -303,7 +305,7 @@ def _next_step(desk: Desk, server: "ServerMatters", matters: "Iterable[Matter]")
         TrustMode.BASELINE: "approved when it first lists them: quarterdeck tools shows them",
         TrustMode.OPEN: "offered as it lists them: quarterdeck tools shows them",
     }
-    trust = desk.trust_of(server)
+    trust = context.trust_of(server)
     return [f"{server.server}: its tools are {fates[trust]}"] if trust is not None else []
 
 
@@ -320,39 +322,34 @@ def _in_words(server: str, key: "ItemKey") -> str:
     return f"{flat(server)} {describe_key(key)}"
 
 
-def _print_all(desk: Desk, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]", *, whole: bool) -> bool:
+def _print_all(
+    context: TrustContext, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]", *, whole: bool
+) -> bool:
     """Print what would change by approving these; whether nothing of it was cut."""
     is_whole = True
     for server, matters in chosen:
-        is_whole &= print_difference(server, desk.read, matters, whole=whole)
+        is_whole &= print_difference(server, context.read, matters, whole=whole)
     return is_whole
 
 
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise CommandError(
-            ExitCode.USAGE,
-            "this needs a yes, and there is no terminal to ask on",
-            "look at what is shown, then add --yes",
-        )
-    if not click.confirm(question):
-        raise click.exceptions.Exit(ExitCode.OK)
-
-
 def _still_blocked(
-    desk: Desk, server: str | None, wish: _Wish, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]"
+    context: TrustContext, server: str | None, wish: _Wish, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]"
 ) -> list[str]:
     """What `--all` does not approve since somebody blocked it, and how that is taken back."""
     from quarterdeck.trust.judge.overview import State
 
     if server is None or not wish.everything:
         return []
-    found = desk.server(server)
+    found = context.server(server)
     taken = {matter.key for _, matters in chosen for matter in matters}
     blocked = [matter for matter in found.of(State.BLOCKED) if matter.key not in taken]
     return [
         f"{_in_words(server, matter.key)} is blocked, and stays so: "
-        + (f"unblock it with {flat(desk.command('approve', server, matter.key.name))}" if matter.seen else "it is gone")
+        + (
+            f"unblock it with {flat(context.command('approve', server, matter.key.name))}"
+            if matter.seen
+            else "it is gone"
+        )
         for matter in blocked
         if matter.key.name
     ]

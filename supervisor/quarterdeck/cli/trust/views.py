@@ -107,7 +107,7 @@ def print_servers(
         print_table(HEADERS, rows)
         print_line()
     if not servers:
-        print_line("no server is configured here, or was ever started")
+        print_line("no server is configured or recorded")
         return
     states = Counter(matter.state.value for server in servers for matter in server.matters)
     held = sum(len(server.waiting) for server in servers)

@@ -49,7 +49,7 @@ def test_each_change_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     fleet.tell()
     assert [entry.getMessage() for entry in caplog.records] == [
         "fs is ready (pid None, tools: 1)",
-        f"fs is faulted: it died (exited): {REMEDIES['exited']}",
+        f"fs is faulted: it died (exited): {REMEDIES['exited'].replace('SERVER', 'fs')}",
         "fs is ready (pid None, tools: 1, restarts: 1)",
     ]
 

@@ -145,7 +145,7 @@ def test_what_is_held_or_never_ready_is_said(deck: Deck, capsys: pytest.CaptureF
     err = capsys.readouterr().err
     assert "time: some of it is held or blocked" in err
     assert "files: something" not in err
-    assert "new: it was never ready here, and is not in the lock" in err
+    assert "new: it has never been ready here, and is not in the lock" in err
     assert deck.servers["time"]["tools"]["now"] == NOW.hash
 
 

@@ -130,7 +130,7 @@ def test_without_a_server_the_list_says_so(desk: Desk, tmp_path: Path, monkeypat
     """A new user would see a table of nothing."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "elsewhere"))
     desk.configure()
-    assert desk("list") == "no server is configured here, or was ever started\n"
+    assert desk("list") == "no server is configured or recorded\n"
     assert json.loads(desk("list", "--json")) == {"servers": []}
     assert not (tmp_path / "elsewhere").exists()
 
@@ -375,7 +375,7 @@ def test_a_projects_servers_are_shown_and_nobody_is_asked_where_nobody_is(
     out, err = capsys.readouterr()
     assert 'command: "sh"' in out
     assert 'args: ["-c", "id"]' in out
-    assert "this needs a yes, and there is no terminal to ask on" in err
+    assert "confirmation needed, and there is no terminal to ask on" in err
     assert run(["trust", "approve", "--project", "--yes"]) == ExitCode.OK
     assert "approved: theirs (launch)" in capsys.readouterr().out
     assert run(["trust", "approve", "--project", "--yes"]) == ExitCode.OK
@@ -448,7 +448,7 @@ def test_a_clean_history_is_said_to_be_clean(config: Path, capsys: pytest.Captur
     """A user would take silence for a failure."""
     assert run(["trust", "scan", "-c", str(config)]) == ExitCode.OK
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "the rules find nothing in what was ever offered\n")
+    assert (out, err) == ("", "no findings in any recorded tool definition\n")
 
 
 def test_what_was_offered_once_is_found_and_told_from_what_is_offered_now(

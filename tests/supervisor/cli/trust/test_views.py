@@ -57,7 +57,7 @@ def test_every_state_has_its_colour() -> None:
             "2 servers: 0 approved, 2 held: quarterdeck trust diff shows what would change",
         ),
         ((server(tool("a", State.BLOCKED)),), "1 server: 0 approved, 0 held, 1 blocked"),
-        ((), "no server is configured here, or was ever started"),
+        ((), "no server is configured or recorded"),
     ],
 )
 def test_the_last_line_counts_and_says_what_to_do(

@@ -10,8 +10,8 @@ from support.histories import EVIL, NOW, fill, open_ledger, seen
 
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.source import Source
-from quarterdeck.cli.trust import access
-from quarterdeck.cli.trust.access import open_desk, send
+from quarterdeck.cli.trust import context
+from quarterdeck.cli.trust.context import open_context, send
 from quarterdeck.control import client
 from quarterdeck.control.client import NoAnswerError, NotServingError
 from quarterdeck.control.protocol import Answer, Decide, Decided, Refused, Request
@@ -124,18 +124,18 @@ def test_a_serve_that_has_just_ended_is_followed_by_the_command(
     lease = take_lease(directory, Holder(pid=os.getpid(), digest="d", command="serve", runtime_directory="/gone"))
     asked = answers(NotServingError("gone"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access, "_write", lambda decisions: (lease.release(), REAL_WRITE(decisions)))
+        patch.setattr(context, "_write", lambda decisions: (lease.release(), REAL_WRITE(decisions)))
         send([decision(config)])
     assert len(asked) == 1
     assert approved(directory, config) == EVIL.hash
 
 
-REAL_WRITE = access._write
+REAL_WRITE = context._write
 
 
 def test_a_command_that_writes_on_is_named(config: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user would wait without knowing for what."""
-    monkeypatch.setattr(access, "WRITE_WAIT_S", 0.0)
+    monkeypatch.setattr(context, "WRITE_WAIT_S", 0.0)
     busy = Holder(pid=4242, digest="", command="ledger")
     with take_lease(directory, busy), pytest.raises(CommandError, match=r"pid 4242"):
         send([decision(config)])
@@ -160,9 +160,9 @@ def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path:
     other.write_text('{"mcpServers": {}}')
     with open_ledger(tmp_path / "state") as store:
         store.append([seen(NOW, scope=scope_of(other)), seen(NOW, scope="/third.json")], {})
-    with open_desk(Source((config,))) as desk:
+    with open_context(Source((config,))) as desk:
         assert desk.server("time").scope == scope_of(config)
-    with open_desk(Source(())) as desk:
+    with open_context(Source(())) as desk:
         with pytest.raises(CommandError, match="several files configure a server 'time'") as refused:
             desk.server("time")
         files = (scope_of(config), scope_of(other), "/third.json")
@@ -171,10 +171,10 @@ def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path:
 
 def test_how_far_a_server_is_trusted_is_the_configurations_to_say(config: Path) -> None:
     """What `--all` spares would depend on another server's row."""
-    with open_desk(Source((config,))) as desk:
+    with open_context(Source((config,))) as desk:
         assert desk.trust_of(desk.server("time")) is TrustMode.STRICT
     config.write_text('{"mcpServers": {}}')
-    with open_desk(Source((config,))) as desk:
+    with open_context(Source((config,))) as desk:
         assert desk.trust_of(desk.server("time")) is None
 
 
@@ -183,7 +183,7 @@ def test_a_desk_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "none"))
     empty = tmp_path / "empty.json"
     empty.write_text('{"mcpServers": {}}')
-    with open_desk(Source((empty,))) as desk:
+    with open_context(Source((empty,))) as desk:
         assert desk.servers == ()
         assert list(desk.sightings()) == []
         assert desk.read(NOW.hash) is None

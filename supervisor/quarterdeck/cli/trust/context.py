@@ -34,7 +34,7 @@ WRITE_WAIT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class TrustContext:
     """The ledger and the configuration at one moment.
 
     Attributes:
@@ -102,7 +102,7 @@ class Desk:
                 f"name one: {' or '.join(named) or '-c FILE'}",
             )
         known = list(dict.fromkeys(each.server for each in self.servers))
-        hint = did_you_mean(name, known, "servers") if known else ": no server is configured here, or was ever started"
+        hint = did_you_mean(name, known, "servers") if known else ": no server is configured or recorded"
         raise CommandError(
             ExitCode.NOT_FOUND,
             f"there is no server {name!r}{hint}",
@@ -117,8 +117,8 @@ class Desk:
 
 
 @contextmanager
-def open_desk(source: Source) -> Iterator[Desk]:
-    """The desk of this configuration; without one, of all that the ledger knows.
+def open_context(source: Source) -> Iterator[TrustContext]:
+    """The context of this configuration; without one, of all that the ledger knows.
 
     Raises:
         CommandError: the configuration or the ledger cannot be used.
@@ -134,17 +134,17 @@ def open_desk(source: Source) -> Iterator[Desk]:
         store = LedgerStore.open(directory(), writable=False)
     try:
         files = tuple(os.path.abspath(path) for path in source.config)
-        desk = Desk((), settings, store, files)
+        context = TrustContext((), settings, store, files)
         # Without a configuration nothing is looked at, and no key made.
         found = configured(settings) if settings.config_paths else None
         rows: tuple[ServerRow | NativeRow, ...] = ()
         if found is not None:
-            rows = (*found.rows, *_said_of_native(desk.book, found.native))
-        servers = survey(desk.book, rows, desk.read)
+            rows = (*found.rows, *_said_of_native(context.book, found.native))
+        servers = survey(context.book, rows, context.read)
         if source.config:
             scopes = {scope_of(path) for path in settings.config_paths}
             servers = tuple(each for each in servers if each.scope in scopes)
-        yield Desk(servers, settings, store, files)
+        yield TrustContext(servers, settings, store, files)
     finally:
         if store is not None:
             store.close()

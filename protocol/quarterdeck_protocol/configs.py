@@ -103,7 +103,7 @@ _HeaderValue = Annotated[str, AfterValidator(_header_value)]
 
 
 class RestartPolicy(FrozenModel):
-    """When a dead server is started again.
+    """When a dead server is restarted.
 
     Attributes:
         max_restarts: restarts allowed within `window_s`; one more is a crash loop.

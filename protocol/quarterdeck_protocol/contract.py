@@ -1,4 +1,4 @@
-"""What the bridge's parts hand to one another: an endpoint, a fleet, and the values that they return.
+"""What the bridge's parts hand to one another: endpoints, fleets, and the values that they return.
 
 Declares shapes and no behaviour; `quarterdeck.fleet` and `quarterdeck.tools.bridge` implement them.
 """

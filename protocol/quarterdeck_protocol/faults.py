@@ -1,4 +1,4 @@
-"""The one discriminated error of Quarterdeck, and the values that travel with it.
+"""The one error of Quarterdeck, discriminated by kind and code, and the values that travel with it.
 
     ProtocolFault          what every caller sees; never subclassed
       .kind      FaultKind     where it happened (six kinds, closed)
@@ -8,7 +8,6 @@
       .cause     exception here, `RemoteCause` when it crossed a process
 
 Faults are data: they compare by identity, cross the link as a `FaultRecord`, and are raised at the edge.
-Nothing here knows why a fault is raised; that is the caller's.
 """
 
 import re
@@ -108,7 +107,7 @@ def fill_remedy(remedy: str, words: str) -> str:
 
 
 MAX_MESSAGE_CHARS: Final = 8_000
-"""A fault's message as it crosses; a server's own text may be in it, and a header has its limit."""
+"""Of a fault's message as it crosses: a server's own text may be in it, and a header has its limit."""
 
 MAX_CAUSE_CHARS: Final = 4_000
 """A cause's text as it crosses."""
@@ -141,20 +140,15 @@ class RemoteCause:
 
 @dataclass(frozen=True, slots=True)
 class Dossier:
-    """What is known about a death.
+    """What is known about a server that ended.
 
     Attributes:
-        exit_status: the exit status, None when a signal ended it.
-        signal: the signal's number, None when it exited.
-        limit: name of the limit that was hit.
+        limit: the name of the limit that was hit.
         stderr_tail: the last 32 KiB of stderr, redacted.
         peak_rss_bytes: the most memory of its control group, file caches included; without one, of its largest process.
-        cpu_s: user and system time of the tree, seconds.
-        uptime_s: from start to death, seconds.
+        cpu_s: user and system time of the whole tree.
         hints: inferred causes, one sentence each.
         peak_is_sampled: whether it may have held more memory, between two looks.
-
-    A longer tail is cut at its beginning.
     """
 
     exit_status: int | None = None

@@ -120,7 +120,7 @@ class Overdue(msgspec.Struct, frozen=True):
 
 
 class Silent(msgspec.Struct, frozen=True):
-    """The peer let its beats go missing, or never greeted; the link is dead."""
+    """The peer missed its heartbeats, or never greeted; the link is dead."""
 
     silence_s: float
 
@@ -146,7 +146,7 @@ class Refusal(StrEnum):
 
 
 class LinkMisuseError(Exception):
-    """Our own side broke the rules."""
+    """This side broke the rules: a bug of ours."""
 
 
 MIN_TOKEN_BYTES: Final = 16

@@ -5,7 +5,7 @@ reads what that has recorded, and keeps what it sees to itself.
 
 The loop never waits for the disk: one thread does, first come, first served.  What was accepted is carried out even if
 its caller stops waiting.  The book is changed on the loop alone, in the order of the events, and before an awaited
-append returns.
+append returns.  What fails, or comes after the end, raises a `LedgerError`.
 """
 
 import asyncio
@@ -68,11 +68,7 @@ class LedgerWriter:
     @classmethod
     @asynccontextmanager
     async def open(cls, directory: Path, *, now: Callable[[], str] = audit_time) -> "AsyncIterator[LedgerWriter]":
-        """Open the ledger in `directory`, whose lease the caller holds, for as long as the block takes.
-
-        Raises:
-            LedgerError: see `LedgerStore.open`.
-        """
+        """Open the ledger in `directory`, whose lease the caller holds, for as long as the block takes."""
         with ThreadPoolExecutor(1, thread_name_prefix="ledger") as thread:
             opening = thread.submit(LedgerStore.open, directory, writable=True, now=now)
             try:
@@ -90,37 +86,21 @@ class LedgerWriter:
     async def append(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
     ) -> tuple[Stored, ...]:
-        """See `LedgerStore.append`; when this returns, the book knows the events.
-
-        Raises:
-            LedgerWriteError: nothing was added; or the writer is closed.
-        """
+        """See `LedgerStore.append`; when this returns, the book knows the events."""
         events, documents = tuple(events), dict(documents or {})
         write = partial(self._store.write, events, documents, durable=durable)
         return await self._do(write, self._apply)
 
     async def document(self, digest: str, *, archived: bool = False) -> bytes | None:
-        """See `LedgerStore.document`; what was appended before is found.
-
-        Raises:
-            LedgerError: it cannot be read; or the writer is closed.
-        """
+        """See `LedgerStore.document`; what was appended before is found."""
         return await self._do(partial(self._store.document, digest, archived=archived))
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
-        """See `LedgerStore.record_calls`.
-
-        Raises:
-            LedgerWriteError: none was noted; or the writer is closed.
-        """
+        """See `LedgerStore.record_calls`."""
         await self._do(partial(self._store.record_calls, tuple(calls)))
 
     async def run(self, work: Callable[[LedgerStore], T]) -> T:
-        """Have the thread do something else with the ledger, which must not touch its book; others wait meanwhile.
-
-        Raises:
-            LedgerWriteError: the writer is closed.
-        """
+        """Have the thread do something else with the ledger, which must not touch its book; others wait meanwhile."""
         return await self._do(partial(work, self._store))
 
     async def close(self) -> None:
@@ -196,11 +176,7 @@ class WritingRecorder:
         return _as_written(hash_, await self._writer.document(hash_))
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
-        """Note calls, beside the chain.
-
-        Raises:
-            LedgerError: none was noted.
-        """
+        """Note calls, beside the chain."""
         await self._writer.record_calls(calls)
 
 

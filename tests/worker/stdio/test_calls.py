@@ -18,7 +18,8 @@ from quarterdeck_worker.stdio.calls import (
     refused,
 )
 
-ID = FIRST_SHORT_ID
+ID = FIRST_SHORT_ID + 1
+"""Of the request with the number 1."""
 ENVELOPE: dict[str, object] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 STAMP = b'"io.modelcontextprotocol/protocolVersion": "2026-07-28"'
 
@@ -106,7 +107,7 @@ def test_each_call_has_an_id_of_its_own_from_our_range() -> None:
     wire.begin(2)
     assert [json.loads(line)["id"] for line in wire.lines] == [ID, ID + 1]
     assert wire.calls.is_ours(ID)
-    for foreign in (ID - 1, 1, None, str(ID), "x"):
+    for foreign in (FIRST_SHORT_ID - 1, 1, None, str(ID), "x"):
         assert not wire.calls.is_ours(foreign)
 
 
@@ -278,11 +279,11 @@ def test_progress_tokens_belong_to_calls_under_way() -> None:
     """Progress would be shown for another's call."""
     wire = Wire()
     wire.begin(7, progress=True)
-    assert wire.calls.owner_of(ID) == 7
-    for foreign in (ID + 1, 1, "x", None):
+    assert wire.calls.owner_of(FIRST_SHORT_ID + 7) == 7
+    for foreign in (FIRST_SHORT_ID + 8, 1, "x", None):
         assert wire.calls.owner_of(foreign) is None
     wire.calls.cancel(7, "")
-    assert wire.calls.owner_of(ID) is None
+    assert wire.calls.owner_of(FIRST_SHORT_ID + 7) is None
 
 
 def test_a_call_may_be_begun_from_inside_anothers_end() -> None:

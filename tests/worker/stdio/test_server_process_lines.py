@@ -20,7 +20,8 @@ from quarterdeck_worker.stdio.server_process import StdioLines
 
 pytestmark = pytest.mark.anyio
 
-ID = FIRST_SHORT_ID
+ID = FIRST_SHORT_ID + 7
+"""Of the request with the number 7."""
 
 
 class Stage:

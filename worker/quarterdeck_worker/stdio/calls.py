@@ -7,7 +7,6 @@ serves stdio.  `sdk_requests.SdkCalls` goes through the SDK's session; it serves
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
@@ -17,7 +16,7 @@ from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, Message, SplitResult, split_result
 
 FIRST_SHORT_ID: Final = 1 << 40
-"""Ids from here on are ours; the SDK counts from 1 and never gets here."""
+"""Ids from here on are ours, this and a request's own number; the SDK counts from 1 and never gets here."""
 
 MAX_ERROR_CHARS: Final = 4_000
 """A server's error text beyond it is cut."""
@@ -54,12 +53,6 @@ class ErrorObject(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"")
 
 
-@dataclass(slots=True)
-class _Pending:
-    short_id: int
-    done: Callable[[Ended], None]
-
-
 class ShortCalls:
     """Calls as lines.  Sans-IO but for `write`, which must not block."""
 
@@ -74,16 +67,12 @@ class ShortCalls:
         self._write = write
         self._stamp = json.dumps(envelope)[1:-1].encode()
         self._max_bytes = max_bytes
-        self._next_id = FIRST_SHORT_ID
-        self._by_short_id: dict[int, int] = {}
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, Callable[[Ended], None]] = {}
 
     def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
         """See `CallPath`."""
-        short_id = self._next_id
-        self._next_id += 1
-        self._by_short_id[short_id] = call.request_id
-        self._pending[call.request_id] = _Pending(short_id, done)
+        short_id = FIRST_SHORT_ID + call.request_id
+        self._pending[short_id] = done
         own = call.meta.strip()[1:-1].strip()
         members = [own] if own else []
         if self._stamp:
@@ -98,11 +87,10 @@ class ShortCalls:
 
     def cancel(self, request_id: int, reason: str) -> bool:
         """See `CallPath`; a late answer is dropped."""
-        pending = self._pending.pop(request_id, None)
-        if pending is None:
+        short_id = FIRST_SHORT_ID + request_id
+        if self._pending.pop(short_id, None) is None:
             return False
-        del self._by_short_id[pending.short_id]
-        params: dict[str, object] = {"requestId": pending.short_id, "reason": reason or "the caller gave up"}
+        params: dict[str, object] = {"requestId": short_id, "reason": reason or "the caller gave up"}
         if self._stamp:
             params["_meta"] = msgspec.Raw(b"{%s}" % self._stamp)
         self._write(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}\n' % msgspec.json.encode(params))
@@ -110,7 +98,7 @@ class ShortCalls:
 
     def owner_of(self, token: int | str | None) -> int | None:
         """The request that a progress token or reply id belongs to, None for a foreign one."""
-        return self._by_short_id.get(token) if isinstance(token, int) else None
+        return token - FIRST_SHORT_ID if isinstance(token, int) and token in self._pending else None
 
     def is_ours(self, message_id: int | str | None) -> bool:
         """Whether a reply's id is from our range, whoever made it up."""
@@ -118,18 +106,13 @@ class ShortCalls:
 
     def answered(self, short_id: int, message: Message) -> None:
         """Take a reply of our range; late and forged ones are dropped."""
-        request_id = self._by_short_id.pop(short_id, None)
-        if request_id is None:
-            return
-        done = self._pending.pop(request_id).done
-        done(Ended(self._outcome(message)))
+        if (done := self._pending.pop(short_id, None)) is not None:
+            done(Ended(self._outcome(message)))
 
     def spoiled(self, line: bytes) -> None:
         """Take a line that is no message: a call that it was meant to answer ends here, not by timeout."""
         for key in ids_in(line):
-            request_id = self._by_short_id.pop(key, None)
-            if request_id is not None:
-                done = self._pending.pop(request_id).done
+            if (done := self._pending.pop(key, None)) is not None:
                 done(Ended(bad_output("the answer is not a JSON-RPC message: broken, cut, or nested too deeply")))
                 return
 

@@ -43,11 +43,10 @@ UNKNOWN_METHOD: Final = {"code": types.METHOD_NOT_FOUND, "message": "this client
 """The answer to every request of a server but `ping`."""
 
 UNREADABLE: Final = types.ErrorData(code=types.PARSE_ERROR, message="the server's answer does not follow MCP")
-"""What is waited for in vain otherwise: an answer with our id that the SDK cannot read."""
-
+"""Instead of an answer with our id that the SDK cannot read, which it would wait for until its deadline."""
 
 ECHOED: Final = types.ErrorData(code=types.INVALID_REQUEST, message="the program sends back what it is sent")
-"""What a program's answer comes to that copies its input to its output, as `cat` does."""
+"""Instead of the answer of a program that copies its input to its output, as `cat` does."""
 
 OPENING_REQUESTS: Final = frozenset({"initialize", "server/discover"})
 """Only clients send these."""
@@ -195,13 +194,13 @@ class StdioLines:
 
 
 LAST_WORDS_S: Final = 0.2
-"""How long the pipes of a dead server are still read: what it wrote before it died counts."""
+"""How long the pipes of a server that has ended are still read."""
 
 EXIT_AFTER_EOF_S: Final = 1.0
 """How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
 
 FIRST_LOOK_S: Final = 0.005
-"""Between the first two looks, then twice as long each time: one that dies young has a story too."""
+"""Between the first two looks, then twice as long each time: one that ends soon is measured, too."""
 
 LOOK_S: Final = 2.0
 """Between two looks at the server's memory, for its dossier."""
@@ -332,8 +331,10 @@ class ServerProcess:
         code = self._process.returncode
         limit = self._process.limit
         hints = [HINTS[code]] if code in HINTS and limit is None and not self._network_loss else []
-        if self.lines.junk_lines:
-            hints.append(_describe_junk(self.lines.junk_lines))
+        if self.lines.junk_lines == 1:
+            hints.append("it wrote 1 line on stdout that is not an MCP message")
+        elif self.lines.junk_lines:
+            hints.append(f"it wrote {self.lines.junk_lines:,} lines on stdout that are not MCP messages")
         hints += infer_hints(self._stderr.tail, self._process.confinement)
         return Dossier(
             exit_status=code if code is not None and code >= 0 else None,
@@ -377,12 +378,6 @@ class ServerProcess:
     def _log_junk(self, line: bytes) -> None:
         if self.lines.junk_lines <= JUNK_LINES_LOGGED:
             self._stderr.feed(b"[quarterdeck] not MCP on stdout: %s\n" % line[:JUNK_LINE_BYTES])
-
-
-def _describe_junk(count: int) -> str:
-    if count == 1:
-        return "it wrote 1 line on stdout that is not an MCP message"
-    return f"it wrote {count:,} lines on stdout that are not MCP messages"
 
 
 def signal_name(number: int) -> str:

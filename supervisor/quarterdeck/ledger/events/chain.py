@@ -174,11 +174,7 @@ class Checker:
 
 
 def check(rows: Iterable[ChainRow], start: Head) -> Iterator[tuple[ChainRow, LedgerEvent]]:
-    """Each row with its event, once it is known to be what was written after `start`.
-
-    Raises:
-        BrokenRowError: the next one is not.
-    """
+    """Each row with its event, once it is known to be what was written after `start`."""
     checker = Checker(start)
     for row in rows:
         yield row, checker.take(row)

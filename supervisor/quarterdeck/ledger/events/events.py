@@ -220,11 +220,7 @@ def decode_event(body: bytes) -> LedgerEvent:
 
 
 def decode_events(bodies: Sequence[bytes]) -> list[LedgerEvent]:
-    """The events of many bodies, for a fraction of what one by one would cost.
-
-    Raises:
-        msgspec.MsgspecError: one of them is none.
-    """
+    """The events of many bodies, for a fraction of what one by one would cost."""
     try:
         events = _event_lists.decode(b"[" + b",".join(bodies) + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -274,11 +270,7 @@ def load_escaped(data: bytes) -> Any:
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """The value of this type.
-
-    Raises:
-        msgspec.MsgspecError: there is none.
-    """
+    """The value of this type."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:

@@ -1,10 +1,11 @@
-"""Events that were compacted away, in files of the format of module `lines`.  Blocking.
+"""Events that were compacted away, in files of the format of module `json_lines`.  Blocking.
 
     archive/events-<first>-<last>.jsonl             the numbers, ten digits each
     archive/events-<first>-<head>-<last>.jsonl      one that was written anew to take secrets out of it
 
-Each file begins where an older one ends, so that from a checkpoint the whole story can be followed back.  A file may
-be put elsewhere: what is missing then is said, and nothing else suffers.
+Each file begins where an older one ends, so that from a checkpoint the whole story can be followed back.  A file may be
+put elsewhere: what needs it then raises an `ArchivedError`, and nothing else suffers.  A damaged one raises a
+`LedgerError`.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -44,12 +45,7 @@ def segments(directory: Path, head: Head) -> Iterator[tuple[Path, Head]]:
 
 
 def archived_book(directory: Path, head: Head, when: int | str) -> Book:
-    """What the events up to a number, or a time, amounted to, which are archived before `head`.
-
-    Raises:
-        ArchivedError: the archive that is needed is not there.
-        LedgerError: it is damaged, or cannot be read.
-    """
+    """What the events up to a number, or a time, amounted to, which are archived before `head`."""
     book = Book()
     for path, start in segments(directory, head):
         with closing(_events(path)) as events:
@@ -65,12 +61,7 @@ def archived_book(directory: Path, head: Head, when: int | str) -> Book:
 def select_archived(
     directory: Path, head: Head, selection: Selection, *, newest_first: bool = False
 ) -> Iterator[Stored]:
-    """The events that are wanted of those that are archived before `head`.
-
-    Raises:
-        ArchivedError: an archive is not there; the newest first, those behind it were given.
-        LedgerError: one is damaged, or cannot be read.
-    """
+    """The events that are wanted of those that are archived before `head`."""
     files = segments(directory, head)
     for path, _ in files if newest_first else reversed(list(files)):
         with closing(_events(path)) as events:

@@ -9,7 +9,8 @@
 
 The head is written after the events that it names are on the disk: it may lag behind and is never ahead.  A database is
 looked at through a connection that cannot write before one that can is opened: SQLite tidies up whatever it opens for
-writing, and what is damaged must stay as it is for whoever mends it.
+writing, and what is damaged must stay as it is for whoever mends it.  Errors are those of module `errors`; what stands
+in the place of a ledger is left as it is.
 """
 
 import os
@@ -62,11 +63,7 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite
 
 
 def open_for_reading(directory: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, beside whoever writes.
-
-    Raises:
-        LedgerError: there is no ledger that we know.
-    """
+    """A connection that changes nothing, beside whoever writes."""
     path = directory / DATABASE_NAME
     try:
         is_there = path.is_symlink() or path.exists()
@@ -84,11 +81,7 @@ def open_for_reading(directory: Path) -> sqlite3.Connection:
 
 
 def prepare(directory: Path, now: str) -> None:
-    """Make the directory and its database where there are none, and bring an older schema up to date.
-
-    Raises:
-        LedgerError: there is something else in its place; it is left as it is.
-    """
+    """Make the directory and its database where there are none, and bring an older schema up to date."""
     path = directory / DATABASE_NAME
     try:
         make_private_dir(directory)
@@ -106,11 +99,7 @@ def prepare(directory: Path, now: str) -> None:
 
 
 def open_for_writing(directory: Path) -> sqlite3.Connection:
-    """The writer's connection to a database that was prepared.
-
-    Raises:
-        LedgerError: it cannot be written.
-    """
+    """The writer's connection to a database that was prepared."""
     path = directory / DATABASE_NAME
     with reading(path):
         connection = _connect(path, "rw")
@@ -151,11 +140,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of the block or nothing.
-
-    Raises:
-        LedgerWriteError: nothing.
-    """
+    """All of the block, or nothing and a `LedgerWriteError`."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         yield
@@ -309,11 +294,7 @@ def _update(path: Path, connection: sqlite3.Connection, version: int, now: str) 
 
 
 def back_up(connection: sqlite3.Connection, target: Path) -> None:
-    """A copy of the whole database in `target`, on the disk when this returns.
-
-    Raises:
-        OSError, sqlite3.Error: there is none.
-    """
+    """A copy of the whole database in `target`, on the disk when this returns."""
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with closing(sqlite3.connect(target)) as copy:

@@ -1,6 +1,7 @@
 """Read a ledger: events, documents, the book of any moment, and whether all of it is what was written.
 
-Blocking; one thread at a time.  Beside a writer as long as one likes; changes nothing.
+Blocking; one thread at a time.  Beside a writer as long as one likes; changes nothing.  What cannot be read raises a
+`LedgerError`: an `ArchivedError` where an archive that is needed is not there.
 """
 
 import sqlite3
@@ -43,20 +44,12 @@ class LedgerReader:
 
     @classmethod
     def open_reader(cls, directory: Path) -> "LedgerReader":
-        """Open the ledger in `directory` as it is, so that even a broken one can be looked at.
-
-        Raises:
-            LedgerError: there is none that we know.
-        """
+        """Open the ledger in `directory` as it is, so that even a broken one can be looked at."""
         return LedgerReader(directory, open_for_reading(directory))
 
     @cached_property
     def book(self) -> Book:
-        """What all events amount to; of a reader, those that were there when it was first asked for.
-
-        Raises:
-            LedgerError: one of them is none that is known.
-        """
+        """What all events amount to; of a reader, those that were there when it was first asked for."""
         with self.reading():
             return rows.fold(self.connection)
 
@@ -109,10 +102,6 @@ class LedgerReader:
         """The events that are wanted, as they are read; with `archived` those that were compacted away, too.
 
         Times are as the ledger writes them, both ends included; kinds are the events' tags (`approve`, `seen`, …).
-
-        Raises:
-            ArchivedError: an archive is not there.
-            LedgerError: one cannot be read.
         """
         selection = Selection(
             scope=scope, server=server, tool=tool, kinds=kinds, since=since, until=until, after_seq=after_seq
@@ -127,12 +116,7 @@ class LedgerReader:
             yield from islice(chain(here, old) if newest_first else chain(old, here), limit)
 
     def book_at(self, when: int | str) -> Book:
-        """What the events up to a number, or up to a time, amounted to; an archive is read when it is needed.
-
-        Raises:
-            ArchivedError: the archive that is needed is not there.
-            LedgerError: something cannot be read.
-        """
+        """What the events up to a number, or up to a time, amounted to; an archive is read when it is needed."""
         with self.reading(), snapshot(self.connection):
             start = rows.start(self.connection)
             seq = when if isinstance(when, int) else rows.seq_at(self.connection, when)
@@ -167,10 +151,6 @@ class LedgerReader:
         """All that is not archived, as lines that `transfer.import_ledger` takes; see module `lines`.
 
         Close it before the ledger is written again.
-
-        Raises:
-            BrokenChainError: an event is not what was written.
-            LedgerError: something cannot be read.
         """
         with self.reading(), snapshot(self.connection):
             start, (head, _) = rows.start(self.connection), rows.tip(self.connection)
@@ -237,12 +217,7 @@ def _damage(connection: sqlite3.Connection) -> str:
 
 
 def contradiction(reader: LedgerReader, noted: Head) -> str:
-    """Why the ledger is not one that once ended with `noted`, a head kept elsewhere; empty when it is.
-
-    Raises:
-        ArchivedError: the event is archived, and its archive is not there.
-        LedgerError: something cannot be read.
-    """
+    """Why the ledger is not one that once ended with `noted`, a head kept elsewhere; empty when it is."""
     head = reader.head
     if noted.count > head.count:
         return (

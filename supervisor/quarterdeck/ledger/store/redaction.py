@@ -299,11 +299,7 @@ def _launches(book: Book) -> Iterator[str]:
 
 
 def _remove_replaced(store: LedgerStore) -> tuple[Path, ...]:
-    """Remove archives that another one stands in for, of this run or of one that was killed, and old databases.
-
-    Raises:
-        LedgerWriteError: a file is still there.
-    """
+    """Remove archives that another one stands in for, of this run or of one that was killed, and old databases."""
     chain: dict[int, Path] = {}
     with suppress(ArchivedError):
         for path, begin in archive.segments(store.directory, store.start):

@@ -1,6 +1,7 @@
 """Query the chain's rows: in order, in part, folded.  Blocking; reads only.
 
-Nothing keeps a statement open between two pages, so that a slow reader never holds the writer's files.
+Nothing keeps a statement open between two pages, so that a slow reader never holds the writer's files.  A damaged row
+raises a `BrokenRowError`, an event that this version does not know a `BrokenChainError`.
 """
 
 import sqlite3
@@ -69,11 +70,7 @@ def first_seq(connection: sqlite3.Connection) -> int:
 
 
 def tip(connection: sqlite3.Connection) -> tuple[Head, str]:
-    """Where the chain ends, as its last row says, and that one's time; empty without any.
-
-    Raises:
-        BrokenRowError: the row is damaged.
-    """
+    """Where the chain ends, as its last row says, and that one's time; empty without any."""
     row = connection.execute("SELECT seq, at, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
     if row is None:
         return Head(), ""
@@ -99,11 +96,7 @@ def start(connection: sqlite3.Connection) -> Head:
 
 
 def head_at(connection: sqlite3.Connection, seq: int, start: Head) -> Head:
-    """The head as it was after event `seq`; `start` where that is archived or never was.
-
-    Raises:
-        BrokenRowError: the row is damaged, or not there.
-    """
+    """The head as it was after event `seq`; `start` where that is archived or never was."""
     if seq <= start.count:
         return start
     row = connection.execute("SELECT hash FROM events WHERE seq = ?", (seq,)).fetchone()
@@ -119,9 +112,6 @@ def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = Fals
         connection: to the database.
         after: the last number that is not wanted.
         compare: also see that each is found by what it says.
-
-    Raises:
-        BrokenRowError: one is damaged.
     """
     columns = "seq, at, body, hash" + (", kind, scope, server, tool" if compare else "")
     statement = f"SELECT {columns} FROM events WHERE seq > ? ORDER BY seq LIMIT {PAGE_ROWS}"  # noqa: S608  # ours
@@ -137,11 +127,7 @@ def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = Fals
 
 
 def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
-    """The book of all rows, or of those up to number `until`; for a million of them, in seconds.
-
-    Raises:
-        BrokenChainError: one is not an event that this version knows.
-    """
+    """The book of all rows, or of those up to number `until`; for a million of them, in seconds."""
     book = Book()
     after = 0
     statement = f"SELECT seq, at, body FROM events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT {PAGE_ROWS}"  # noqa: S608
@@ -157,11 +143,7 @@ def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
 
 
 def select(connection: sqlite3.Connection, selection: Selection, *, newest_first: bool = False) -> Iterator[Stored]:
-    """The events that are wanted, by whichever index finds them.
-
-    Raises:
-        BrokenChainError: one is not an event that this version knows.
-    """
+    """The events that are wanted, by whichever index finds them."""
     by_kind = selection.kinds is not None and selection.server is None and selection.tool is None
     kinds = sorted(set(selection.kinds or ()))
     streams = (

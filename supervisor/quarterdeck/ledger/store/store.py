@@ -328,12 +328,9 @@ class LedgerStore(LedgerReader):
 
 
 def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head:
-    """Take what is there for the whole ledger: write its head anew, once its events are seen to be what was written.
+    """Write the head anew from the events that are there, once they are seen to be what was written.
 
-    For a person to say, when a head is missing or names events that are gone.  The one before goes to `backup/`.
-
-    Raises:
-        LedgerError: the events are not what was written, or cannot be read.
+    For a person to decide, when a head is missing or names events that are gone.  The one before goes to `backup/`.
     """
     with LedgerReader.open_reader(directory) as reader:
         found = reader.verify(anchored=False)
@@ -352,11 +349,7 @@ def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head
 
 
 def _anchor(reader: LedgerReader) -> Head | None:
-    """The head of a ledger whose last events are what was written and reach to it; None for one without either.
-
-    Raises:
-        LedgerError: they are not, or do not.
-    """
+    """The head of a ledger whose last events are what was written and reach to it; None for one without either."""
     with reader.reading():
         tip, _ = rows.tip(reader.connection)
         start = rows.start(reader.connection)

@@ -5,26 +5,20 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from quarterdeck_protocol.policy import Limits, Property
+from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, Filter, compile_filter
 from quarterdeck_sandbox.hostile_files import temporary_folder
-from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups
+from quarterdeck_sandbox.policy.machine import CONTROLLERS, Bubblewrap, Cgroups
 from quarterdeck_sandbox.policy.mounts import is_within
 from quarterdeck_sandbox.program.launch import DEFAULT_PATH
 from quarterdeck_sandbox.run.cgroup import Cgroup
 from quarterdeck_sandbox.run.spawn import unnamed_file
-
-CONTROLLERS: Final[Mapping[str, Property]] = {
-    "memory": Property.MEMORY,
-    "pids": Property.PROCESS_COUNT,
-    "cpu": Property.CPU_SHARE,
-}
 
 DEADLINE_S: Final = 5.0
 """A hundred times what any of them takes; one that hangs is as good as one that fails."""

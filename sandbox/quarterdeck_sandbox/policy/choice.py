@@ -12,8 +12,8 @@ from quarterdeck_protocol.policy import Network, NetworkMode, Preset, Property, 
 from quarterdeck_sandbox.program.launch import LaunchError
 
 from .host_names import FIRST_FREE_PORT, routes_of
-from .machine import NOT_USED, Machine
-from .promises import CONTROLLERS, SOCKET_GRANTS, PropertyFinding, Situation, Strength, promise
+from .machine import CONTROLLER_OF, NOT_USED, Machine
+from .promises import SOCKET_GRANTS, PropertyFinding, Situation, Strength, promise
 
 WEAKEST_FIRST: Final = (Tier.LIMITS, Tier.LANDLOCK, Tier.BUBBLEWRAP)
 
@@ -180,7 +180,7 @@ def _gaps(situation: Situation, findings: Mapping[Property, PropertyFinding]) ->
 def _remedy(name: Property, at: Situation) -> str:
     """What would make the property `name` stronger."""
     machine = at.machine
-    if name in CONTROLLERS and CONTROLLERS[name] not in machine.cgroups.controllers:
+    if name in CONTROLLER_OF and CONTROLLER_OF[name] not in machine.cgroups.controllers:
         return "start quarterdeck where it may make control groups (see `quarterdeck doctor`)"
     if not at.policy.confines_files:
         return 'use "preset": "standard"'

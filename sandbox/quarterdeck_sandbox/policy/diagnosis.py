@@ -13,8 +13,8 @@ from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Ti
 from quarterdeck_sandbox.program.launch import LaunchError
 
 from .choice import choose
-from .machine import Machine
-from .promises import CONTROLLERS, SCOPES_ABI, PropertyFinding, Receipt, Situation, Strength, promise
+from .machine import CONTROLLERS, Machine
+from .promises import SCOPES_ABI, PropertyFinding, Receipt, Situation, Strength, promise
 
 
 class AttackOutcome(StrEnum):
@@ -156,7 +156,7 @@ def _mechanisms(machine: Machine) -> Iterator[DiagnosisLine]:
         yield DiagnosisLine("seccomp", LineState.OK, "a filter of system calls was loaded, and held")
     else:
         yield DiagnosisLine("seccomp", LineState.MISSING, "no filter can be loaded", seccomp_remedy(machine))
-    yield from (_controller(machine, controller) for controller in CONTROLLERS.values())
+    yield from (_controller(machine, controller) for controller in CONTROLLERS)
     yield _internet(machine)
 
 

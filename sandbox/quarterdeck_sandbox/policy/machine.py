@@ -1,9 +1,19 @@
 """What one machine can enforce, as found by trying it: plain facts, which `doctor.probe` finds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from quarterdeck_protocol.policy import Tier
+from quarterdeck_protocol.policy import Property, Tier
+
+CONTROLLERS: Final[Mapping[str, Property]] = {
+    "memory": Property.MEMORY,
+    "pids": Property.PROCESS_COUNT,
+    "cpu": Property.CPU_SHARE,
+}
+"""The controllers of control groups that keep limits, and the property that each keeps."""
+
+CONTROLLER_OF: Final[Mapping[Property, str]] = {kept: name for name, kept in CONTROLLERS.items()}
 
 NOT_USED: Final = "not used: a weaker tier was asked for"
 """Why a machine that is `capped` has no bubblewrap."""
@@ -37,7 +47,7 @@ class Cgroups:
 
     Attributes:
         unified: our own directory on a writable cgroup2 mount; empty when there is none.
-        controllers: of `memory`, `pids`, `cpu`, each that can be used, to the directory that ours are made in.
+        controllers: those of `CONTROLLERS` that can be used, to the directory that ours are made in.
         legacy: those of `controllers` that are version 1.
     """
 

@@ -14,7 +14,7 @@ import msgspec
 
 from quarterdeck_protocol.policy import Grant, Network, NetworkMode, Property, SandboxPolicy, Tier
 
-from .machine import Machine
+from .machine import CONTROLLER_OF, Machine
 
 
 class Strength(StrEnum):
@@ -72,13 +72,6 @@ SOCKETS_ABI: Final = 9
 
 USER_NAMESPACE_COUNTS: Final = (5, 14)
 """The first kernel that counts RLIMIT_NPROC per user namespace; before, all processes of the user count."""
-
-CONTROLLERS: Final[Mapping[Property, str]] = {
-    Property.MEMORY: "memory",
-    Property.PROCESS_COUNT: "pids",
-    Property.CPU_SHARE: "cpu",
-}
-"""The controllers of control groups that keep limits."""
 
 SOCKET_GRANTS: Final = frozenset({Grant.SSH_AGENT, Grant.DISPLAY})
 """Grants that are reached through Unix sockets, which a filter can only allow or deny as a whole."""
@@ -281,7 +274,7 @@ def _scratch(at: Situation) -> PropertyFinding:
 
 
 def _cgroup(at: Situation, name: Property) -> PropertyFinding | None:
-    controller = CONTROLLERS[name]
+    controller = CONTROLLER_OF[name]
     if controller not in at.machine.cgroups.controllers:
         return None
     mechanism = f"{controller} control group, version {1 if controller in at.machine.cgroups.legacy else 2}"

@@ -16,7 +16,7 @@ from typing import Final, Self
 import anyio
 
 from quarterdeck_protocol.policy import Limits, Property
-from quarterdeck_sandbox.policy.machine import Cgroups
+from quarterdeck_sandbox.policy.machine import CONTROLLERS, Cgroups
 
 CPU_PERIOD_US: Final = 100_000
 """The kernel's own default: a share is a part of each tenth of a second."""
@@ -30,7 +30,6 @@ REMOVE_PAUSE_S: Final = 0.025
 
 _NAME: Final = re.compile(r"qd-(?P<pid>[0-9]{1,10})-[0-9a-f]{1,32}")
 
-_OF: Final = {"memory": Property.MEMORY, "pids": Property.PROCESS_COUNT, "cpu": Property.CPU_SHARE}
 _LIMIT: Final = {
     Property.MEMORY: "memory_bytes",
     Property.PROCESS_COUNT: "processes",
@@ -63,16 +62,16 @@ class Cgroup:
             except OSError as error:
                 group._fail(place, f"{place} cannot be made: {error.strerror}")
         for controller, (wanted, settings) in _settings(limits).items():
-            if wanted is None or controller not in group._of or _OF[controller] in group.unmet:
+            if wanted is None or controller not in group._of or CONTROLLERS[controller] in group.unmet:
                 continue
             for number, (file, text) in enumerate(settings[controller in group._legacy]):
                 problem = _set(group._of[controller] / file, text)
                 # The first is the limit; the others close its by-ways where the kernel has them.
                 if problem is not None and number == 0:
-                    group.unmet[_OF[controller]] = problem
+                    group.unmet[CONTROLLERS[controller]] = problem
                     break
             else:
-                group.enforced |= {_LIMIT[_OF[controller]]}
+                group.enforced |= {_LIMIT[CONTROLLERS[controller]]}
         return group
 
     def join(self, pid: int) -> None:
@@ -123,8 +122,8 @@ class Cgroup:
     def _fail(self, place: Path, why: str) -> None:
         for controller, used in self._of.items():
             if used == place:
-                self.unmet.setdefault(_OF[controller], why)
-                self.enforced -= {_LIMIT[_OF[controller]]}
+                self.unmet.setdefault(CONTROLLERS[controller], why)
+                self.enforced -= {_LIMIT[CONTROLLERS[controller]]}
 
 
 def sweep_cgroups(cgroups: Cgroups) -> tuple[Path, ...]:

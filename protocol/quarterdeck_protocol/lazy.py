@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a module; the former answers `__all__`, too.
 
-    A name of the module is one that it imports as `from there import name as name`, or `as another_name`. Imports
-    without `as` serve its own annotations (PEP 484 tells the two apart alike).
+    A name of the module is one that it imports as `from there import name as name` (PEP 484's re-export), or as another
+    name, which strict type checkers do not take for exported. Imports without `as` serve its own annotations.
 
     Args:
         barrel: the module's `__name__`.

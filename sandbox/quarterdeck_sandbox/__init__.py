@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .hostile_files import remove_tree as remove_tree
     from .hostile_files import temporary_folder as temporary_folder
     from .hostile_files import whereabouts as whereabouts
+    from .inside.prctl import adopt_orphans as adopt_orphans
+    from .inside.prctl import die_with_parent as die_with_parent
+    from .inside.prctl import set_process_name as set_process_name
     from .network.namespace import own_addresses as own_addresses
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches
@@ -66,12 +69,10 @@ if TYPE_CHECKING:
     from .run.process import ConfinedProcess as ConfinedProcess
     from .run.process_settings import WORKER_OOM_SCORE as WORKER_OOM_SCORE
     from .run.process_settings import ZYGOTE_OOM_SCORE as ZYGOTE_OOM_SCORE
-    from .run.process_settings import adopt_orphans as adopt_orphans
     from .run.process_settings import give_back_large_blocks as give_back_large_blocks
     from .run.process_settings import open_files_of_children as open_files_of_children
     from .run.process_settings import raise_oom_score as raise_oom_score
     from .run.process_settings import raise_open_files_limit as raise_open_files_limit
-    from .run.process_settings import set_process_option as set_process_option
     from .run.process_tree import ask_to_end as ask_to_end
     from .run.process_tree import kill_descendants as kill_descendants
     from .run.process_tree import signal_tree as signal_tree

@@ -24,9 +24,9 @@ from support.identities import plain_python
 from support.leftovers import eventually_async
 
 from quarterdeck_protocol.policy import Tier
+from quarterdeck_sandbox.inside.prctl import adopt_orphans
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess
-from quarterdeck_sandbox.run.process_settings import adopt_orphans
 from quarterdeck_sandbox.run.process_tree import kill_descendants
 from quarterdeck_sandbox.run.start import start
 

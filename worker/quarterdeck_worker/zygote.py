@@ -34,11 +34,12 @@ from quarterdeck_sandbox import (
     ZYGOTE_OOM_SCORE,
     Machine,
     adopt_orphans,
+    die_with_parent,
     give_back_large_blocks,
     known_machine,
     own_code,
     raise_oom_score,
-    set_process_option,
+    set_process_name,
 )
 
 from .greeting import greet, request_envelope
@@ -51,9 +52,6 @@ TRIALS_S: Final = 1.0
 
 SWEEP_S: Final = 2.0
 """How long the last sweep may take before we leave the rest to init."""
-
-PR_SET_PDEATHSIG: Final = 1
-PR_SET_NAME: Final = 15
 
 
 def serve(control: socket.socket) -> None:
@@ -151,8 +149,8 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
 
 def _set_process_traits() -> None:
     """Die with the zygote, and be called a worker in process lists (Linux)."""
-    set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
-    set_process_option(PR_SET_NAME, b"qd-worker")
+    die_with_parent()
+    set_process_name(b"qd-worker")
 
 
 def _reap() -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
@@ -64,6 +65,14 @@ def die_with_parent() -> None:
 def tell_end_of_parent(number: int) -> None:
     """Get the signal `number` when the thread that started us ends; SIGCONT wakes one that is stopped."""
     _prctl(PR_SET_PDEATHSIG, number)
+
+
+def set_process_name(name: bytes) -> None:
+    """Be called `name`, of which the kernel keeps 15 bytes."""
+    import ctypes
+
+    text = ctypes.create_string_buffer(name)
+    _prctl(PR_SET_NAME, ctypes.addressof(text))
 
 
 def clear_ambient() -> None:

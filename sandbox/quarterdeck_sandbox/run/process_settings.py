@@ -1,9 +1,8 @@
-"""Settings of our own processes: open files, orphans, who is killed first for memory, the memory allocator."""
+"""Settings of our own processes: open files, who is killed first for memory, the memory allocator."""
 
 import ctypes
 import resource
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +22,6 @@ ALONE_BYTES: Final = 128 * 1024
 """Blocks of memory from this size on are mapped alone: glibc's own first choice."""
 
 _M_MMAP_THRESHOLD: Final = -3
-
-PR_SET_CHILD_SUBREAPER: Final = 36
 
 _open_files_before: int | None = None
 
@@ -97,22 +94,5 @@ def give_back_large_blocks() -> bool:
     """
     if sys.platform != "linux":
         return False
-    mallopt = getattr(_libc(), "mallopt", None)  # musl has none, and needs none
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none, and needs none
     return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, ALONE_BYTES) == 1
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of whatever its descendants leave behind (Linux; elsewhere nothing)."""
-    set_process_option(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def set_process_option(option: int, value: int | bytes) -> None:
-    """`prctl(option, value)` on Linux; elsewhere nothing."""
-    if sys.platform == "linux":
-        _libc().prctl(option, value, 0, 0, 0)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    # Loaded once, before the zygote's first fork: each load costs a worker's start a tenth of a millisecond or two.
-    return ctypes.CDLL(None)

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from quarterdeck.fleet.core.core import FleetCore
-from quarterdeck.fleet.core.events import Connected, Instruction, Mint, Started
+from quarterdeck.fleet.core.supervision import Connected, FleetCore, FleetStarted, Instruction, Mint
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
@@ -30,7 +29,7 @@ def mint(server: str, generation: int = 1, command: str | None = None) -> Mint:
 def core(*servers: str, max_starting: int = 4) -> FleetCore:
     """A core that has just been told to start these; chance leaves each delay as it is."""
     made = FleetCore(lambda: 0.5, max_starting=max_starting)
-    made.handle(Started(config(*servers)), 0.0)
+    made.handle(FleetStarted(config(*servers)), 0.0)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Carry out what the fleet's core decides: mint endpoints, close them, wake it, tell whoever watches.
+"""The fleet: start, close and restart the endpoints of one configuration, as its core decides.
 
 All of it happens in tasks that the fleet holds; `tear_down` ends them.
 """
@@ -13,27 +13,28 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.fleet.core.core import SETTLED_PHASES, FleetCore
-from quarterdeck.fleet.core.events import (
-    Close,
+from quarterdeck.fleet.core.member import SLOW_START, Member
+from quarterdeck.fleet.core.supervision import (
+    SETTLED_PHASES,
     Closed,
+    CloseEndpoint,
     Connected,
     ConnectFailed,
     Event,
+    FirstStartsDone,
+    FleetCore,
+    FleetStarted,
     Instruction,
-    Lost,
     Mint,
     Publish,
     Reconfigured,
     RestartAsked,
-    Settled,
-    Started,
+    ServerLost,
     TearDown,
     Tick,
     ToolsChanged,
     WakeAt,
 )
-from quarterdeck.fleet.core.member import SLOW_START, Member
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -45,10 +46,10 @@ from .runtime import Runtime
 _log = logging.getLogger("quarterdeck.fleet")
 
 ERA_FAULTS: Final = frozenset({"bad_output", "reply_error"})
-"""How a list fails that a server cannot say in the era that it chose."""
+"""Faults of a list that point to an era which the server chose and does not speak well."""
 
 LOSS_S: Final = 2.0
-"""How long after a server broke off its worker may take to learn how it ended."""
+"""How long a worker may take to learn how its server ended, after the server broke off."""
 
 
 class ServerFleetImpl:
@@ -110,11 +111,11 @@ class ServerFleetImpl:
                 return
             if config.servers:
                 self._runtime.warm_up()
-        # Whoever still waits for the start before is told that it is over; its own `Settled` means nothing any more.
+        # Whoever still waits for the start before is told that it is over: its own `FirstStartsDone` counts no more.
         self._settled.set()
         self._settled = asyncio.Event()
         self._starts += 1
-        self._handle(Started(config))
+        self._handle(FleetStarted(config))
 
     async def reconfigure(self, config: BridgeConfig) -> None:
         """Run these servers from now on, in this order; does not wait for them.
@@ -193,7 +194,7 @@ class ServerFleetImpl:
         return MappingProxyType({server: self._status(member) for server, member in self._core.members.items()})
 
     def has_settled(self, server: str) -> bool:
-        """Whether a server's first connect has ended, and its list with it; False for a stranger."""
+        """Whether a server's first connect has ended, and its list with it; False for an unknown server."""
         member = self._core.member(server)
         return member is not None and member.phase in SETTLED_PHASES
 
@@ -241,22 +242,22 @@ class ServerFleetImpl:
                 endpoint = self._endpoints[server] = self._make_endpoint(config)
                 endpoint.patience = patience
                 endpoint.is_installing = patience > 1
-                self._start(self._live(endpoint, generation))
-            case Close(server, generation):
+                self._start(self._run(endpoint, generation))
+            case CloseEndpoint(server, generation):
                 self._start(self._close(self._endpoints[server], generation))
             case WakeAt(at):
                 self._set_alarm(at)
             case Publish(server):
                 if server not in self._core.members:
                     self._endpoints.pop(server, None)
-                self._tell()
-            case Settled(start):
+                self._notify()
+            case FirstStartsDone(start):
                 if start == self._starts:
                     self._settled.set()
             case _:
                 assert_never(instruction)
 
-    async def _live(self, endpoint: ServerEndpointImpl, generation: int) -> None:
+    async def _run(self, endpoint: ServerEndpointImpl, generation: int) -> None:
         """One generation from its first attempt to its tools; what happens later arrives by `watch`."""
         server = endpoint.config.id
         try:
@@ -273,7 +274,7 @@ class ServerFleetImpl:
                     await _until_lost(endpoint)
                 elif fault.code in ERA_FAULTS and endpoint.try_older_era():
                     _log.warning("%s is restarted, with the older protocol", server)
-                    self._handle(Lost(server, generation, fault))
+                    self._handle(ServerLost(server, generation, fault))
                     return
         except ProtocolFault as fault:
             if endpoint.is_installing and fault.code == SLOW_START:
@@ -281,7 +282,7 @@ class ServerFleetImpl:
             self._handle(ConnectFailed(server, generation, fault, endpoint.is_installing))
             return
         if (lost := endpoint.fault) is not None:
-            self._handle(Lost(server, generation, lost))
+            self._handle(ServerLost(server, generation, lost))
             return
         self._handle(Connected(server, generation))
         tools = endpoint.tools()
@@ -289,7 +290,7 @@ class ServerFleetImpl:
         def on_change() -> None:
             nonlocal tools
             if endpoint.phase is EndpointPhase.FAULTED and endpoint.fault is not None:
-                self._handle(Lost(server, generation, endpoint.fault))
+                self._handle(ServerLost(server, generation, endpoint.fault))
             elif endpoint.phase is EndpointPhase.CLOSED:
                 self._handle(Closed(server, generation))
             elif endpoint.tools() is not tools:
@@ -312,7 +313,7 @@ class ServerFleetImpl:
             self._alarm.cancel()
         self._alarm = asyncio.get_running_loop().call_at(at, lambda: self._handle(Tick()))
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in tuple(self._watchers):
             try:
                 callback()

@@ -1,6 +1,6 @@
-"""Where workers come from: the zygote's forks, or fresh interpreters where fork does not serve.
+"""Start worker processes: as forks of the zygote, or as fresh interpreters where fork does not serve.
 
-A placement starts a worker for an order and tells its birth and death; it knows nothing of links and servers.
+A placement starts a worker for an order and reports its start and its end; it knows nothing of links and servers.
 """
 
 import asyncio
@@ -94,13 +94,13 @@ class ZygotePlacement:
             self._process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
         ours.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._control = ours
-        self._births: dict[int, tuple[asyncio.Future[SpawnedWorker], OnExit]] = {}
+        self._starting: dict[int, tuple[asyncio.Future[SpawnedWorker], OnExit]] = {}
         self._exits: dict[int, tuple[OnExit, PidHandle]] = {}
         self._ended: set[int] = set()
         """Generations whose worker is gone, and of which no report has come."""
         self._is_late = False
         """Whether it owes such a report for longer than `REPORT_S`."""
-        self._patience = Patience()
+        self._silence = ZygoteSilence()
         self._next_look: asyncio.TimerHandle | None = None
         self._pending = b""
         self._closed = False
@@ -112,22 +112,22 @@ class ZygotePlacement:
         """See `Placement`."""
         if self._closed:
             raise OSError("the zygote is gone")
-        birth: asyncio.Future[SpawnedWorker] = self._loop.create_future()
-        self._births[order.generation] = birth, on_exit
+        start: asyncio.Future[SpawnedWorker] = self._loop.create_future()
+        self._starting[order.generation] = start, on_exit
         self._expect_answer()
         try:
             await self._loop.sock_sendall(self._control, msgspec.json.encode(order) + b"\n")
-            return await birth
+            return await start
         except OSError:
-            birth.cancel()
+            start.cancel()
             self._lose()
             raise
         except asyncio.CancelledError:
-            if birth.done() and not birth.cancelled() and birth.exception() is None:
-                birth.result().kill()  # born in the very moment in which it was given up
+            if start.done() and not start.cancelled() and start.exception() is None:
+                start.result().kill()  # started in the very moment in which it was given up
             raise
         finally:
-            self._births.pop(order.generation, None)
+            self._starting.pop(order.generation, None)
 
     async def close(self) -> None:
         """See `Placement`: closing the socket is the order; a zygote that does not obey is killed.
@@ -153,27 +153,27 @@ class ZygotePlacement:
             self._lose()
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
-        self._patience.answered()
+        self._silence.answered()
         self._is_late = False
         for line in lines:
             match self._decoder.decode(line):
                 case Forked(generation=0):
                     self._is_ready = True
                 case Forked(generation=generation, pid=pid):
-                    self._tell_birth(generation, pid)
+                    self._report_start(generation, pid)
                 case Died(generation=generation, returncode=returncode):
-                    self._tell_exit(generation, returncode)
+                    self._report_exit(generation, returncode)
 
-    def _tell_birth(self, generation: int, pid: int) -> None:
-        birth, on_exit = self._births.get(generation, (None, None))
-        if birth is None or on_exit is None or birth.done():
+    def _report_start(self, generation: int, pid: int) -> None:
+        start, on_exit = self._starting.get(generation, (None, None))
+        if start is None or on_exit is None or start.done():
             # Whoever ordered it has given up; it may have ended by itself.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         else:
             worker = PidHandle(pid, partial(self._see_end, generation))
             self._exits[generation] = on_exit, worker
-            birth.set_result(SpawnedWorker(pid, worker.kill))
+            start.set_result(SpawnedWorker(pid, worker.kill))
 
     def _see_end(self, generation: int) -> None:
         """The worker is gone; how it ended the zygote will say, if it does not hang."""
@@ -184,19 +184,19 @@ class ZygotePlacement:
     def _miss_report(self, generation: int) -> None:
         if generation in self._ended:
             self._is_late = True
-            self._tell_exit(generation, None)
+            self._report_exit(generation, None)
 
     def _expect_answer(self) -> None:
         """Look at the zygote now and then, for as long as it owes something."""
         if self._next_look is None and not self._closed:
-            self._patience = Patience()
+            self._silence = ZygoteSilence()
             self._next_look = self._loop.call_later(LOOK_S, self._look)
 
     def _look(self) -> None:
         self._next_look = None
-        if self._closed or not (self._births or self._ended):
+        if self._closed or not (self._starting or self._ended):
             return
-        why = self._patience.look(is_ready=self._is_ready, is_stopped=is_stopped(self._process.pid))
+        why = self._silence.look(is_ready=self._is_ready, is_stopped=is_stopped(self._process.pid))
         if why:
             _log.error("the zygote hangs (%s): it is killed", why)
             self._process.kill()  # its socket closes, which is told as any death of it
@@ -217,13 +217,13 @@ class ZygotePlacement:
         self._ended.clear()
         self._loop.remove_reader(self._control)
         self._control.close()
-        for birth, _ in self._births.values():
-            if not birth.done():
-                birth.set_exception(OSError("the zygote died"))
+        for start, _ in self._starting.values():
+            if not start.done():
+                start.set_exception(OSError("the zygote died"))
         for generation in list(self._exits):
-            self._tell_exit(generation, -signal.SIGKILL)
+            self._report_exit(generation, -signal.SIGKILL)
 
-    def _tell_exit(self, generation: int, returncode: int | None) -> None:
+    def _report_exit(self, generation: int, returncode: int | None) -> None:
         if returncode is not None:
             self._ended.discard(generation)
         on_exit, worker = self._exits.pop(generation, (None, None))
@@ -233,7 +233,7 @@ class ZygotePlacement:
 
 
 @dataclass(slots=True)
-class Patience:
+class ZygoteSilence:
     """Whether a zygote that owes an answer hangs, looked at every `LOOK_S`.  Pure."""
 
     silent: int = 0

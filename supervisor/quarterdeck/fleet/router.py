@@ -1,5 +1,4 @@
-"""The supervisor's one socket: every worker's messages arrive here and are handed to the link that the worker proved
-to be its own.
+"""The supervisor's one socket: hand every worker's messages to the link that the worker proved to be its own.
 
 A ZeroMQ ROUTER without libzmq's thread, and stricter than it.  A peer is its connection, bound to a link by the token
 in its first message and by nothing else; until then it may say that one short message, within half a minute, beside a
@@ -22,9 +21,9 @@ HANDSHAKE_S: Final = 30.0
 """A connection that has not shown a token by then is dropped: the time that a link has for its greeting."""
 
 HELLO_BYTES: Final = 1024
-"""A stranger's one message: a token, two versions and a number."""
+"""The first message of a peer: a token, two versions and a number."""
 
-MAX_STRANGERS: Final = 64
+MAX_UNPROVEN: Final = 64
 """Connections without a token at once; more wait to be let in."""
 
 BACKLOG: Final = 128
@@ -97,7 +96,7 @@ class Router:
         self._loop = asyncio.get_running_loop()
         self._expected: dict[bytes, PeerWay] = {}
         self._ways: set[PeerWay] = set()
-        self._strangers: dict[Channel, asyncio.TimerHandle] = {}
+        self._unproven: dict[Channel, asyncio.TimerHandle] = {}
         self._has_warned = self._is_closed = False
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(0)
@@ -142,17 +141,17 @@ class Router:
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._path.unlink(missing_ok=True)
-        for stranger in tuple(self._strangers):
-            self._part_with(stranger)
+        for peer in tuple(self._unproven):
+            self._reject(peer)
         for way in self._ways:
             way.close()
 
     def _listen(self) -> None:
         if not self._is_closed:
-            self._loop.add_reader(self._socket, self._let_in)
+            self._loop.add_reader(self._socket, self._accept)
 
-    def _let_in(self) -> None:
-        while len(self._strangers) < MAX_STRANGERS:
+    def _accept(self) -> None:
+        while len(self._unproven) < MAX_UNPROVEN:
             try:
                 sock, _ = self._socket.accept()
             except BlockingIOError:
@@ -162,37 +161,37 @@ class Router:
                 self._loop.remove_reader(self._socket)
                 self._loop.call_later(RETRY_S, self._listen)
                 return
-            self._meet(sock)
+            self._open(sock)
         self._loop.remove_reader(self._socket)
 
-    def _meet(self, sock: socket.socket) -> None:
-        stranger = Channel(
+    def _open(self, sock: socket.socket) -> None:
+        peer = Channel(
             sock,
             MessageBuffer(DEALER, (HELLO_BYTES,)),
-            lambda parts: self._admit(stranger, parts),
-            lambda _: self._part_with(stranger),
+            lambda parts: self._admit(peer, parts),
+            lambda _: self._reject(peer),
         )
-        self._strangers[stranger] = self._loop.call_later(HANDSHAKE_S, self._part_with, stranger)
-        stranger.begin(_HANDSHAKE)
+        self._unproven[peer] = self._loop.call_later(HANDSHAKE_S, self._reject, peer)
+        peer.begin(_HANDSHAKE)
 
-    def _admit(self, stranger: Channel, parts: list[bytes]) -> None:
+    def _admit(self, peer: Channel, parts: list[bytes]) -> None:
         way = self._expected.pop(_token_of(parts), None)
         if way is not None:
-            self._release(stranger)
-            way.bind(stranger, parts)
+            self._release(peer)
+            way.bind(peer, parts)
             return
-        self._part_with(stranger)
+        self._reject(peer)
         if not self._has_warned:  # one that comes again and again shall not flood the log too
             self._has_warned = True
             _log.warning("a peer without a valid token wrote to the link's socket; its connection was closed")
 
-    def _part_with(self, stranger: Channel) -> None:
-        self._release(stranger)
-        stranger.close()
+    def _reject(self, peer: Channel) -> None:
+        self._release(peer)
+        peer.close()
 
-    def _release(self, stranger: Channel) -> None:
-        """It is no stranger any more: another may come in its place."""
-        self._strangers.pop(stranger).cancel()
+    def _release(self, peer: Channel) -> None:
+        """It needs to prove nothing any more: another may come in its place."""
+        self._unproven.pop(peer).cancel()
         self._listen()
 
 

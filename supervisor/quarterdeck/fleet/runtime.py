@@ -1,4 +1,4 @@
-"""What all endpoints of one event loop share: the directory, the ROUTER socket, the placement of workers.
+"""What all endpoints of one event loop share: the runtime directory, the ROUTER socket, the source of workers.
 
 Started with the first endpoint that needs it and stopped by the last release; an embedding program sees no signal
 handler, no subreaper and no foreign `waitpid` of ours.
@@ -38,14 +38,14 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 
 class Runtime:
-    """See the module; made by `acquire` only."""
+    """What the endpoints share; made by `acquire` only."""
 
     def __init__(self, directory: RuntimeDirectory) -> None:
         self.directory = directory
         self._users = 0
         self._generation = 0
         self._router = Router(directory.socket_path(SOCKET_NAME))
-        self._placement: Placement | None = None
+        self._source: Placement | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._monitor: TreeMonitor | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -84,8 +84,8 @@ class Runtime:
             if self._users:
                 return
             del _runtimes[loop]
-            if self._placement is not None:
-                await self._placement.close()
+            if self._source is not None:
+                await self._source.close()
             if self._watching is not None:
                 self._watching.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -95,7 +95,7 @@ class Runtime:
     async def start_worker(
         self, name: str, listener: WorkerListener, max_result_bytes: int = MAX_RESULT_BYTES
     ) -> WorkerHandle:
-        """A worker that has proved itself, and is held to messages that can carry results of so many bytes.
+        """A new worker that has proved itself, and may send results of at most so many bytes.
 
         Raises:
             ProtocolFault: `spawn_failed`, when none could be started or it died first.
@@ -103,7 +103,7 @@ class Runtime:
         self._generation += 1
         handle = WorkerHandle(name, listener)
         token = secrets.token_bytes(32)
-        # How long its birth may take is the placement's to judge: on a busy machine a zygote starts for half a minute.
+        # How long its start may take is the placement's to judge: on a busy machine a zygote starts for half a minute.
         link = Link(Side.SUPERVISOR, token=token, version=CLIENT_VERSION, now=inf)
         way = self._router.expect(
             token,
@@ -139,24 +139,24 @@ class Runtime:
 
     async def _spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         try:
-            return await self._place().spawn(order, on_exit)
+            return await self._workers().spawn(order, on_exit)
         except OSError as error:
             # The zygote died since it was last needed: nothing was started, and another one is.
             _log.debug("starting another zygote: %s", error)
-            return await self._place().spawn(order, on_exit)
+            return await self._workers().spawn(order, on_exit)
 
-    def _place(self) -> Placement:
-        if self._placement is None:
+    def _workers(self) -> Placement:
+        if self._source is None:
             if os.environ.get(SPAWN_VARIABLE) == "fresh" or sys.platform == "darwin":
                 # Apple's frameworks do not survive a fork without exec.
-                self._placement = FreshPlacement()
+                self._source = FreshPlacement()
             else:
-                self._placement = ZygotePlacement(self._zygote_lost)
-        return self._placement
+                self._source = ZygotePlacement(self._zygote_lost)
+        return self._source
 
     def _zygote_lost(self) -> None:
         _log.error("the zygote died; its workers died with it, and a new one is started when one is needed")
-        lost, self._placement = self._placement, None
+        lost, self._source = self._source, None
         if lost is not None:
             self._start(lost.close())
 
@@ -170,7 +170,7 @@ class Runtime:
 
     def warm_up(self) -> None:
         """Start the zygote now, so that its imports run beside ours."""
-        self._place()
+        self._workers()
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -1,4 +1,4 @@
-"""Where workers come from: births and deaths told once each, nothing started for nobody, nothing left."""
+"""Starting workers: starts and ends are reported once each, nothing started for nobody, nothing left."""
 
 import asyncio
 import gc
@@ -28,10 +28,10 @@ from quarterdeck.fleet.placement import (
     START_LOOKS,
     STOPPED_LOOKS,
     FreshPlacement,
-    Patience,
     PidHandle,
     SpawnedWorker,
     ZygotePlacement,
+    ZygoteSilence,
     isolated,
 )
 from quarterdeck_protocol.link.frames import Died, Forked, SpawnOrder
@@ -367,7 +367,7 @@ async def test_a_worker_born_in_the_moment_in_which_it_is_given_up_is_killed(mon
     async with stage(monkeypatch) as played:
         birth = played.spawn()
         await played.zygote.order()
-        played.placement._tell_birth(1, process.pid)
+        played.placement._report_start(1, process.pid)
         birth.cancel()
         with pytest.raises(asyncio.CancelledError):
             await birth
@@ -425,27 +425,27 @@ async def test_a_handle_kills_its_process_and_nothing_after_it(
 
 def looks_until_given_up(*, is_ready: bool, is_stopped: bool) -> int:
     """How often a zygote that says nothing is looked at."""
-    patience = Patience()
+    silence = ZygoteSilence()
     looks = 1
-    while not patience.look(is_ready=is_ready, is_stopped=is_stopped):
+    while not silence.look(is_ready=is_ready, is_stopped=is_stopped):
         looks += 1
     return looks
 
 
-def test_patience_is_short_with_who_cannot_run_and_long_with_who_is_slow() -> None:
+def test_silence_is_short_with_who_cannot_run_and_long_with_who_is_slow() -> None:
     """An overloaded machine would have its servers killed, or one that hangs would hold up every start."""
     assert looks_until_given_up(is_ready=True, is_stopped=True) == STOPPED_LOOKS
     assert looks_until_given_up(is_ready=True, is_stopped=False) == SILENT_LOOKS
     assert looks_until_given_up(is_ready=False, is_stopped=False) == START_LOOKS
-    patience = Patience()
+    silence = ZygoteSilence()
     for _ in range(SILENT_LOOKS - 1):
-        assert not patience.look(is_ready=True, is_stopped=False)
-    patience.answered()
-    assert not patience.look(is_ready=True, is_stopped=False)
+        assert not silence.look(is_ready=True, is_stopped=False)
+    silence.answered()
+    assert not silence.look(is_ready=True, is_stopped=False)
     for _ in range(STOPPED_LOOKS - 1):
-        assert not patience.look(is_ready=True, is_stopped=True)
-    assert not patience.look(is_ready=True, is_stopped=False)  # it goes on
-    assert not patience.look(is_ready=True, is_stopped=True)
+        assert not silence.look(is_ready=True, is_stopped=True)
+    assert not silence.look(is_ready=True, is_stopped=False)  # it goes on
+    assert not silence.look(is_ready=True, is_stopped=True)
 
 
 class PlayedInterpreter:

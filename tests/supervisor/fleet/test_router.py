@@ -82,9 +82,9 @@ class Harbour:
         return sock
 
     @property
-    def strangers(self) -> int:
+    def unproven(self) -> int:
         """Peers that have not said who they are."""
-        return len(self.router._strangers)
+        return len(self.router._unproven)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ async def test_a_worker_with_its_token_is_heard_and_answered() -> None:
         assert await worker.hear(2) == [hello(), encode(Beat())]
         worker.way.send(encode(Welcome("1")))
         assert await peer.hear(1) == [encode(Welcome("1"))]
-        assert made.strangers == 0
+        assert made.unproven == 0
         assert worker.breaches == []
 
 
@@ -164,7 +164,7 @@ async def test_a_peer_without_the_token_is_hung_up_on_and_learns_nothing(message
         worker = made.expect()
         assert await until_hung_up(made.raw(wire(message, hello()))) == handshake(ROUTER)
         assert worker.heard == []
-        assert made.strangers == 0
+        assert made.unproven == 0
 
 
 async def test_peers_without_a_token_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -346,7 +346,7 @@ async def test_a_peer_that_never_says_who_it_is_is_hung_up_on(said: bytes, monke
     monkeypatch.setattr(router_module, "HANDSHAKE_S", 0.05)
     with harbour() as made:
         assert await until_hung_up(made.raw(said)) == handshake(ROUTER)
-        assert made.strangers == 0
+        assert made.unproven == 0
 
 
 @pytest.mark.parametrize(
@@ -366,23 +366,23 @@ async def test_a_stranger_that_breaks_a_bound_is_hung_up_on(said: bytes) -> None
     """It must not cost more than its own connection."""
     with harbour() as made:
         await until_hung_up(made.raw(said))
-        assert made.strangers == 0
+        assert made.unproven == 0
 
 
-async def test_strangers_are_few_and_keep_no_worker_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unproven_are_few_and_keep_no_worker_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections without a token would use up the descriptors, or the worker behind them never get in."""
-    monkeypatch.setattr(router_module, "MAX_STRANGERS", 3)
+    monkeypatch.setattr(router_module, "MAX_UNPROVEN", 3)
     monkeypatch.setattr(router_module, "HANDSHAKE_S", 0.2)
     with harbour() as made:
         worker = made.expect()
         idle = [made.raw() for _ in range(9)]
         made.peer().send(*hello())
-        await until(lambda: made.strangers == 3)
+        await until(lambda: made.unproven == 3)
         most = 0
 
         def worker_came() -> bool:
             nonlocal most
-            most = max(most, made.strangers)
+            most = max(most, made.unproven)
             return bool(worker.heard)
 
         await until(worker_came)
@@ -426,7 +426,7 @@ async def test_closing_hangs_up_on_everybody() -> None:
         worker = made.expect()
         peer, stranger = made.raw(wire(hello())), made.raw()
         await worker.hear(1)
-        await until(lambda: made.strangers == 1)
+        await until(lambda: made.unproven == 1)
         made.router.close()
         await until_hung_up(peer)
         await until_hung_up(stranger)

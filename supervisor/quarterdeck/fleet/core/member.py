@@ -1,15 +1,11 @@
-"""One server of a fleet: its phases as a table, and what each move makes of it.
+"""One server of a fleet: its phases as a table, what each move makes of it, and whether it is restarted when it dies.
 
-Pure: a member is a value, a move gives the next one.  What concerns several servers at once, and who is told, is the
-core's.
+Pure: a member is a value, a move gives the next one; times and chance are arguments.  What concerns several servers at
+once is `supervision`'s.
 
-A death after ready is judged by `restart.decide`.  So is a failure to connect of a server that has served before, or
-that lost its worker to us; any other leaves the server faulted at once, for trying again would not mend it.  But one
-that was still being installed when its time ran out is tried once more, with more time.
-
-Decide when a dead server is started again.  Pure: times and chance are arguments, the answer is a value.
-
-The fleet's core asks at each death and remembers each restart that it made.  Nothing here knows what a server is.
+A death after ready is judged by `decide`.  So is a failure to connect of a server that has served before, or that lost
+its worker to us; any other leaves the server faulted at once, for trying again would not mend it.  But one that was
+still being installed when its time ran out is tried once more, with more time.
 
 Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
 """
@@ -30,14 +26,14 @@ LONGEST_STREAK: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Start it again, `delay_s` seconds from now."""
+    """Restart it `delay_s` seconds from now."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class CrashLoop:
-    """Leave it alone: it died although it was restarted `restarts` times, all that its policy allows."""
+    """Do not restart it: it died after `restarts` restarts, all that its policy allows."""
 
     restarts: int
 
@@ -75,7 +71,7 @@ def is_forgotten(policy: RestartPolicy, alive_s: float) -> bool:
 
 
 def _delay_s(policy: RestartPolicy, streak: int, fraction: float) -> float:
-    """The delay after `streak` restarts in a row.
+    """The delay after `streak` restarts in a row, seconds.
 
     The longest delay is spread too: servers that died together and fail together must not all come back together.
     """
@@ -181,7 +177,7 @@ class Member:
         """It is ready."""
         return replace(self, phase=TRANSITIONS[self.phase, Move.ADMIT], ready_at=now)
 
-    def buried(
+    def failed(
         self,
         fault: ProtocolFault,
         now: float,
@@ -190,7 +186,7 @@ class Member:
         was_ready: bool = False,
         was_installing: bool = False,
     ) -> Self:
-        """It died: to be started again, or left alone.
+        """It died: to be restarted, or left alone.
 
         Args:
             fault: how it died.

@@ -23,8 +23,8 @@ SERVING = YOUNG.admitted(1.0)
 MOVES: Mapping[Move, Callable[[Member], Member]] = {
     Move.MINT: lambda member: member.minted(2, 10.0),
     Move.ADMIT: lambda member: member.admitted(10.0),
-    Move.RETRY: lambda member: member.buried(WORKER_LOST, 10.0, 0.5),
-    Move.GIVE_UP: lambda member: member.buried(NO_HANDSHAKE, 10.0, 0.5),
+    Move.RETRY: lambda member: member.failed(WORKER_LOST, 10.0, 0.5),
+    Move.GIVE_UP: lambda member: member.failed(NO_HANDSHAKE, 10.0, 0.5),
     Move.RENEW: lambda member: member.renewed(10.0),
     Move.CLOSE: lambda member: member.closed(),
 }
@@ -50,21 +50,21 @@ def test_a_start_by_hand_leads_from_any_phase_to_waiting(phase: MemberPhase) -> 
 
 def test_a_server_that_dies_after_ready_waits_for_its_backoff() -> None:
     """A crash would end the server for good."""
-    dead = SERVING.buried(EXITED, 10.0, 0.5, was_ready=True)
+    dead = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True)
     assert (dead.phase, dead.start_at, dead.fault, dead.restarts) == (WAITING, 10.5, EXITED, 0)
 
 
 def test_a_server_that_never_was_ready_is_not_tried_again() -> None:
     """A wrong command would be started again and again."""
-    dead = YOUNG.buried(NO_HANDSHAKE, 10.0, 0.5)
+    dead = YOUNG.failed(NO_HANDSHAKE, 10.0, 0.5)
     assert (dead.phase, dead.start_at, dead.fault) == (FAULTED, inf, NO_HANDSHAKE)
 
 
 def test_a_first_connect_that_ran_out_of_time_while_it_installed_is_tried_once_more_with_more_time() -> None:
     """People's first start of a package that is large, or far away, would end in an error, and so would each next."""
-    dead = YOUNG.buried(TOO_SLOW, 60.0, 0.5, was_installing=True)
+    dead = YOUNG.failed(TOO_SLOW, 60.0, 0.5, was_installing=True)
     assert (dead.phase, dead.start_at, dead.patience) == (WAITING, 60.0, INSTALL_PATIENCE)
-    again = dead.minted(2, 60.0).buried(TOO_SLOW, 400.0, 0.5, was_installing=True)
+    again = dead.minted(2, 60.0).failed(TOO_SLOW, 400.0, 0.5, was_installing=True)
     assert (again.phase, again.fault) == (FAULTED, TOO_SLOW)
     assert again.renewed(500.0).patience == 1
 
@@ -72,34 +72,34 @@ def test_a_first_connect_that_ran_out_of_time_while_it_installed_is_tried_once_m
 @pytest.mark.parametrize(("fault", "was_installing"), [(TOO_SLOW, False), (NO_HANDSHAKE, True)])
 def test_no_other_first_connect_gets_more_time(fault: ProtocolFault, was_installing: bool) -> None:
     """A server that hangs would keep everybody waiting for minutes, and one that fails be installed again and again."""
-    dead = YOUNG.buried(fault, 60.0, 0.5, was_installing=was_installing)
+    dead = YOUNG.failed(fault, 60.0, 0.5, was_installing=was_installing)
     assert (dead.phase, dead.patience) == (FAULTED, 1)
 
 
 def test_a_first_connect_that_we_lost_is_tried_again() -> None:
     """A good server would stay down because our own process died at the wrong moment."""
-    dead = YOUNG.buried(WORKER_LOST, 10.0, 0.5)
+    dead = YOUNG.failed(WORKER_LOST, 10.0, 0.5)
     assert (dead.phase, dead.start_at) == (WAITING, 10.5)
 
 
 def test_a_server_that_has_served_is_tried_again_when_it_fails_to_connect() -> None:
     """A remote server that reboots for ten seconds would be given up after the first refused connection."""
-    restarting = SERVING.buried(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5)
-    failed = restarting.buried(NO_HANDSHAKE, 11.0, 0.5)
+    restarting = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5)
+    failed = restarting.failed(NO_HANDSHAKE, 11.0, 0.5)
     assert (failed.phase, failed.start_at) == (WAITING, 12.0)
 
 
 def test_a_death_that_overtakes_its_ready_counts_as_one_after_ready() -> None:
     """A server that dies in its first moment would be restarted or not by chance."""
-    dead = YOUNG.buried(EXITED, 10.0, 0.5, was_ready=True)
+    dead = YOUNG.failed(EXITED, 10.0, 0.5, was_ready=True)
     assert (dead.phase, dead.ready_at) == (WAITING, 10.0)
 
 
 def test_a_stable_life_gives_a_clean_past() -> None:
     """A server that dies once a day would end in a crash loop."""
     worn = Member(CONFIG, phase=READY, fault=EXITED, ready_at=0.0, history=(0.0, 0.0, 0.0, 0.0, 0.0))
-    assert worn.buried(EXITED, 300.0, 0.5, was_ready=True).start_at == 300.5
-    assert worn.buried(EXITED, 59.0, 0.5, was_ready=True).phase is FAULTED
+    assert worn.failed(EXITED, 300.0, 0.5, was_ready=True).start_at == 300.5
+    assert worn.failed(EXITED, 59.0, 0.5, was_ready=True).phase is FAULTED
 
 
 def test_time_spent_connecting_is_no_stable_life() -> None:
@@ -107,7 +107,7 @@ def test_time_spent_connecting_is_no_stable_life() -> None:
     policy = RestartPolicy(stable_s=60.0)
     config = StdioServerConfig(id="fs", command="fs", restart=policy)
     hanging = Member(config, phase=STARTING, fault=EXITED, ready_at=0.0, history=(1.0, 2.0))
-    assert hanging.buried(NO_HANDSHAKE, 500.0, 0.5).start_at == 502.0
+    assert hanging.failed(NO_HANDSHAKE, 500.0, 0.5).start_at == 502.0
 
 
 def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
@@ -116,7 +116,7 @@ def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
         FaultKind.TIMEOUT, "no beat", code="worker_unresponsive", delivery=Delivery.NOT_SENT, dossier=Dossier(signal=9)
     )
     worn = Member(CONFIG, phase=READY, ready_at=0.0, history=(1.0, 1.0, 1.0, 1.0, 1.0))
-    fault = worn.buried(last, 2.0, 0.5, was_ready=True).fault
+    fault = worn.failed(last, 2.0, 0.5, was_ready=True).fault
     assert fault is not None
     assert fault.code == "crash_loop"
     assert fault.remedy is not None
@@ -127,20 +127,20 @@ def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
 def test_without_restarts_a_death_is_shown_as_it_is() -> None:
     """A user who forbids restarts would read of a crash loop after the first death."""
     config = StdioServerConfig(id="fs", command="fs", restart=RestartPolicy(max_restarts=0))
-    dead = Member(config, phase=READY, ready_at=0.0).buried(EXITED, 1.0, 0.5, was_ready=True)
+    dead = Member(config, phase=READY, ready_at=0.0).failed(EXITED, 1.0, 0.5, was_ready=True)
     assert (dead.phase, dead.fault) == (FAULTED, EXITED)
 
 
 def test_a_restart_is_counted_and_remembered_when_it_is_made() -> None:
     """`ps` would show a wrong count, or waiting for a slot would let a crash loop pass."""
-    again = SERVING.buried(EXITED, 10.0, 0.5, was_ready=True).minted(2, 17.0)
+    again = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 17.0)
     assert (again.phase, again.generation, again.restarts, again.start_at) == (STARTING, 2, 1, inf)
     assert again.history == (17.0,)
 
 
 def test_a_start_by_hand_is_counted_and_not_held_against_the_server() -> None:
     """A user's own restarts would bring a server closer to its crash loop."""
-    again = SERVING.buried(EXITED, 10.0, 0.5, was_ready=True).renewed(11.0)
+    again = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).renewed(11.0)
     assert (again.fault, again.start_at, again.history, again.ready_at) == (None, 11.0, (), None)
     again = again.minted(2, 12.0)
     assert (again.restarts, again.history) == (1, ())
@@ -153,10 +153,10 @@ def test_the_first_start_is_no_restart() -> None:
 
 def test_a_server_keeps_its_last_fault_while_it_serves_again() -> None:
     """Nobody could tell why a running server was restarted."""
-    assert SERVING.buried(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5).admitted(11.0).fault is EXITED
+    assert SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5).admitted(11.0).fault is EXITED
 
 
 def test_a_closed_server_has_no_planned_start() -> None:
     """A backoff that was under way would look like a coming start."""
-    closed = SERVING.buried(EXITED, 10.0, 0.5, was_ready=True).closed()
+    closed = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).closed()
     assert (closed.phase, closed.start_at) == (CLOSED, inf)

@@ -17,26 +17,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from quarterdeck.fleet.core.core import SETTLED_PHASES, FleetCore
-from quarterdeck.fleet.core.events import (
-    Close,
+from quarterdeck.fleet.core.member import MemberPhase
+from quarterdeck.fleet.core.supervision import (
+    SETTLED_PHASES,
     Closed,
+    CloseEndpoint,
     Connected,
     ConnectFailed,
     Event,
-    Lost,
+    FirstStartsDone,
+    FleetCore,
+    FleetStarted,
     Mint,
     Publish,
     Reconfigured,
     RestartAsked,
-    Settled,
-    Started,
+    ServerLost,
     TearDown,
     Tick,
     ToolsChanged,
     WakeAt,
 )
-from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
@@ -104,14 +105,14 @@ class FleetWalk(RuleBasedStateMachine):
             match instruction:
                 case Mint(server, generation, config):
                     self._mint(server, generation, config)
-                case Close(server, generation):
+                case CloseEndpoint(server, generation):
                     life = self.lives[server, generation]
                     assert not life.is_closing, "closed twice"
                     life.is_closing = True
                 case WakeAt(at):
                     assert at > self.now
                     self.wake_at = at
-                case Settled(start):
+                case FirstStartsDone(start):
                     self.settled[start] += 1
                 case Publish():
                     pass
@@ -155,7 +156,7 @@ class FleetWalk(RuleBasedStateMachine):
             self.starts += 1
             self.order = [server.id for server in config.effective()]
             self.unsettled = set(self.order)
-        self.tell(Started(config))
+        self.tell(FleetStarted(config))
 
     @rule(other=CONFIGS, kept=st.sets(st.sampled_from(SERVERS)))
     def reconfigure(self, other: BridgeConfig, kept: set[str]) -> None:
@@ -203,7 +204,7 @@ class FleetWalk(RuleBasedStateMachine):
     def lose(self, which: int, is_ready: bool) -> None:
         """A server dies, even before its being ready was told."""
         if name := self.pick(which, self.running(is_ready=is_ready)):
-            self.tell(Lost(*name, EXITED))
+            self.tell(ServerLost(*name, EXITED))
 
     @rule(which=INDICES, times=st.integers(1, 4))
     def crash(self, which: int, times: int) -> None:
@@ -236,7 +237,7 @@ class FleetWalk(RuleBasedStateMachine):
     @rule()
     def lose_zygote(self) -> None:
         """All workers die."""
-        for event, is_ready in ((ConnectFailed, False), (Lost, True)):
+        for event, is_ready in ((ConnectFailed, False), (ServerLost, True)):
             for name in self.running(is_ready=is_ready):
                 self.tell(event(*name, WORKER_LOST))
 

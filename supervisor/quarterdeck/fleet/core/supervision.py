@@ -1,41 +1,23 @@
-"""Supervise the servers of one fleet: who starts when, in which generation, and who is told.
+"""Supervise the servers of one fleet: which starts when, in which generation, and what watchers are told.
 
-Pure: events and the time go in, instructions come out.  The edge above owns clocks, tasks and endpoints, and owes the
-core one thing: every `Close`, that of a dead endpoint too, is answered by `Closed` once nothing of that generation is
-left.  Until then no other generation of that server is minted, and after a new `Started` none of any server.  While a
-server that a `Reconfigured` took away is not gone, none starts for the first time: it may be the same, renamed.
+Pure: events and the time go in, instructions come out.  The edge (`fleet.fleet`) owns clocks, tasks, endpoints, makes
+events of what happens to endpoints, and carries instructions out in their order.  It owes the core one thing:
+every `CloseEndpoint`, that of a dead endpoint too, is answered by `Closed` once nothing of that generation is left.
+Until then no other generation of that server starts, and after a new `FleetStarted` none of any server.  While a server
+that a `Reconfigured` took away is not gone, none starts for the first time: it may be the same, renamed.
 
-A report is heard from the present generation only, and not after its `Close` was asked: what lost that race is stale.
+A report is heard from the present generation only, and not after its `CloseEndpoint`: it came too late.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from quarterdeck_protocol.configs import BridgeConfig
+from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
 
-from .events import (
-    Close,
-    Closed,
-    Connected,
-    ConnectFailed,
-    Event,
-    Instruction,
-    Lost,
-    Mint,
-    Publish,
-    Reconfigured,
-    Report,
-    RestartAsked,
-    Settled,
-    Started,
-    TearDown,
-    Tick,
-    ToolsChanged,
-    WakeAt,
-)
 from .member import Member, MemberPhase
 
 MAX_STARTING: Final = 4
@@ -46,6 +28,142 @@ SLOT_HOLD_S: Final = 5.0
 
 SETTLED_PHASES: Final = frozenset({MemberPhase.READY, MemberPhase.FAULTED, MemberPhase.CLOSED})
 """Where a first connect has ended.  A retry of a start that we lost ourselves is still the first connect."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStarted:
+    """Run these servers in place of those that run now; duplicate ids are resolved by the core."""
+
+    config: BridgeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """After a `FleetStarted`: run these servers from now on, and leave those alone whose configuration is the same."""
+
+    config: BridgeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one generation of one server has to say."""
+
+    server: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connected(Report):
+    """It is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailed(Report):
+    """It faulted before it was ready.
+
+    Attributes:
+        was_installing: whether its command had to fetch the program first.
+    """
+
+    fault: ProtocolFault
+    was_installing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLost(Report):
+    """It faulted after it was ready."""
+
+    fault: ProtocolFault
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsChanged(Report):
+    """It lists other tools than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed(Report):
+    """Nothing of it is left: the answer to each `CloseEndpoint`, and unasked when its owner closed it by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAsked:
+    """A person wants a fresh start with a clean past, whatever the phase.  An unknown id means nothing."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class TearDown:
+    """Close everything for good: nothing starts from here on, whatever is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time of the last `WakeAt` has come."""
+
+
+Event = (
+    FleetStarted
+    | Reconfigured
+    | Connected
+    | ConnectFailed
+    | ServerLost
+    | ToolsChanged
+    | Closed
+    | RestartAsked
+    | TearDown
+    | Tick
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mint:
+    """Make a new endpoint from `config` and open it.
+
+    Attributes:
+        patience: how many times its usual deadline its connect may take.
+    """
+
+    server: str
+    generation: int
+    config: ServerConfig
+    patience: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CloseEndpoint:
+    """Close this endpoint, alive or dead, then report `Closed`."""
+
+    server: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send a `Tick` at this monotonic time, seconds; replaces the one before."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """This server's state or tools changed; it is gone when the core's `members` lack it."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStartsDone:
+    """Every first connect of the `start`-th `FleetStarted`, from 1, is ready, given up or closed; said once for each.
+
+    What a `Reconfigured` brings before that counts, what it takes away does not; what it brings later says nothing.
+    """
+
+    start: int
+
+
+Instruction = Mint | CloseEndpoint | WakeAt | Publish | FirstStartsDone
 
 
 class FleetCore:
@@ -70,7 +188,7 @@ class FleetCore:
         self._retiring: set[str] = set()  # of the closing, those of an older start
         self._slots: dict[str, float] = {}  # when each start stops counting
         self._start = 0
-        self._unsettled: set[str] | None = None  # None once this start's `Settled` is said
+        self._unsettled: set[str] | None = None  # None once this start's `FirstStartsDone` is said
         self._is_torn_down = False
         self._wake_at = inf
         self._changed: dict[str, None] = {}  # a set in order of first change
@@ -116,7 +234,7 @@ class FleetCore:
                 return self._live.get(server) != generation or not self._is_running(server)
             case RestartAsked(server):
                 return self._is_torn_down or server not in self._members
-            case Started() | Reconfigured() | TearDown():
+            case FleetStarted() | Reconfigured() | TearDown():
                 return self._is_torn_down
             case _:
                 return False
@@ -126,16 +244,16 @@ class FleetCore:
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case Started(config):
+            case FleetStarted(config):
                 self._begin(config, now)
             case Reconfigured(config):
                 self._adjust(config, now)
             case Connected(server):
                 self._put(self._members[server].admitted(now))
             case ConnectFailed(server, _, fault, was_installing):
-                self._bury(server, fault, now, was_installing=was_installing)
-            case Lost(server, _, fault):
-                self._bury(server, fault, now, was_ready=True)
+                self._fail(server, fault, now, was_installing=was_installing)
+            case ServerLost(server, _, fault):
+                self._fail(server, fault, now, was_ready=True)
             case ToolsChanged(server):
                 self._changed[server] = None
             case Closed(server):
@@ -156,7 +274,7 @@ class FleetCore:
     def _begin(self, config: BridgeConfig, now: float) -> None:
         """Replace all members.  Whoever still waits for the older start's first connects is told that it is over."""
         if self._unsettled is not None:
-            self._said.append(Settled(self._start))
+            self._said.append(FirstStartsDone(self._start))
         for server in self._live:
             self._close(server)
         self._retiring = set(self._live)
@@ -194,7 +312,7 @@ class FleetCore:
         if self._unsettled is not None:
             self._unsettled.discard(server)
 
-    def _bury(
+    def _fail(
         self,
         server: str,
         fault: ProtocolFault,
@@ -204,14 +322,14 @@ class FleetCore:
         was_installing: bool = False,
     ) -> None:
         member = self._members[server]
-        self._put(member.buried(fault, now, self._draw(), was_ready=was_ready, was_installing=was_installing))
+        self._put(member.failed(fault, now, self._draw(), was_ready=was_ready, was_installing=was_installing))
         self._close(server)
 
     def _close(self, server: str) -> None:
         """Have what lives of this server closed, once."""
         if self._is_running(server):
             self._closing.add(server)
-            self._said.append(Close(server, self._live[server]))
+            self._said.append(CloseEndpoint(server, self._live[server]))
 
     def _release(self, server: str) -> None:
         """Nothing of its generation is left; when nobody asked for that, its owner wants it no more."""
@@ -254,7 +372,7 @@ class FleetCore:
         self._changed = {}
         if self._unsettled is not None and not self._unsettled:
             self._unsettled = None
-            self._said.append(Settled(self._start))
+            self._said.append(FirstStartsDone(self._start))
         wake_at = self._next_wake(now)
         if wake_at not in (inf, self._wake_at):
             self._wake_at = wake_at

@@ -1,34 +1,34 @@
-"""The fleet's core by events in and instructions out; `test_core_machine.py` walks it at random."""
+"""The fleet's core by events in and instructions out; `test_supervision_machine.py` walks it at random."""
 
 import pytest
 from support.cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, mint, minted, phases, serving
 
-from quarterdeck.fleet.core.core import FleetCore
-from quarterdeck.fleet.core.events import (
-    Close,
+from quarterdeck.fleet.core.member import MemberPhase
+from quarterdeck.fleet.core.supervision import (
     Closed,
+    CloseEndpoint,
     Connected,
     ConnectFailed,
     Event,
-    Lost,
+    FirstStartsDone,
+    FleetCore,
+    FleetStarted,
     Mint,
     Publish,
     RestartAsked,
-    Settled,
-    Started,
+    ServerLost,
     TearDown,
     Tick,
     ToolsChanged,
     WakeAt,
 )
-from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 
 
 def test_a_start_mints_each_server_in_configuration_order() -> None:
     """Servers would appear in another order than the user wrote them."""
     made = FleetCore(lambda: 0.5)
-    said = made.handle(Started(config("b", "a")), 0.0)
+    said = made.handle(FleetStarted(config("b", "a")), 0.0)
     assert said == [mint("b"), mint("a"), Publish("b"), Publish("a")]
     assert phases(made) == [("b", "starting"), ("a", "starting")]
 
@@ -38,19 +38,19 @@ def test_the_last_of_a_duplicate_id_is_started_at_the_first_ones_place() -> None
     first, other, last = (
         StdioServerConfig(id=server, command=command) for server, command in [("a", "1"), ("b", "2"), ("a", "3")]
     )
-    said = FleetCore(lambda: 0.5).handle(Started(BridgeConfig(servers=(first, other, last))), 0.0)
+    said = FleetCore(lambda: 0.5).handle(FleetStarted(BridgeConfig(servers=(first, other, last))), 0.0)
     assert said[:2] == [Mint("a", 1, last), Mint("b", 1, other)]
 
 
 def test_a_fleet_without_servers_has_settled_at_once() -> None:
     """Mounting an empty configuration would never return."""
-    assert FleetCore(lambda: 0.5).handle(Started(config()), 0.0) == [Settled(1)]
+    assert FleetCore(lambda: 0.5).handle(FleetStarted(config()), 0.0) == [FirstStartsDone(1)]
 
 
 def test_only_so_many_servers_start_at_one_time() -> None:
     """A hundred servers would all be spawned at once."""
     made = FleetCore(lambda: 0.5, max_starting=2)
-    said = made.handle(Started(config("a", "b", "c", "d")), 0.0)
+    said = made.handle(FleetStarted(config("a", "b", "c", "d")), 0.0)
     assert minted(said) == ["a", "b"]
     assert said[-1] == WakeAt(5.0)
     assert minted(made.handle(Connected("b", 1), 1.0)) == ["c"]
@@ -73,8 +73,12 @@ def test_an_early_tick_sets_the_clock_again() -> None:
 def test_first_connects_settle_once_when_the_last_one_has_ended() -> None:
     """Mounting would return before the servers are known, or twice."""
     made = core("good", "bad")
-    assert Settled(1) not in made.handle(Connected("good", 1), 1.0)
-    assert made.handle(ConnectFailed("bad", 1, NO_COMMAND), 2.0) == [Close("bad", 1), Publish("bad"), Settled(1)]
+    assert FirstStartsDone(1) not in made.handle(Connected("good", 1), 1.0)
+    assert made.handle(ConnectFailed("bad", 1, NO_COMMAND), 2.0) == [
+        CloseEndpoint("bad", 1),
+        Publish("bad"),
+        FirstStartsDone(1),
+    ]
     made.handle(Closed("bad", 1), 2.0)
     made.handle(RestartAsked("bad"), 3.0)
     assert made.handle(Connected("bad", 2), 4.0) == [Publish("bad")]
@@ -83,16 +87,16 @@ def test_first_connects_settle_once_when_the_last_one_has_ended() -> None:
 def test_a_first_connect_that_we_lost_settles_with_its_retry() -> None:
     """A zygote that dies during the start would make the fleet look empty."""
     made = core("a")
-    assert made.handle(ConnectFailed("a", 1, WORKER_LOST), 1.0) == [Close("a", 1), Publish("a")]
+    assert made.handle(ConnectFailed("a", 1, WORKER_LOST), 1.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert made.handle(Closed("a", 1), 1.0) == [WakeAt(1.5)]
     assert made.handle(Tick(), 1.5) == [mint("a", 2), Publish("a")]
-    assert made.handle(Connected("a", 2), 2.0) == [Publish("a"), Settled(1)]
+    assert made.handle(Connected("a", 2), 2.0) == [Publish("a"), FirstStartsDone(1)]
 
 
 def test_a_server_that_dies_is_closed_and_minted_again_after_its_backoff() -> None:
     """A crash would end a server for good, or leave two of it running."""
     made = serving("a", "b")
-    assert made.handle(Lost("a", 1, EXITED), 10.0) == [Close("a", 1), Publish("a")]
+    assert made.handle(ServerLost("a", 1, EXITED), 10.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert made.handle(Closed("a", 1), 10.2) == [WakeAt(10.5)]
     assert made.handle(Tick(), 10.5) == [mint("a", 2), Publish("a")]
     assert made.members["a"].restarts == 1
@@ -102,7 +106,7 @@ def test_a_server_that_dies_is_closed_and_minted_again_after_its_backoff() -> No
 def test_a_dead_generation_that_is_slow_to_go_holds_its_successor_back() -> None:
     """Two processes of one server would share its files."""
     made = serving("a")
-    made.handle(Lost("a", 1, EXITED), 10.0)
+    made.handle(ServerLost("a", 1, EXITED), 10.0)
     assert made.handle(Tick(), 20.0) == []
     assert made.handle(Closed("a", 1), 21.0) == [mint("a", 2), Publish("a")]
 
@@ -111,7 +115,7 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
     """A crash loop would burn the machine, or need a restart of the whole product."""
     made, now = serving("a"), 0.0
     for generation in range(1, 7):
-        made.handle(Lost("a", generation, EXITED), now)
+        made.handle(ServerLost("a", generation, EXITED), now)
         made.handle(Closed("a", generation), now)
         if generation < 6:
             now = made.members["a"].start_at
@@ -123,7 +127,7 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
     assert (member.fault.code, member.fault.cause) == ("crash_loop", EXITED)
     assert made.handle(RestartAsked("a"), 20.0) == [mint("a", 7), Publish("a")]
     made.handle(Connected("a", 7), 20.0)
-    made.handle(Lost("a", 7, EXITED), 21.0)
+    made.handle(ServerLost("a", 7, EXITED), 21.0)
     assert made.members["a"].start_at == 21.5
 
 
@@ -133,7 +137,7 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
         pytest.param([], id="starting"),
         pytest.param([Connected("a", 1)], id="ready"),
         pytest.param([ConnectFailed("a", 1, NO_COMMAND)], id="faulted"),
-        pytest.param([Connected("a", 1), Lost("a", 1, EXITED)], id="backing off"),
+        pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="backing off"),
         pytest.param([Connected("a", 1), RestartAsked("a")], id="being restarted"),
     ],
 )
@@ -141,7 +145,7 @@ def test_a_restart_by_hand_closes_the_present_generation_first(past: list[Event]
     """A restart asked at the wrong moment would do nothing, or start a second process."""
     made = core("a")
     said = [said for event in [*past, RestartAsked("a")] for said in made.handle(event, 1.0)]
-    assert said.count(Close("a", 1)) == 1
+    assert said.count(CloseEndpoint("a", 1)) == 1
     assert minted(said) == []
     assert made.handle(Closed("a", 1), 2.0) == [mint("a", 2), Publish("a")]
 
@@ -149,7 +153,7 @@ def test_a_restart_by_hand_closes_the_present_generation_first(past: list[Event]
 def test_a_restart_by_hand_does_not_wait_for_the_backoff() -> None:
     """A user who fixed the cause would wait for up to half a minute."""
     made = serving("a")
-    made.handle(Lost("a", 1, EXITED), 10.0)
+    made.handle(ServerLost("a", 1, EXITED), 10.0)
     made.handle(Closed("a", 1), 10.0)
     assert made.handle(RestartAsked("a"), 10.1) == [mint("a", 2), Publish("a")]
 
@@ -164,11 +168,11 @@ def test_a_restart_of_an_unknown_server_does_nothing() -> None:
     [
         Connected("a", 1),
         ConnectFailed("a", 1, EXITED),
-        Lost("a", 1, EXITED),
+        ServerLost("a", 1, EXITED),
         ToolsChanged("a", 1),
         Closed("a", 1),
         Closed("a", 3),
-        Lost("z", 1, EXITED),
+        ServerLost("z", 1, EXITED),
     ],
 )
 def test_what_another_generation_reports_is_not_heard(late: Event) -> None:
@@ -185,7 +189,7 @@ def test_a_death_after_its_close_was_asked_is_not_a_death() -> None:
     """A server that is stopped by hand would be counted as crashed."""
     made = serving("a")
     made.handle(RestartAsked("a"), 1.0)
-    assert made.handle(Lost("a", 1, EXITED), 1.0) == []
+    assert made.handle(ServerLost("a", 1, EXITED), 1.0) == []
     assert made.members["a"].fault is None
 
 
@@ -205,8 +209,8 @@ def test_a_lost_zygote_restarts_every_running_server_as_slots_allow() -> None:
     """Losing one process of ours would end all servers, or start them all at once."""
     made = core("a", "b", "c", max_starting=2)
     made.handle(Connected("a", 1), 0.1)
-    ends = [Lost("a", 1, WORKER_LOST), ConnectFailed("b", 1, WORKER_LOST)]
-    assert [made.handle(end, 1.0)[0] for end in ends] == [Close("a", 1), Close("b", 1)]
+    ends = [ServerLost("a", 1, WORKER_LOST), ConnectFailed("b", 1, WORKER_LOST)]
+    assert [made.handle(end, 1.0)[0] for end in ends] == [CloseEndpoint("a", 1), CloseEndpoint("b", 1)]
     assert minted(made.handle(ConnectFailed("c", 1, WORKER_LOST), 1.0)) == []
     assert [minted(made.handle(Closed(server, 1), 1.0)) for server in "abc"] == [[], [], []]
     assert minted(made.handle(Tick(), 1.5)) == ["a", "b"]
@@ -216,8 +220,8 @@ def test_a_lost_zygote_restarts_every_running_server_as_slots_allow() -> None:
 def test_a_new_start_waits_for_every_old_generation_to_close() -> None:
     """The old and the new generation of a server would run side by side."""
     made = serving("a", "b")
-    said = made.handle(Started(config("b", "c")), 10.0)
-    assert said == [Close("a", 1), Close("b", 1), *(Publish(server) for server in "abc")]
+    said = made.handle(FleetStarted(config("b", "c")), 10.0)
+    assert said == [CloseEndpoint("a", 1), CloseEndpoint("b", 1), *(Publish(server) for server in "abc")]
     assert made.handle(Closed("b", 1), 10.1) == []
     assert phases(made) == [("b", "waiting"), ("c", "waiting")]
     assert made.handle(Closed("a", 1), 10.2) == [mint("b", 2), mint("c"), Publish("b"), Publish("c")]
@@ -227,9 +231,9 @@ def test_a_new_start_waits_for_every_old_generation_to_close() -> None:
 def test_a_start_that_is_superseded_settles() -> None:
     """Whoever waits for the first start would wait for ever."""
     made = core("a")
-    assert Settled(1) in made.handle(Started(config("a")), 1.0)
+    assert FirstStartsDone(1) in made.handle(FleetStarted(config("a")), 1.0)
     made.handle(Closed("a", 1), 1.0)
-    assert Settled(2) in made.handle(Connected("a", 2), 1.0)
+    assert FirstStartsDone(2) in made.handle(Connected("a", 2), 1.0)
 
 
 def test_a_torn_down_fleet_closes_everything_and_mints_nothing() -> None:
@@ -237,10 +241,15 @@ def test_a_torn_down_fleet_closes_everything_and_mints_nothing() -> None:
     made = core("a", "b", "c", max_starting=2)
     made.handle(ConnectFailed("b", 1, NO_COMMAND), 0.0)
     said = made.handle(TearDown(), 1.0)
-    assert said == [Close("a", 1), Close("c", 1), *(Publish(server) for server in "abc"), Settled(1)]
+    assert said == [
+        CloseEndpoint("a", 1),
+        CloseEndpoint("c", 1),
+        *(Publish(server) for server in "abc"),
+        FirstStartsDone(1),
+    ]
     assert phases(made) == [("a", "closed"), ("b", "faulted"), ("c", "closed")]
     assert not made.is_drained
-    later = [Started(config("a")), RestartAsked("a"), TearDown(), Tick(), *(Closed(server, 1) for server in "abc")]
+    later = [FleetStarted(config("a")), RestartAsked("a"), TearDown(), Tick(), *(Closed(server, 1) for server in "abc")]
     assert [said for event in later for said in made.handle(event, 2.0)] == []
     assert made.is_drained
 

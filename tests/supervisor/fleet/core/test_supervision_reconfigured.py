@@ -3,22 +3,22 @@
 import pytest
 from support.cores import EXITED, NO_COMMAND, config, core, mint, minted, phases, row, serving
 
-from quarterdeck.fleet.core.events import (
-    Close,
+from quarterdeck.fleet.core.member import MemberPhase
+from quarterdeck.fleet.core.supervision import (
     Closed,
+    CloseEndpoint,
     Connected,
     ConnectFailed,
     Event,
-    Lost,
+    FirstStartsDone,
+    FleetStarted,
     Publish,
     Reconfigured,
     RestartAsked,
-    Settled,
-    Started,
+    ServerLost,
     TearDown,
     Tick,
 )
-from quarterdeck.fleet.core.member import MemberPhase
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from quarterdeck.fleet.core.member import MemberPhase
         pytest.param([], id="starting"),
         pytest.param([Connected("a", 1)], id="ready"),
         pytest.param([ConnectFailed("a", 1, NO_COMMAND)], id="faulted"),
-        pytest.param([Connected("a", 1), Lost("a", 1, EXITED)], id="backing off"),
+        pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="backing off"),
         pytest.param([Connected("a", 1), RestartAsked("a")], id="being restarted"),
         pytest.param([Connected("a", 1), Closed("a", 1)], id="closed by its owner"),
     ],
@@ -38,7 +38,7 @@ def test_a_server_whose_configuration_is_equal_is_left_alone_in_every_phase(past
     for event in past:
         made.handle(event, 1.0)
     before = made.members["a"]
-    assert Close("a", 1) not in made.handle(Reconfigured(config("a", "b")), 1.0)
+    assert CloseEndpoint("a", 1) not in made.handle(Reconfigured(config("a", "b")), 1.0)
     assert made.members["a"] == before
 
 
@@ -51,7 +51,7 @@ def test_a_server_that_changed_starts_once_the_old_one_is_gone() -> None:
     """Two processes of one server would share its files, or the old command would run on."""
     made = serving("a", "b")
     changed = Reconfigured(config(row("a", "new"), "b"))
-    assert made.handle(changed, 1.0) == [Close("a", 1), Publish("a")]
+    assert made.handle(changed, 1.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert made.handle(Closed("a", 1), 2.0) == [mint("a", 2, "new"), Publish("a")]
 
 
@@ -59,7 +59,7 @@ def test_a_server_that_changed_has_a_clean_past() -> None:
     """A server that its user has just repaired would stay in the crash loop of the broken one."""
     made, now = serving("a"), 0.0
     for generation in range(1, 7):
-        made.handle(Lost("a", generation, EXITED), now)
+        made.handle(ServerLost("a", generation, EXITED), now)
         made.handle(Closed("a", generation), now)
         if generation < 6:
             now = made.members["a"].start_at
@@ -74,7 +74,7 @@ def test_a_server_that_changed_has_a_clean_past() -> None:
 def test_a_server_that_changed_does_not_wait_for_the_old_ones_backoff() -> None:
     """A user who repaired the cause would wait for up to half a minute."""
     made = serving("a")
-    made.handle(Lost("a", 1, EXITED), 10.0)
+    made.handle(ServerLost("a", 1, EXITED), 10.0)
     made.handle(Closed("a", 1), 10.0)
     assert minted(made.handle(Reconfigured(config(row("a", "new"))), 10.1)) == ["a"]
 
@@ -82,7 +82,7 @@ def test_a_server_that_changed_does_not_wait_for_the_old_ones_backoff() -> None:
 def test_a_server_that_is_not_named_any_more_is_closed_and_gone() -> None:
     """A server taken out of the file would run on."""
     made = serving("a", "b")
-    assert made.handle(Reconfigured(config("b")), 1.0) == [Close("a", 1), Publish("a")]
+    assert made.handle(Reconfigured(config("b")), 1.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert phases(made) == [("b", "ready")]
     assert not made.is_drained
     assert made.handle(Closed("a", 1), 2.0) == []
@@ -107,7 +107,7 @@ def test_a_server_under_a_new_name_waits_for_the_end_of_the_old_one() -> None:
     """Renaming a server would run it twice for a moment, and the second fail for the first one's port."""
     made = serving("old", "other")
     assert minted(made.handle(Reconfigured(config(row("new", "old"), "other")), 1.0)) == []
-    made.handle(Lost("other", 1, EXITED), 1.0)
+    made.handle(ServerLost("other", 1, EXITED), 1.0)
     made.handle(Closed("other", 1), 1.0)
     assert made.handle(Tick(), 1.5) == [mint("other", 2), Publish("other")]
     assert made.handle(Closed("old", 1), 2.0) == [mint("new", 1, "old"), Publish("new")]
@@ -127,7 +127,7 @@ def test_two_changes_in_a_row_close_once_and_start_what_was_written_last() -> No
     made = serving("a")
     said = made.handle(Reconfigured(config(row("a", "second"))), 1.0)
     said += made.handle(Reconfigured(config(row("a", "third"))), 1.1)
-    assert said.count(Close("a", 1)) == 1
+    assert said.count(CloseEndpoint("a", 1)) == 1
     assert made.handle(Closed("a", 1), 2.0) == [mint("a", 2, "third"), Publish("a")]
 
 
@@ -147,17 +147,17 @@ def test_first_connects_settle_with_those_of_the_servers_that_are_there_now() ->
     made.handle(Connected("changed", 1), 0.1)
     made.handle(Connected("kept", 1), 0.1)
     said = made.handle(Reconfigured(config(row("changed", "new"), "kept")), 0.2)
-    assert Settled(1) not in said
+    assert FirstStartsDone(1) not in said
     made.handle(Closed("gone", 1), 0.3)
     made.handle(Closed("changed", 1), 0.3)
-    assert made.handle(Connected("changed", 2), 0.4) == [Publish("changed"), Settled(1)]
+    assert made.handle(Connected("changed", 2), 0.4) == [Publish("changed"), FirstStartsDone(1)]
 
 
 def test_first_connects_settle_when_the_last_that_is_waited_for_is_taken_away() -> None:
     """Deleting the server that hangs would leave everybody waiting for it."""
     made = core("hangs", "good")
     made.handle(Connected("good", 1), 0.1)
-    assert made.handle(Reconfigured(config("good")), 0.2)[-1] == Settled(1)
+    assert made.handle(Reconfigured(config("good")), 0.2)[-1] == FirstStartsDone(1)
 
 
 def test_what_comes_after_the_first_connects_have_settled_settles_nothing() -> None:
@@ -170,7 +170,7 @@ def test_what_comes_after_the_first_connects_have_settled_settles_nothing() -> N
 def test_a_change_does_not_hurry_a_new_start() -> None:
     """A server would start beside one of the fleet before."""
     made = serving("a", "b")
-    made.handle(Started(config("c")), 1.0)
+    made.handle(FleetStarted(config("c")), 1.0)
     made.handle(Reconfigured(config("c", "d")), 1.1)
     assert made.handle(Closed("a", 1), 1.2) == []
     assert minted(made.handle(Closed("b", 1), 1.3)) == ["c", "d"]

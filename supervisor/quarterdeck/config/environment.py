@@ -21,12 +21,6 @@ _PLACES: Final = re.compile(
 )
 """Of version managers and package runners, then of named grants."""
 
-
-def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of our own environment, what a worker needs."""
-    return {name: value for name, value in environ.items() if _PLACES.fullmatch(name)}
-
-
 DEFAULT_PATH: Final = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 """PATH where we have none; desktop applications start us so."""
 
@@ -50,6 +44,11 @@ _PASSED_TO_NPM: Final = re.compile(
     r"npm_config_(?:registry|@[^:]+:registry|proxy|https[_-]proxy|noproxy|cafile|strict[_-]ssl)", re.IGNORECASE
 )
 """npm reads its settings in either case; `npm_config_//host/:_authToken` is one too, and is not passed."""
+
+
+def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of our own environment, what a worker needs."""
+    return {name: value for name, value in environ.items() if _PLACES.fullmatch(name)}
 
 
 def server_environment(

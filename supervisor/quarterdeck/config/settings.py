@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from quarterdeck.common.published_names import NameBudget
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
-from quarterdeck.config.load.merge import FileFound, gather, load_found, load_named
+from quarterdeck.config.load.merge import FileFound, load_found, load_named, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Origin, Standing, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.trusted_files import trusted_files
@@ -114,7 +114,7 @@ class Settings:
         cls, files: Iterable[FileFound], native: NativeWish | None, cwd: Path | None, environ: Mapping[str, str]
     ) -> Self:
         files = tuple(files)
-        gathered = gather(files)
+        gathered = merge_files(files)
         passed_over = [f"skipped: {found.error}" for found in files if found.error is not None]
         said, settings = list[str](), dict[Path, NativeSettings]()
         for found in files:

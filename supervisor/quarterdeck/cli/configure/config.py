@@ -47,11 +47,11 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show what files and presets say and where, secrets masked; variables are shown as they are written."""
-    from quarterdeck.config.load.merge import gather
+    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.load.report import value_origins
 
     files = files_of(config)
-    gathered = gather(files)
+    gathered = merge_files(files)
     whole = value_origins(files, gathered)
     if json:
         print_json(_plain({**dataclasses.asdict(whole), "set_aside": gathered.warnings}))
@@ -226,7 +226,7 @@ class Refused(NamedTuple):
 
 def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tuple[dict[str, str], list[Refused]]":
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
-    from quarterdeck.config.load.merge import gather
+    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.places.trusted_files import trusted_files
     from quarterdeck.fleet.worker_session import Outlook, preview_start
     from quarterdeck.trust.configured_servers import command_options
@@ -235,7 +235,7 @@ def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tu
     from quarterdeck_protocol.faults import REMEDIES, fill_remedy
     from quarterdeck_sandbox import known_machine
 
-    servers = gather(files).servers
+    servers = merge_files(files).servers
     local = [server for server in servers if isinstance(server, StdioServerConfig)]
     if not local:
         return {}, []

@@ -15,7 +15,7 @@ from quarterdeck.common.words import counted, printable
 from .link import DryRun, print_diff, utf8
 
 if TYPE_CHECKING:
-    from quarterdeck.config.clients.import_servers import Found, SkippedServer, Taken
+    from quarterdeck.config.clients.import_servers import FoundServer, FoundServers, SkippedServer
     from quarterdeck.config.clients.known_clients import ClientLocation
 
 
@@ -45,7 +45,7 @@ def import_config(
     json: options.Json = False,
 ) -> None:
     """Take over the servers of another MCP client; those that are there already stay as they are."""
-    from quarterdeck.config.clients.import_servers import ImportFileError, put, take
+    from quarterdeck.config.clients.import_servers import ImportFileError, add_servers, find_servers
     from quarterdeck.config.clients.link_entry import show_change
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
     from quarterdeck.config.load.document import DocumentError
@@ -53,7 +53,7 @@ def import_config(
 
     target = (to or _user_file()).expanduser().absolute()
     try:
-        taken = take(_locations(source), only=server or ())
+        taken = find_servers(_locations(source), only=server or ())
     except ImportFileError as error:
         raise CommandError(
             ExitCode.USAGE, str(error), "correct that file, or name another: quarterdeck config import FILE"
@@ -61,7 +61,7 @@ def import_config(
     _check(taken, source, server or [], target)
     try:
         file = read_user_file(target)
-        text, added, kept = put(file.text, taken.found)
+        text, added, kept = add_servers(file.text, taken.found)
         diff = show_change(str(target), file.text, text, has_comments=True)
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
@@ -124,7 +124,7 @@ def _user_file() -> Path:
     return mcp_config_paths(Path.cwd(), os.environ)[1]
 
 
-def _check(taken: "Taken", source: str, wanted: list[str], target: Path) -> None:
+def _check(taken: "FoundServers", source: str, wanted: list[str], target: Path) -> None:
     if not taken.read:
         raise CommandError(
             ExitCode.NOT_FOUND,
@@ -143,7 +143,7 @@ def _check(taken: "Taken", source: str, wanted: list[str], target: Path) -> None
         )
 
 
-def _report(server: "Found") -> dict[str, object]:
+def _report(server: "FoundServer") -> dict[str, object]:
     return {
         "id": server.id,
         "name": server.name,
@@ -154,7 +154,7 @@ def _report(server: "Found") -> dict[str, object]:
     }
 
 
-def _tell(added: "list[Found]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
+def _tell(added: "list[FoundServer]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
     for each in left_out:
         print_line(f"{printable(each.name)} is left out: {printable(each.reason)}", "yellow", stderr=True)
     for server in added:

@@ -68,12 +68,12 @@ def examine() -> "tuple[Machine, SelfTest]":
 def foresee(config: "list[Path] | None", machine: "Machine") -> "list[StartPreview]":
     """What would become of each server that is configured, in their order; rows that cannot be used come last."""
     from quarterdeck.cli.configure.config import files_of
-    from quarterdeck.config.load.merge import gather
+    from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.places.trusted_files import trusted_files
     from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start
     from quarterdeck_protocol.configs import StdioServerConfig
 
-    found = gather(files_of(config))
+    found = merge_files(files_of(config))
     trusted = trusted_files(config or (), found.servers)
     rows = [
         preview_start(server, machine, trusted)

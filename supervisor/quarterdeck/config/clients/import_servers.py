@@ -1,8 +1,7 @@
-"""Servers out of other clients' files, and our file with them in it: worked out whole before anything is written.
+"""Import servers from other clients' files: their rows as rows of ours, and the text of our file with them.
 
-A row of another client's file, as a row of ours: keys renamed, references that we know otherwise, our own left out.
-
-Pure.  Whether the row can be started is judged by whoever loads our file, not here.
+Keys are renamed, references that we know otherwise too, our own entry is left out.  Whether a row can be started is
+judged by whoever loads our file; nothing is written here.
 """
 
 import json
@@ -53,6 +52,14 @@ _REFERENCE: Final = re.compile(r"\$\{([^}]*)\}")
 
 _RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
 
+SECTIONS: Final = ("mcpServers", "servers")
+"""Where our file has its rows; the first is made where there is none."""
+
+_ANY_FILE: Final = Client("file", "the file", "mcpServers", (), has_comments=True)
+
+_ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+"""Where rows are in the files of clients that we do not know, tried in this order."""
+
 
 class UnsupportedRowError(ValueError):
     """The row is not imported; the message says why, and shows no value of it."""
@@ -69,6 +76,55 @@ class ConvertedRow:
     row: Mapping[str, object]
     notes: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+
+
+class ImportFileError(Exception):
+    """A file cannot be used; it names the file and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """A server that can be taken.
+
+    Attributes:
+        name: as its file calls it.
+        id: as ours would.
+        notes: what a person should know.
+        secrets: where values stand that look like secrets: `env.API_KEY`.
+        inputs: names of secrets that have to be stored before it starts.
+    """
+
+    name: str
+    id: str
+    path: Path
+    row: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedServer:
+    """A server that is not taken, and why."""
+
+    name: str
+    path: Path
+    reason: str
+
+
+@dataclass(slots=True)
+class FoundServers:
+    """What files have to offer.
+
+    Attributes:
+        read: the files that are there.
+        elsewhere: how many servers those files keep for other projects.
+    """
+
+    found: list[FoundServer] = field(default_factory=list)
+    left_out: list[SkippedServer] = field(default_factory=list)
+    read: list[Path] = field(default_factory=list)
+    elsewhere: int = 0
 
 
 def convert_row(
@@ -190,70 +246,12 @@ def _locate(row: dict[str, object], folder: PurePath) -> None:
             row[key] = str(folder / value)
 
 
-SECTIONS: Final = ("mcpServers", "servers")
-"""Where our file has its rows; the first is made where there is none."""
-
-_ANY_FILE: Final = Client("file", "the file", "mcpServers", (), has_comments=True)
-
-_ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
-"""Where rows are in the files of clients that we do not know, tried in this order."""
-
-
-class ImportFileError(Exception):
-    """A file cannot be used; it names the file and says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A server that can be taken.
-
-    Attributes:
-        name: as its file calls it.
-        id: as ours would.
-        notes: what a person should know.
-        secrets: where values stand that look like secrets: `env.API_KEY`.
-        inputs: names of secrets that have to be stored before it starts.
-    """
-
-    name: str
-    id: str
-    path: Path
-    row: Mapping[str, object]
-    notes: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedServer:
-    """A server that is not taken, and why."""
-
-    name: str
-    path: Path
-    reason: str
-
-
-@dataclass(slots=True)
-class Taken:
-    """What files have to offer.
-
-    Attributes:
-        read: the files that are there.
-        elsewhere: how many servers those files keep for other projects.
-    """
-
-    found: list[Found] = field(default_factory=list)
-    left_out: list[SkippedServer] = field(default_factory=list)
-    read: list[Path] = field(default_factory=list)
-    elsewhere: int = 0
-
-
 def locations_in_file(path: Path) -> list[ClientLocation]:
     """Where rows may be in a file of any client."""
     return [ClientLocation(_ANY_FILE, path, keys) for keys in _ANY_KEYS]
 
 
-def take(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> Taken:
+def find_servers(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> FoundServers:
     """The servers that `locations` hold, the first of each id.
 
     Args:
@@ -263,7 +261,7 @@ def take(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> 
     Raises:
         ImportFileError: a file cannot be read or parsed.
     """
-    taken = Taken()
+    taken = FoundServers()
     documents: dict[Path, JsonObject] = {}
     ids: set[str] = set()
     for location in locations:
@@ -278,7 +276,7 @@ def take(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> 
     return taken
 
 
-def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[SkippedServer]]:
+def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[FoundServer], list[SkippedServer]]:
     """The text of our file with those servers in it whose ids are free; also which they are, and which are not.
 
     Raises:
@@ -299,7 +297,7 @@ def put(text: str, found: Iterable[Found]) -> tuple[str, list[Found], list[Skipp
     return text, added, left_out
 
 
-def _read(location: ClientLocation, taken: Taken) -> JsonObject:
+def _read(location: ClientLocation, taken: FoundServers) -> JsonObject:
     try:
         file = read_user_file(location.path)
         document = parse(file.text, has_comments=location.client.has_comments)
@@ -325,7 +323,7 @@ def _rows(document: JsonObject, location: ClientLocation) -> Iterator[tuple[str,
             yield (named if isinstance(named, str) else f"{'.'.join(location.keys)}[{place}]"), row
 
 
-def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], taken: Taken) -> None:
+def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], taken: FoundServers) -> None:
     client = location.client
     try:
         server_id = to_server_id(name)
@@ -339,7 +337,7 @@ def _take_row(location: ClientLocation, name: str, row: object, ids: set[str], t
     ids.add(server_id)
     notes = converted.notes if server_id == name else (f"it is called {server_id!r} here", *converted.notes)
     taken.found.append(
-        Found(
+        FoundServer(
             name,
             server_id,
             location.path,

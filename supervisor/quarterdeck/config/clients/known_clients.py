@@ -13,6 +13,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+_DESKTOP_FILE: Final = "claude_desktop_config.json"
+
+PROJECTS: Final = "projects"
+"""Where a client that keeps servers of single projects in the user's file has them, by the project's folder."""
+
+_WINDOWS_DRIVES: Final = Path("/mnt")
+"""Where WSL mounts the drives of Windows, unless its configuration says otherwise."""
+
+_MAX_WINDOWS_USERS: Final = 64
+
 
 class System(StrEnum):
     """Where a client runs.  Inside WSL there are two: `LINUX`, and `WINDOWS` around it."""
@@ -69,10 +79,13 @@ class Client:
 
 
 _LINUX: Final = (System.LINUX,)
+
+
 _MACOS: Final = (System.MACOS,)
+
+
 _WINDOWS: Final = (System.WINDOWS,)
 
-_DESKTOP_FILE: Final = "claude_desktop_config.json"
 
 CLIENTS: Final = (
     Client(
@@ -159,20 +172,6 @@ CLIENTS: Final = (
 )
 
 
-def find_client(name: str) -> Client | None:
-    """The client of that name."""
-    return next((client for client in CLIENTS if client.name == name), None)
-
-
-PROJECTS: Final = "projects"
-"""Where a client that keeps servers of single projects in the user's file has them, by the project's folder."""
-
-_WINDOWS_DRIVES: Final = Path("/mnt")
-"""Where WSL mounts the drives of Windows, unless its configuration says otherwise."""
-
-_MAX_WINDOWS_USERS: Final = 64
-
-
 @dataclass(frozen=True, slots=True)
 class UserDirectories:
     """What paths depend on.
@@ -223,6 +222,11 @@ class ClientLocation:
     folder: Path | None = None
     is_across: bool = False
     is_present: bool = True
+
+
+def find_client(name: str) -> Client | None:
+    """The client of that name."""
+    return next((client for client in CLIENTS if client.name == name), None)
 
 
 def user_locations(client: Client, dirs: UserDirectories) -> list[ClientLocation]:

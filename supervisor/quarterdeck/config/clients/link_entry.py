@@ -1,8 +1,6 @@
-"""What a client's file would be with our entry, or without it: worked out whole before anything is written.
+"""Put the entry that starts `quarterdeck serve` into a client's file, or take it out: the new text and its diff.
 
-A change of a file, as people may see it: one hunk of a unified diff, secrets hidden.  Pure.
-
-The entry that makes a client start `quarterdeck serve`: our own command, found once, in absolute paths.
+The text is worked out whole before anything is written; in the diff, which people see, secrets are hidden.
 """
 
 import json
@@ -29,6 +27,44 @@ CONTEXT: Final = 2
 
 MAX_LINE: Final = 400
 """Where a line is longer the file was not laid out for people, and is shown as if it were."""
+
+KEPT_VARIABLES: Final = ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR")
+"""Say where our files are; a desktop client has not the environment of a terminal, so they go along."""
+
+_CACHES: Final = (".cache/uv/", "/uv/archive-", "/pipx/.cache/")
+"""Where runners put programs that they may remove again."""
+
+_MAX_BACKUPS: Final = 8
+"""How many copies are looked at, newest first, for what a file was before we were put in."""
+
+
+class LinkError(Exception):
+    """A client's file cannot be used; it names the file, says why, and is not about what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    """A change of one file.
+
+    Attributes:
+        text: what the file would hold; the same as it holds when there is nothing to do.
+        others: further names under which the file starts us.
+    """
+
+    location: ClientLocation
+    file: UserFile
+    text: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return self.text != self.file.text
+
+    def diff(self) -> list[str]:
+        """The change, for people."""
+        has_comments = self.location.client.has_comments
+        return show_change(str(self.location.path), self.file.text, self.text, has_comments=has_comments)
 
 
 def show_change(name: str, old: str, new: str, *, has_comments: bool) -> list[str]:
@@ -75,13 +111,6 @@ def _view(text: str, *, has_comments: bool) -> list[str]:
     return mask(text).splitlines()
 
 
-KEPT_VARIABLES: Final = ("QUARTERDECK_STATE_DIR", "QUARTERDECK_RUNTIME_DIR")
-"""Say where our files are; a desktop client has not the environment of a terminal, so they go along."""
-
-_CACHES: Final = (".cache/uv/", "/uv/archive-", "/pipx/.cache/")
-"""Where runners put programs that they may remove again."""
-
-
 def own_command(argv0: str | None = None, search_path: str | None = None) -> tuple[str, ...]:
     """How this program is started, from anywhere: the script that runs, the one beside our interpreter, one of PATH.
 
@@ -118,39 +147,6 @@ def make_entry(
     entry: dict[str, object] = {"type": "stdio"} if location.client.names_type else {}
     entry |= {"command": words[0], "args": words[1:]}
     return entry | {"env": env} if env else entry
-
-
-_MAX_BACKUPS: Final = 8
-"""How many copies are looked at, newest first, for what a file was before we were put in."""
-
-
-class LinkError(Exception):
-    """A client's file cannot be used; it names the file, says why, and is not about what is in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkPlan:
-    """A change of one file.
-
-    Attributes:
-        text: what the file would hold; the same as it holds when there is nothing to do.
-        others: further names under which the file starts us.
-    """
-
-    location: ClientLocation
-    file: UserFile
-    text: str
-    others: tuple[str, ...] = ()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is anything to do."""
-        return self.text != self.file.text
-
-    def diff(self) -> list[str]:
-        """The change, for people."""
-        has_comments = self.location.client.has_comments
-        return show_change(str(self.location.path), self.file.text, self.text, has_comments=has_comments)
 
 
 def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) -> LinkPlan:

@@ -26,6 +26,19 @@ MAX_DEPTH: Final = 64
 _MAX_DIGITS: Final = 300
 """An integer of more digits does not fit a float, nor anything that we configure."""
 
+SERVER_KEYS: Final = ("mcpServers", "servers")
+"""Where the rows are; a file may have both."""
+
+TRUST_KEY: Final = "trust"
+
+NATIVE_KEY: Final = "native"
+
+OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY)
+"""Each may be there once."""
+
+_MAX_TOLD: Final = 8
+"""Keys that mean nothing here, in one line; other clients keep their whole state in such a file."""
+
 
 class DocumentError(ValueError):
     """The text is no usable JSON; the message says where, and what to do."""
@@ -35,6 +48,24 @@ class JsonObject(dict[str, object]):
     """A JSON object: the first value of each key, and in `repeated` what later ones had."""
 
     repeated: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRow:
+    """One server, as it is written.
+
+    Attributes:
+        location: its place, as messages call it.
+        pointer: the same as a JSON pointer.
+        name: its key in an object; a row in an array names itself.
+        is_repeated: whether an earlier row has the same key.
+    """
+
+    location: str
+    pointer: str
+    name: str | None
+    value: object
+    is_repeated: bool = False
 
 
 def parse_document(text: str) -> object:
@@ -99,39 +130,6 @@ def _explain(error: json.JSONDecodeError) -> str:
     if rest[0] in "}]" and error.doc[: error.pos].rstrip().endswith(","):
         return "a comma before a closing bracket is not JSON: remove it"
     return f"{error.msg[0].lower()}{error.msg[1:]}"
-
-
-SERVER_KEYS: Final = ("mcpServers", "servers")
-"""Where the rows are; a file may have both."""
-
-TRUST_KEY: Final = "trust"
-
-NATIVE_KEY: Final = "native"
-
-OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY)
-"""Each may be there once."""
-
-_MAX_TOLD: Final = 8
-"""Keys that mean nothing here, in one line; other clients keep their whole state in such a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRow:
-    """One server, as it is written.
-
-    Attributes:
-        location: its place, as messages call it.
-        pointer: the same as a JSON pointer.
-        name: its key in an object; a row in an array names itself.
-        value: what is there.
-        is_repeated: whether an earlier row has the same key.
-    """
-
-    location: str
-    pointer: str
-    name: str | None
-    value: object
-    is_repeated: bool = False
 
 
 def describe_unknown_keys(document: JsonObject) -> str:

@@ -36,14 +36,15 @@ from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import to_server_id
 
+UNNAMED: Final = "unnamed"
+"""Stands for the id of a row that has none of its own, while the rest of it is judged."""
+
+MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
+"""Some clients keep their whole state in the file that names servers; those reach a megabyte."""
+
 
 class ConfigFileError(Exception):
-    """Nothing of a file can be used.
-
-    Attributes:
-        path: the file, as it was named.
-        message: what is wrong with it, one line.
-    """
+    """Nothing of the file `path` can be used; `message` is one line."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -56,10 +57,9 @@ class BrokenRow:
     """A server that cannot be started as it is configured.
 
     Attributes:
-        id: the server's id; where the row has none of its own, its place in the file (which is no legal id).
-        message: file, place and reason of the first thing that is wrong, one line.
+        id: the server's id; of a row without one its place in the file, which is no legal id.
+        message: file, place and reason of the first of `problems`, one line.
         code: `config_invalid` or `unset_variable`.
-        problems: all that is wrong with it.
     """
 
     id: str
@@ -79,12 +79,11 @@ class LoadedConfig:
 
     Attributes:
         native: what it says of native tools; None when it says nothing, or nothing that can be used.
-        native_problems: all that is wrong with that.
         native_row: the same as it is written, variables unexpanded.
-        trust: what it says for its rows; None when it says nothing.
+        trust: what it says for its rows.
         allowed_env: the variables that projects' files may use.
         top_problems: what is wrong with those two.
-        origins: where each server and broken row is written, by id.
+        origins: by the id of a server or a broken row.
         claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
         files: what its rows take values from, whether it is there or not.
@@ -110,15 +109,6 @@ class LoadedConfig:
         return str(self.native_problems[0]) if self.native_problems else ""
 
 
-__all__ = ["MAX_CONFIG_BYTES", "BrokenRow", "ConfigFileError", "LoadedConfig", "load_config_file"]
-
-UNNAMED: Final = "unnamed"
-"""Stands for the id of a row that has none of its own, while the rest of it is judged."""
-
-MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
-"""Some clients keep their whole state in the file that names servers; those reach a megabyte."""
-
-
 def load_config_file(
     path: Path,
     environ: Mapping[str, str],
@@ -133,8 +123,7 @@ def load_config_file(
     Args:
         path: as the user named it; messages repeat it.
         environ: what its variables are looked up in.
-        workspace: `${workspaceFolder}`; by default the file's directory, or the one above when that is a hidden one
-            (`.vscode`, `.cursor`).
+        workspace: `${workspaceFolder}`; by default the file's directory, or the one above a hidden one (`.vscode`).
         standing: whose word it is.
         bounds: how far it reaches, if it is a project's.
         keyring: finds `${keyring:NAME}`; by default the store of the state directory.
@@ -225,8 +214,6 @@ class _Loading:
         return replace(loaded, trust=None, top_problems=())
 
     def _load_row(self, row: WrittenRow) -> None:
-        # What is put in for the variables of a row is no other row's business.
-        variables = replace(self._variables, secrets=set())
         if (claimed := claimed_id(row)) is not None:
             self._claimed.add(claimed)
         label = row.location

@@ -17,15 +17,12 @@ from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class FileFound:
-    """One place where configuration may be.
-
-    Attributes:
-        loaded: what the file says; None when there is none, or nothing of it can be used.
-        error: why nothing of it can be used; None when something can, or there is no file.
-    """
+    """What the file at a place says, or why nothing of it can be used; neither when there is none."""
 
     candidate: Candidate
     loaded: LoadedConfig | None = None
@@ -39,12 +36,7 @@ class FileFound:
 
 @dataclass(frozen=True, slots=True)
 class MergedConfig:
-    """What several files say together.
-
-    Attributes:
-        origins: where each server and broken row is written, by id.
-        warnings: what was set aside, one line each.
-    """
+    """What several files say together; `warnings` are what was set aside, one line each."""
 
     servers: tuple[ServerConfig, ...]
     broken: tuple[BrokenRow, ...]
@@ -71,7 +63,7 @@ def load_found(cwd: Path, environ: Mapping[str, str]) -> tuple[FileFound, ...]:
     return tuple(own.get(place.path) or _load(place, environ, cwd, bounds, keyring) for place in places)
 
 
-def gather(files: Iterable[FileFound]) -> MergedConfig:
+def merge_files(files: Iterable[FileFound]) -> MergedConfig:
     """The servers of all files that can be used: for each id the one that counts."""
     files = tuple(files)
     unread = next((found.error for found in files if found.error and found.candidate.standing is Standing.USER), None)
@@ -155,9 +147,6 @@ def _load(
     return FileFound(candidate, loaded)
 
 
-_logger = logging.getLogger(__name__)
-
-
 def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None = None) -> list[ServerConfig]:
     """The servers of one file, or of the five that belong to a directory.
 
@@ -172,7 +161,7 @@ def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None =
     named = Path(path_or_cwd)
     if named.is_file():
         loaded = load_config_file(named, environ)
-        _tell(named, loaded)
+        _log_set_aside(named, loaded)
         return list(loaded.servers)
     servers: dict[str, ServerConfig] = {}
     for path in mcp_config_paths(named, environ):
@@ -183,14 +172,14 @@ def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None =
         except ConfigFileError as error:
             _logger.warning("skipped: %s", error)
             continue
-        _tell(path, loaded)
+        _log_set_aside(path, loaded)
         for config in loaded.servers:
             if servers.setdefault(config.id, config) is not config:
                 _logger.warning("%s: %r is ignored: an earlier file defines it", path, config.id)
     return list(servers.values())
 
 
-def _tell(path: Path, loaded: LoadedConfig) -> None:
+def _log_set_aside(path: Path, loaded: LoadedConfig) -> None:
     for warning in loaded.warnings:
         _logger.warning("%s: %s", path, warning)
     for row in loaded.broken:

@@ -17,6 +17,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+DIRECTORY: Final = "quarterdeck"
+"""Of the user's own file, in their configuration directory."""
+
+FORMER_DIRECTORY: Final = "indusvx"
+"""What it was called before; read beside it, and not written any more."""
+
+PROJECT_FILES: Final = ("quarterdeck.json", ".mcp.json")
+"""What a project calls them, ours and the ecosystem's."""
+
 
 class Standing(StrEnum):
     """Whose word a row is."""
@@ -36,11 +45,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """A file that values of a row were taken from.
-
-    Attributes:
-        value: of `${file:…}` the text, of an env file its variables.
-    """
+    """A file that values of a row were taken from: of `${file:…}` the text, of an env file its variables."""
 
     path: Path
     value: str | Mapping[str, str] = field(repr=False)
@@ -51,11 +56,10 @@ class Origin:
     """Where one server is written down.
 
     Attributes:
-        path: the file, as it was named or found; None without one.
-        location: the place in the file, as messages call it.
-        standing: whose word it is.
+        path: the file, as it was named or found.
+        location: the place in it, as messages call it.
         row: what is written there, variables unexpanded; values in its `env` and `headers` may be secrets.
-        pointer: the place in the file as a JSON pointer.
+        pointer: the place as a JSON pointer.
         files: what its values were taken from beside that, by path as it is written.
         expanded: values that were put in for its variables, and must not be shown.
     """
@@ -85,25 +89,9 @@ FROM_CODE: Final = Origin(None, "", Standing.CODE, {})
 """The origin of a server that no file describes."""
 
 
-DIRECTORY: Final = "quarterdeck"
-"""Of the user's own file, in their configuration directory."""
-
-FORMER_DIRECTORY: Final = "indusvx"
-"""What it was called before; read beside it, and not written any more."""
-
-PROJECT_FILES: Final = ("quarterdeck.json", ".mcp.json")
-"""What a project calls them, ours and the ecosystem's."""
-
-
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One place.
-
-    Attributes:
-        path: absolute, but for a file that a user named.
-        standing: whose word a file there is.
-        what: whose it is, in words.
-    """
+    """A place where configuration may be, absolute unless a user named it; `what` says in words whose it is."""
 
     path: Path
     standing: Standing

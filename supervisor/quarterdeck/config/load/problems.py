@@ -40,14 +40,14 @@ _SECRETIVE: Final = frozenset({"env", "headers"})
 _MAX_CHARS: Final = 500
 """One message; a hostile file could make it as long as itself."""
 
+M = TypeVar("M", bound=FrozenModel)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One thing that is wrong at a place in the file: what, and what to do.
 
     Attributes:
-        location: the place in the file.
-        reason: what is wrong there, and what to do.
         code: `config_invalid` or `unset_variable`.
         nearest: the known key that an unknown one resembles.
     """
@@ -68,11 +68,6 @@ class RowError(Exception):
         self.problem = Problem(location, message, code, nearest)
         self.code = code
         super().__init__(str(self.problem))
-
-    @classmethod
-    def of(cls, problem: Problem) -> "RowError":
-        """The error that says it."""
-        return cls(problem.location, problem.reason, problem.code, problem.nearest)
 
 
 class Problems(list[Problem]):
@@ -137,9 +132,6 @@ def describe(value: object, *, secret: bool = False) -> str:
             return "an object"
         case _:
             return "an array"
-
-
-M = TypeVar("M", bound=FrozenModel)
 
 
 def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[M | None, tuple[Problem, ...]]:

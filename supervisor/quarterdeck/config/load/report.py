@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.config.load.document import NATIVE_KEY, TRUST_KEY, pointer
-from quarterdeck.config.load.merge import FileFound, MergedConfig, gather
+from quarterdeck.config.load.merge import FileFound, MergedConfig, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Origin
 from quarterdeck.config.load.problems import Problem, model_in
 from quarterdeck.config.load.project import ALLOW_KEY
@@ -23,13 +23,31 @@ from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Lim
 SET_ASIDE: Final = "set_aside"
 """What is no error: it has no effect, and nothing else suffers."""
 
+DEFAULT: Final = "default"
+"""Where a value comes from that nobody wrote."""
+
+_TRANSPORT_KEYS: Final = ("type", "transport", "kind", "command", "url")
+"""What says which kind of server it is, the plainest first."""
+
+_PRESETS: Final = {
+    preset: {**PRESETS[preset], **{f"limits.{key}": value for key, value in PRESET_LIMITS[preset].items()}}
+    for preset in Preset
+}
+"""What each preset says otherwise than the default."""
+
+_ROW_MODELS: Final[Mapping[str, type[FrozenModel]]] = {
+    "restart": RestartPolicy,
+    "tools": ToolFilter,
+    "sandbox": SandboxPolicy,
+}
+"""The parts of a row that have keys of their own, but for those whose values are secret."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
     """One thing to know of a file.
 
     Attributes:
-        file: the file.
         server: the id of the server that it is about, or the place of a row without one; empty for none.
         location: the place in the file; empty for the file as a whole.
         reason: what is wrong, and what to do; never a value that could be a secret.
@@ -51,10 +69,54 @@ class ConfigProblem:
         return f"{self.file}: {place}{self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a configuration.
+
+    Attributes:
+        key: with dots: `sandbox.limits.processes`.
+        value: as it is written, or as it is by default; plain JSON.
+        source: the file; without one, in words.
+        pointer: the place in the file as a JSON pointer; empty without a file.
+    """
+
+    key: str
+    value: object
+    source: str = DEFAULT
+    pointer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerValues:
+    """One server, and where it is written.
+
+    Attributes:
+        standing: whose word it is, see `Standing`.
+        pointer: the place in the file as a JSON pointer.
+        problem: why it cannot be started; empty when it can.
+        values: its fields, in the order of the documentation; of one that cannot be started what is written.
+    """
+
+    id: str
+    standing: str
+    file: str
+    pointer: str
+    problem: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValues:
+    """A whole configuration: what holds for all of it, and its servers."""
+
+    settings: tuple[Value, ...]
+    servers: tuple[ServerValues, ...]
+
+
 def check_files(files: Iterable[FileFound]) -> tuple[ConfigProblem, ...]:
     """Everything there is to know of these files, file by file, what is wrong before what is ignored."""
     files = tuple(files)
-    set_aside = [line for line in gather(files).warnings if not any(line in _warnings(found) for found in files)]
+    set_aside = [line for line in merge_files(files).warnings if not any(line in _warnings(found) for found in files)]
     wished = {found.candidate.path: found.loaded.native for found in files if found.loaded and found.loaded.native}
     set_aside += merge_native(wished)[1]
     return tuple(finding for found in files for finding in _check(found, set_aside))
@@ -83,72 +145,6 @@ def _error(path: Path, server: str, problem: Problem) -> ConfigProblem:
 
 def _warnings(found: FileFound) -> tuple[str, ...]:
     return found.loaded.warnings if found.loaded is not None else ()
-
-
-DEFAULT: Final = "default"
-"""Where a value comes from that nobody wrote."""
-
-_TRANSPORT_KEYS: Final = ("type", "transport", "kind", "command", "url")
-"""What says which kind of server it is, the plainest first."""
-
-_PRESETS: Final = {
-    preset: {**PRESETS[preset], **{f"limits.{key}": value for key, value in PRESET_LIMITS[preset].items()}}
-    for preset in Preset
-}
-"""What each preset says otherwise than the default."""
-
-
-_ROW_MODELS: Final[Mapping[str, type[FrozenModel]]] = {
-    "restart": RestartPolicy,
-    "tools": ToolFilter,
-    "sandbox": SandboxPolicy,
-}
-"""The parts of a row that have keys of their own, but for those whose values are secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One value.
-
-    Attributes:
-        key: what it is, with dots: `sandbox.limits.processes`.
-        value: as it is written, or as it is by default; plain JSON.
-        source: the file; without one, in words.
-        pointer: the place in the file as a JSON pointer; empty without a file.
-    """
-
-    key: str
-    value: object
-    source: str = DEFAULT
-    pointer: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerValues:
-    """One server.
-
-    Attributes:
-        standing: whose word it is.
-        file: where it is written.
-        pointer: the place in the file as a JSON pointer.
-        problem: why it cannot be started; empty when it can.
-        values: its fields, in the order of the documentation; of one that cannot be started what is written.
-    """
-
-    id: str
-    standing: str
-    file: str
-    pointer: str
-    problem: str
-    values: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigValues:
-    """A whole configuration: what holds for all of it, and its servers."""
-
-    settings: tuple[Value, ...]
-    servers: tuple[ServerValues, ...]
 
 
 def value_origins(files: Iterable[FileFound], gathered: MergedConfig) -> ConfigValues:

@@ -1,6 +1,6 @@
 """One row of a configuration file, in anyone's spelling, to a server configuration.
 
-Above: `files` finds the rows, gives them ids and keeps what fails.  Below: the protocol's models judge the values.
+Above: `file` finds the rows, gives them ids and keeps what fails.  Below: the protocol's models judge the values.
 """
 
 import json

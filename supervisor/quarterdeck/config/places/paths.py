@@ -34,6 +34,20 @@ MAX_RUNTIME_ROOT_BYTES: Final = MAX_SOCKET_PATH_BYTES - MAX_ENTRY_NAME_BYTES - M
 _SHORT_ROOT: Final = Path("/tmp")  # noqa: S108 - what lies below is checked to be ours alone
 """Not the TMPDIR of the moment, which is long on macOS and differs between a desktop application and a terminal."""
 
+STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
+"""Overrides where what survives us is kept."""
+
+RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
+"""Overrides where sockets and locks of running processes are."""
+
+_named: Final[list[str]] = []
+"""The state directory that was named on the command line, if one was."""
+
+OWNER_NAME: Final = "owner"
+
+_MAX_OWNER_BYTES: Final = 16 * 1024
+"""A scope is a path."""
+
 
 class UnsafePathError(Exception):
     """A directory that must be ours alone is not; the text says how, and what to do."""
@@ -52,25 +66,6 @@ class UnusableDirectoryError(UnsafePathError):
             case _:
                 what, remedy = f"{directory} cannot be used ({why})", "make it a directory of yours"
         super().__init__(f"{what}: {remedy}, or set {variable} to another directory")
-
-
-@contextmanager
-def writing_below(directory: Path, variable: str) -> Iterator[None]:
-    """Say of a failure what it means; that something vanished meanwhile is its caller's business.
-
-    Args:
-        directory: where the body writes.
-        variable: what moves it elsewhere.
-
-    Raises:
-        UnusableDirectoryError: the body failed for the sake of the directory.
-    """
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UnusableDirectoryError(directory, variable, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,53 +96,43 @@ class ServerPaths:
 
 @dataclass(frozen=True, slots=True)
 class SessionPaths:
-    """What one session of native tools has on disk, below one directory of its own.
-
-    Attributes:
-        outputs: full texts of which a model was shown a part; gone with the session, as `captures` and `tmp` are.
-        captures: what background processes write.
-        tmp: TMPDIR of its commands; bounded, so nobody else's files may count.
-        checkpoints: what files held before they were changed; kept.
-        plans: plan files; kept.
-        memory: the note of the `memory` tool; kept.
-        lock: held by the process whose session it is.
-    """
+    """What one session of native tools has on disk, below one directory of its own."""
 
     directory: Path
 
     @property
     def outputs(self) -> Path:
-        """See the class."""
+        """Full texts of which a model was shown a part; gone with the session, as `captures` and `tmp` are."""
         return self.directory / "outputs"
 
     @property
     def captures(self) -> Path:
-        """See the class."""
+        """What background processes write."""
         return self.directory / ".indusvx-bg"
 
     @property
     def tmp(self) -> Path:
-        """See the class."""
+        """TMPDIR of its commands; bounded, so nobody else's files may count."""
         return self.directory / "tmp"
 
     @property
     def checkpoints(self) -> Path:
-        """See the class."""
+        """What files held before they were changed; kept."""
         return self.directory / "checkpoints"
 
     @property
     def plans(self) -> Path:
-        """See the class."""
+        """Plan files; kept."""
         return self.directory / "plans"
 
     @property
     def memory(self) -> Path:
-        """See the class."""
+        """The note of the `memory` tool; kept."""
         return self.directory / "memory.md"
 
     @property
     def lock(self) -> Path:
-        """See the class."""
+        """Held by the process whose session it is."""
         return self.directory / "lock"
 
 
@@ -179,15 +164,23 @@ class WorkspacePaths:
         return SessionPaths(self.sessions / name)
 
 
-STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
-"""Overrides where what survives us is kept."""
+@contextmanager
+def writing_below(directory: Path, variable: str) -> Iterator[None]:
+    """Say of a failure what it means; that something vanished meanwhile is its caller's business.
 
-RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
-"""Overrides where sockets and locks of running processes are."""
+    Args:
+        directory: where the body writes.
+        variable: what moves it elsewhere.
 
-
-_named: Final[list[str]] = []
-"""The state directory that was named on the command line, if one was."""
+    Raises:
+        UnusableDirectoryError: the body failed for the sake of the directory.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnusableDirectoryError(directory, variable, error) from error
 
 
 def name_state_dir(directory: str) -> None:
@@ -330,12 +323,6 @@ def _login_runtime_dir() -> Path | None:
         if name.startswith("/") and privacy_problem(Path(name)) is None:
             return Path(name) / APP_NAME
     return None
-
-
-OWNER_NAME: Final = "owner"
-
-_MAX_OWNER_BYTES: Final = 16 * 1024
-"""A scope is a path."""
 
 
 def reserve_server_home(digest: str, server: str, scope: str) -> None:

@@ -22,6 +22,29 @@ from quarterdeck_protocol.secrets import (
     secrets_in_args,
 )
 
+MASK: Final = "••••"
+"""Stands for a secret, whatever its length."""
+
+_CONFIDENTIAL: Final = frozenset({"env", "environment", "headers", "http_headers"})
+"""Objects of a row whose values are not shown."""
+
+_OURS: Final = "QUARTERDECK_"
+"""Variables of ours name directories and levels."""
+
+_FLAG: Final = re.compile(r"--?[\w-]+")
+
+_REFERENCES: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^}]*\})+")
+
+_WORDS: Final = re.compile(r"[\w-]+")
+
+_LINE: Final = re.compile(r"[^\r\n]+")
+
+_COLON: Final = re.compile(r"\s*:")
+
+_TOKENS: Final = re.compile(
+    f'(?P<string>{STRING})|(?P<comment>{COMMENT})|(?P<mark>[{{}}\\[\\],:])|(?P<plain>[^\\s{{}}\\[\\],:"/]+)', re.DOTALL
+)
+
 
 def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = None) -> frozenset[str]:
     """The secrets in a server's variables, headers, arguments and URL.
@@ -34,10 +57,6 @@ def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = Non
         given = {**(environment or {}), **config.env}
         return frozenset({*secret_values(given), *secrets_in_args((config.command, *config.args))})
     return frozenset({*secret_values(config.headers), *secrets_in(config.url)})
-
-
-MASK: Final = "••••"
-"""Stands for a secret, whatever its length."""
 
 
 def mask_row(row: Mapping[str, object]) -> dict[str, object]:
@@ -88,27 +107,6 @@ def _mask_inside(value: object) -> object:
     return [_mask_inside(member) for member in value] if isinstance(value, list) else value
 
 
-_SHELVES: Final = frozenset({"env", "environment", "headers", "http_headers"})
-"""Objects of a row whose values are nobody's business."""
-
-_OURS: Final = "QUARTERDECK_"
-"""Variables of ours name directories and levels."""
-
-_FLAG: Final = re.compile(r"--?[\w-]+")
-
-_REFERENCES: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^}]*\})+")
-
-_WORDS: Final = re.compile(r"[\w-]+")
-
-_LINE: Final = re.compile(r"[^\r\n]+")
-
-_COLON: Final = re.compile(r"\s*:")
-
-_TOKENS: Final = re.compile(
-    f'(?P<string>{STRING})|(?P<comment>{COMMENT})|(?P<mark>[{{}}\\[\\],:])|(?P<plain>[^\\s{{}}\\[\\],:"/]+)', re.DOTALL
-)
-
-
 def looks_secret(name: str, value: object) -> bool:
     """Whether `value`, found under `name`, looks like a literal secret; a reference to one is none."""
     return isinstance(value, str) and holds_secret(name, value)
@@ -116,14 +114,14 @@ def looks_secret(name: str, value: object) -> bool:
 
 def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
     """Where in a server's row there are values that look like secrets: `env.API_KEY`, `args.2`, `url`."""
-    for shelf, values in row.items():
-        if isinstance(values, dict) and shelf in _SHELVES:
-            yield from (f"{shelf}.{name}" for name, value in values.items() if looks_secret(str(name), value))
-        elif isinstance(values, list) and shelf == "args":
+    for section, values in row.items():
+        if isinstance(values, dict) and section in _CONFIDENTIAL:
+            yield from (f"{section}.{name}" for name, value in values.items() if looks_secret(str(name), value))
+        elif isinstance(values, list) and section == "args":
             shown = mask_args(values)
-            yield from (f"{shelf}.{place}" for place, value in enumerate(values) if shown[place] != value)
+            yield from (f"{section}.{place}" for place, value in enumerate(values) if shown[place] != value)
         elif looks_secret("", values):
-            yield shelf
+            yield section
 
 
 def mask(text: str) -> str:
@@ -172,7 +170,7 @@ class _Reader:
         flag, self._flag = self._flag, value if _FLAG.fullmatch(value) else ""
         if _REFERENCES.fullmatch(value):
             return False
-        if any(name in _SHELVES for name in self._names):
+        if any(name in _CONFIDENTIAL for name in self._names):
             return not self._name.startswith(_OURS)
         if self._name or not flag:
             return looks_secret(self._name, value) or mask_args([value]) != [value]

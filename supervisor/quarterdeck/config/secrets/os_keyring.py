@@ -24,7 +24,11 @@ SET_DEADLINE_S: Final = 60.0
 """For an answer while a person waits, who may have to find a window first."""
 
 _BOOT: Final = "from quarterdeck.config.secrets.os_keyring import main; main()"
+
 _NEEDED: Final = ("quarterdeck", "keyring")
+
+SERVICE: Final = "quarterdeck"
+"""What our entries are filed under."""
 
 
 class KeyringError(Exception):
@@ -99,10 +103,6 @@ class OsKeyring:
                 raise KeyringError(f"it refused ({why}): unlock it")
             case _:
                 raise KeyringError("the process that asks it gave no answer")
-
-
-SERVICE: Final = "quarterdeck"
-"""What our entries are filed under."""
 
 
 def main() -> None:

@@ -6,14 +6,14 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from quarterdeck.config.clients.import_servers import (
+    FoundServers,
     ImportFileError,
-    Taken,
     UnsupportedRowError,
+    add_servers,
     convert_row,
+    find_servers,
     is_own,
     locations_in_file,
-    put,
-    take,
 )
 from quarterdeck.config.clients.known_clients import System, UserDirectories, find_client, sources
 from quarterdeck.config.load.jsonc import EditError
@@ -27,7 +27,7 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def ids(taken: Taken) -> list[str]:
+def ids(taken: FoundServers) -> list[str]:
     return [server.id for server in taken.found]
 
 
@@ -45,7 +45,7 @@ def ids(taken: Taken) -> list[str]:
 )
 def test_any_clients_file_is_understood(tmp_path: Path, content: object) -> None:
     """A user of a client that we do not know would have to copy by hand."""
-    taken = take(locations_in_file(write(tmp_path / "f", content)))
+    taken = find_servers(locations_in_file(write(tmp_path / "f", content)))
     assert ids(taken) == ["a"]
     assert taken.found[0].row["command"] == "npx"
 
@@ -61,7 +61,7 @@ def test_the_servers_of_claude_code_are_those_of_this_project(tmp_path: Path) ->
     write(work / ".mcp.json", {"mcpServers": {"shared": ROW}})
     client = find_client("claude-code")
     assert client is not None
-    taken = take(sources(client, UserDirectories(tmp_path / "home", work, {}, System.LINUX)))
+    taken = find_servers(sources(client, UserDirectories(tmp_path / "home", work, {}, System.LINUX)))
     assert ids(taken) == ["local", "both", "shared", "user"]
     assert taken.found[1].row == {"command": "local"}
     assert [each.name for each in taken.left_out] == ["both"]
@@ -72,14 +72,14 @@ def test_the_servers_of_claude_code_are_those_of_this_project(tmp_path: Path) ->
 def test_only_the_named_ones_are_taken(tmp_path: Path) -> None:
     """A user would get all the others too."""
     file = write(tmp_path / "f", {"mcpServers": {"a": ROW, "b c": ROW, "d": ROW}})
-    assert ids(take(locations_in_file(file), only=["a", "b-c"])) == ["a", "b-c"]
-    assert ids(take(locations_in_file(file), only=["b c"])) == ["b-c"]
+    assert ids(find_servers(locations_in_file(file), only=["a", "b-c"])) == ["a", "b-c"]
+    assert ids(find_servers(locations_in_file(file), only=["b c"])) == ["b-c"]
 
 
 def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
     """A server would be missing, and nobody say so."""
     rows = {"a b": ROW, "a-b": ROW, "me": {"command": "quarterdeck", "args": ["serve"]}, "": ROW, "odd": 1}
-    taken = take(locations_in_file(write(tmp_path / "f", {"mcpServers": rows})))
+    taken = find_servers(locations_in_file(write(tmp_path / "f", {"mcpServers": rows})))
     assert ids(taken) == ["a-b", "server-e3b0c4"]
     assert taken.found[0].notes == ("it is called 'a-b' here",)
     assert [each.name for each in taken.left_out] == ["a-b", "me", "odd"]
@@ -87,9 +87,9 @@ def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_path: Path) -> None:
     """A typing error would look like a client without servers."""
-    assert take(locations_in_file(tmp_path / "none")).read == []
+    assert find_servers(locations_in_file(tmp_path / "none")).read == []
     with pytest.raises(ImportFileError, match="line 1"):
-        take(locations_in_file(write(tmp_path / "f", '{"mcpServers": ')))
+        find_servers(locations_in_file(write(tmp_path / "f", '{"mcpServers": ')))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_pa
 )
 def test_what_our_file_has_already_stays(tmp_path: Path, text: str, section: str, added: list[str]) -> None:
     """A server with settings of its own would be overwritten."""
-    found = take(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW, "b": ROW}}))).found
-    new, taken, left_out = put(text, found)
+    found = find_servers(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW, "b": ROW}}))).found
+    new, taken, left_out = add_servers(text, found)
     assert [server.id for server in taken] == added
     assert [each.name for each in left_out] == [name for name in ("a", "b") if name not in added]
     assert all(json.loads(new)[section][name] == ROW for name in added)
@@ -114,9 +114,9 @@ def test_what_our_file_has_already_stays(tmp_path: Path, text: str, section: str
 
 def test_our_file_is_refused_when_it_is_odd(tmp_path: Path) -> None:
     """It would be changed to something that means something else."""
-    found = take(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW}}))).found
+    found = find_servers(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW}}))).found
     with pytest.raises(EditError):
-        put('{"mcpServers": []}', found)
+        add_servers('{"mcpServers": []}', found)
 
 
 FOLDER = PurePosixPath("/home/me/project")

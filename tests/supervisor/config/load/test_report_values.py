@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.load.merge import gather, load_found, load_named
+from quarterdeck.config.load.merge import load_found, load_named, merge_files
 from quarterdeck.config.load.report import DEFAULT, ConfigValues, ServerValues, Value, value_origins
 from quarterdeck.config.secrets.masking import MASK
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
@@ -13,7 +13,7 @@ from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 
 def tour_of(*paths: Path) -> ConfigValues:
     files = load_named(paths, {"TOKEN": "s3cret"})
-    return value_origins(files, gather(files))
+    return value_origins(files, merge_files(files))
 
 
 def write(path: Path, **document: object) -> Path:
@@ -127,6 +127,6 @@ def test_a_project_is_as_strict_as_its_user(tmp_path: Path, monkeypatch: pytest.
     write(tmp_path / "home/.config/quarterdeck/mcp.json", trust="strict")
     write(tmp_path / "project/.mcp.json", mcpServers={"a": {"command": "c"}})
     files = load_found(tmp_path / "project", {"HOME": str(tmp_path / "home")})
-    [server] = value_origins(files, gather(files)).servers
+    [server] = value_origins(files, merge_files(files)).servers
     assert by_key(server.values)["trust"] == ("strict", "'trust' of a file of yours", "")
     assert server.standing == "project"

@@ -38,7 +38,8 @@ def build(row: object, base: Path = Path("/etc/qd")) -> BuiltRow:
     )
     built, problems = examine_row(read(row), "fs", PLACE, places)
     if built is None:
-        raise RowError.of(problems[0])
+        first = problems[0]
+        raise RowError(first.location, first.reason, first.code, first.nearest)
     return built
 
 

@@ -134,7 +134,9 @@ def _scene(place: str | None) -> Iterator[_Scene]:
 
 async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest:
     home, tmp = scene.private / "home", scene.private / "tmp"
-    plan = plan_launch(_python(), ["-I", "-S", "-c", _TEXT, scene.task], {"PATH": DEFAULT_PATH}, str(home))
+    # The system's Python: every user can run it, ours may lie in a private home.
+    python = shutil.which("python3", path=DEFAULT_PATH) or INTERPRETER
+    plan = plan_launch(python, ["-I", "-S", "-c", _TEXT, scene.task], {"PATH": DEFAULT_PATH}, str(home))
     places = Places(home, tmp, Path(os.environ.get("HOME") or "/"))
     confinement = confine(plan, STANDARD, Requester(places, {}, machine, allow_unsandboxed=True))
     process = await starter(confinement)
@@ -209,11 +211,6 @@ async def _read_now(fd: int) -> str:
         return " ".join(os.read(fd, OUTPUT_BYTES).decode(errors="replace").split())[-300:]
     except BlockingIOError:
         return ""
-
-
-def _python() -> str:
-    """The system's Python, which every user can run; ours may lie in a private home."""
-    return shutil.which("python3", path=DEFAULT_PATH) or INTERPRETER
 
 
 def _started_at() -> str:

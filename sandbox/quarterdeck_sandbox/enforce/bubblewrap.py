@@ -43,11 +43,12 @@ def arguments(confinement: Confinement, gate_folder: str, put: Callable[[str], i
         gate_folder: the directory of the gate's modules outside.
         put: keeps a text in an inheritable descriptor, which it returns.
     """
+    shared_bytes = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
     return [
         *_namespaces(confinement),
         *("--ro-bind", gate_folder, INSIDE),
         *("--proc", "/proc", "--dev", "/dev"),
-        *_shared_memory(confinement),
+        *("--perms", "1777", "--size", str(shared_bytes), "--tmpfs", _SHARED_MEMORY),
         *("--remount-ro", "/dev"),
         *_mounts(confinement, put),
         *("--remount-ro", "/"),
@@ -98,11 +99,6 @@ def _namespaces(confinement: Confinement) -> list[str]:
         if any(route.port < FIRST_FREE_PORT for route in confinement.routes):
             words += ["--cap-add", "CAP_NET_BIND_SERVICE"]
     return words
-
-
-def _shared_memory(confinement: Confinement) -> Sequence[str]:
-    size = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
-    return "--perms", "1777", "--size", str(size), "--tmpfs", _SHARED_MEMORY
 
 
 def _mounts(confinement: Confinement, put: Callable[[str], int]) -> Iterator[str]:

@@ -101,7 +101,9 @@ STANDARD: Final = SandboxPolicy()
 
 def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
     """Judge the facts of `machine` and what became of the attacks on a sandbox of it."""
-    refusal, findings = "", _promised(machine)
+    refusal = ""
+    network = NetworkMode.INTERNET if machine.gives_internet else NetworkMode.FULL
+    findings = promise(Situation(STANDARD, machine, machine.tier, network))
     try:
         choose(STANDARD, machine)
     except LaunchError as error:
@@ -124,11 +126,6 @@ def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
         ),
         attacks=tuple(_attacks(test, findings, machine.tier)),
     )
-
-
-def _promised(machine: Machine) -> Mapping[Property, PropertyFinding]:
-    network = NetworkMode.INTERNET if machine.gives_internet else NetworkMode.FULL
-    return promise(Situation(STANDARD, machine, machine.tier, network))
 
 
 def _state(name: Property, finding: PropertyFinding, tier: Tier) -> LineState:

@@ -44,7 +44,9 @@ def observe_receipt(
             the gate failed.
     """
     if failure := report.one("failed"):
-        raise _failure(failure, confinement)
+        number, _, text = failure.partition(" ")
+        program = confinement.plan.program
+        raise LaunchError("spawn_failed", f"{program}: the sandbox could not be prepared: {text or number}")
     if open_ones := [path for path in report.facts.get("writable", ()) if path in confinement.view.closed]:
         raise LaunchError("sandbox_refused", f"{open_ones[0]} can be written from inside, although it was closed")
     findings: dict[Property, PropertyFinding] = {}
@@ -91,12 +93,6 @@ def describe_network(confinement: Confinement) -> str:
     if network is NetworkMode.FULL:
         return f"{network} ({REACHABLE})"
     return str(network) if isinstance(network, NetworkMode) else ", ".join(network)
-
-
-def _failure(failure: str, confinement: Confinement) -> LaunchError:
-    number, _, text = failure.partition(" ")
-    program = confinement.plan.program
-    return LaunchError("spawn_failed", f"{program}: the sandbox could not be prepared: {text or number}")
 
 
 def _separate(namespace: str, report: Report, ours: Mapping[str, str]) -> bool:

@@ -58,7 +58,8 @@ def behind_shim(path: str, text: str, name: str, context: ShimContext) -> str | 
     if match := _EXECUTES.search(text):
         root = os.path.dirname(os.path.dirname(path))
         if match[1] == "asdf":
-            return _asdf(root, text, name, context)
+            tools = list(dict.fromkeys(_PLUGIN.findall(text)))
+            return _configured("asdf", os.path.join(root, "installs"), tools, name, context, _tool_versions)
         return _kin(match[1], root, name, context)
     match os.path.basename(path):
         case "mise" if name != "mise":
@@ -83,11 +84,6 @@ def _kin(manager: str, root: str, name: str, context: ShimContext) -> str | None
             if found := _program(folder, candidate, "bin", name):
                 return found
     raise _missing(manager, name, " ".join(wanted), by)
-
-
-def _asdf(root: str, text: str, name: str, context: ShimContext) -> str | None:
-    tools = list(dict.fromkeys(_PLUGIN.findall(text)))
-    return _configured("asdf", os.path.join(root, "installs"), tools, name, context, _tool_versions)
 
 
 def _mise(name: str, context: ShimContext) -> str | None:
@@ -178,11 +174,7 @@ def _matching(folder: str, version: str) -> Iterator[str]:
     """The version itself, then the newest installed one that it is the beginning of ("3.12" of "3.12.1")."""
     yield version
     installed = [name for name in _listed(folder) if version == "latest" or name.startswith(version + ".")]
-    yield from sorted(installed, key=_numbers, reverse=True)
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d{1,9}", version)]
+    yield from sorted(installed, key=lambda name: [*map(int, re.findall(r"\d{1,9}", name))], reverse=True)
 
 
 def _program(*parts: str) -> str | None:

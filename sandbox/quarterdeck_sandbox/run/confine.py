@@ -147,7 +147,8 @@ def _identity(
     closed = closed_to(identity, (*policy.read, *policy.write))
     remedy = "grant what others may read, or start quarterdeck as an ordinary user"
     if choice.tier is not Tier.BUBBLEWRAP:
-        shown = [mount.source for mount in view.mounts if mount.kind is MountKind.READ and not _is_of_all(mount.source)]
+        read = (mount.source for mount in view.mounts if mount.kind is MountKind.READ)
+        shown = [path for path in read if not is_within_any(path, (*SYSTEM_FOLDERS, "/etc"))]
         if way := out_of_reach(identity, (program.path, *shown, plan.cwd, str(places.home), str(places.tmp))):
             closed, remedy = way, "install bubblewrap, which can show it all the same, or start as an ordinary user"
         closed = closed or closed_to(identity, shown)
@@ -157,11 +158,6 @@ def _identity(
         whom = f"uid {identity.uid}, who owns {policy.write[0]}" if policy.write else "a user of its own"
         raise LaunchError("sandbox_refused", f"it would run as {whom}, and {closed}: {remedy}")
     return ROOT, f"root without capabilities, as {closed}; {remedy}"
-
-
-def _is_of_all(path: str) -> bool:
-    """Whether it is a part of the system's, which every user has."""
-    return is_within_any(path, (*SYSTEM_FOLDERS, "/etc"))
 
 
 def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: Identity | None, places: Places) -> View:

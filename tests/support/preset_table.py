@@ -15,7 +15,7 @@ class Outcome(StrEnum):
     """What a start comes to."""
 
     STARTS = "starts"
-    WEAKER = "starts weaker, and says so"
+    WEAKER = "starts weaker, and reports it"
     UNSANDBOXED = "refused; with `--allow-unsandboxed` starts weaker"
     REFUSED = "refused"
 

@@ -11,8 +11,8 @@ def test_each_preset_starts_where_it_was_decided() -> None:
         [
             "`standard`",
             "starts",
-            "starts weaker, and says so",
-            "starts weaker, and says so",
+            "starts weaker, and reports it",
+            "starts weaker, and reports it",
             "refused; with `--allow-unsandboxed` starts weaker",
         ],
         ["`trusted`", "starts", "starts", "starts", "starts"],

@@ -178,7 +178,7 @@ def test_how_far_a_server_is_trusted_is_the_configurations_to_say(config: Path) 
         assert desk.trust_of(desk.server("time")) is None
 
 
-def test_a_desk_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking would leave a directory in every home."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "none"))
     empty = tmp_path / "empty.json"
@@ -187,7 +187,7 @@ def test_a_desk_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: pyte
         assert desk.servers == ()
         assert list(desk.sightings()) == []
         assert desk.read(NOW.hash) is None
-        with pytest.raises(CommandError, match="there is no server 'time': no server is configured here") as refused:
+        with pytest.raises(CommandError, match="there is no server 'time': no server is configured or recorded") as refused:
             desk.server("time")
         assert refused.value.code is ExitCode.NOT_FOUND
     assert not (tmp_path / "none").exists()

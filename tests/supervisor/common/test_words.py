@@ -92,6 +92,7 @@ def test_one_is_one_and_many_are_many() -> None:
         "2 events",
         "2,000 events",
     ]
+    assert counted(2, "entry", "entries") == "2 entries"
 
 
 def test_a_flat_text_stays_on_its_line() -> None:

@@ -13,7 +13,7 @@ from quarterdeck.cli.shared.process import run
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:
-    from quarterdeck.demo.stage import Told
+    from quarterdeck.demo.setup import AnyEvent
 
 INDENT: Final = "    "
 
@@ -27,12 +27,12 @@ def demo(json: options.Json = False) -> None:
     """Mount a server that behaves, one that hangs and one that crashes; kill one; see what becomes of the others."""
     if not json:
         print_line(INTRODUCTION)
-    from quarterdeck.demo.stage import StageError
-    from quarterdeck.demo.story import tell_story
+    from quarterdeck.demo.run import run_demo
+    from quarterdeck.demo.setup import DemoError
 
     try:
-        is_kept = run(lambda: tell_story(print_json if json else _Teller().tell))
-    except StageError as error:
+        is_kept = run(lambda: run_demo(print_json if json else _Teller().tell))
+    except DemoError as error:
         raise CommandError(ExitCode.NO_ANSWER, str(error), "quarterdeck doctor says what this machine lacks") from None
     if not is_kept:
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
@@ -44,8 +44,8 @@ class _Teller:
     def __init__(self) -> None:
         self._scenes = 0
 
-    def tell(self, event: "Told") -> None:
-        from quarterdeck.demo.stage import Death, End, Fact, Promise, Quote, Scene, Table
+    def tell(self, event: "AnyEvent") -> None:
+        from quarterdeck.demo.setup import Death, End, Fact, Promise, Quote, Scene, Table
 
         match event:
             case Scene(title):

@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO, Final
 
 from msgspec import Meta
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.context import FileStat, ToolContext
 from quarterdeck.tools.editing.edit_text import Edited, EditRequest, Refused, edit_text
 from quarterdeck.tools.editing.encoded_text import Unreadable, decode_file
@@ -19,7 +20,6 @@ from quarterdeck_protocol.tools import ToolHints
 from .file_access import (
     ShouldStop,
     StoppedError,
-    count,
     explain,
     read_state_of,
     read_up_to,
@@ -137,7 +137,7 @@ def _refusal(path: str, reason: str) -> ToolResult:
 
 def _result(path: str, edited: Edited) -> ToolResult:
     name = spell(path)
-    text = f"Updated {name}: applied {count(edited.count, 'replacement')}."
+    text = f"Updated {name}: applied {counted(edited.count, 'replacement')}."
     if edited.folded_blanks:
         text += " oldText was found with other blanks; see the diff for how newText was fitted in."
     value = {"path": name, "replacements": edited.count, "diff": edited.diff}

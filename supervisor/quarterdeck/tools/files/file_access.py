@@ -18,6 +18,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import anyio
 import anyio.to_thread
 
+from quarterdeck.common.words import counted
+from quarterdeck.common.words import size as rough_size
 from quarterdeck.tools.context import BackendUnavailableError, ContextId, OutsideRootsError, ToolContext
 
 _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0))} | {
@@ -28,27 +30,16 @@ _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(0x20), *ran
 }
 """What would begin a line of its own, turn one around so that a name seems to be another, or do worse to a terminal."""
 
-_UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
-
 
 def spell(name: str) -> str:
     """A path or a name on one line, read as it is: controls, and bytes that are no text, as escapes."""
     return name.encode("utf-8", "backslashreplace").decode().translate(_CONTROLS)
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """`number` and the noun that goes with it."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def size(number: int) -> str:
     """So many bytes, exactly, and above one KiB also roughly."""
-    exact = count(number, "byte")
-    power = (max(number, 1).bit_length() - 1) // 10
-    if power == 0:
-        return exact
-    unit = _UNITS[min(power, len(_UNITS)) - 1]
-    return f"{number / 1024 ** min(power, len(_UNITS)):.1f} {unit} ({exact})"
+    exact = counted(number, "byte")
+    return exact if number < 1024 else f"{rough_size(number)} ({exact})"
 
 
 def explain(error: OSError | ValueError, path: str) -> str:

@@ -6,12 +6,13 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.context import DirectoryEntry, EntryKind, ToolContext
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .file_access import count, explain, spell
+from .file_access import explain, spell
 
 MAX_ROWS: Final = 1_000
 """Some 40 KB; whoever needs more of a directory needs find."""
@@ -91,10 +92,10 @@ def _sorted(entries: Sequence[DirectoryEntry]) -> Sequence[DirectoryEntry]:
 def render(path: str, listing: Listing) -> str:
     """The listing for a model: what there is, then one line an entry."""
     rows, name = listing.rows, spell(path)
-    hidden = count(listing.hidden, "hidden entry", "hidden entries")
+    hidden = counted(listing.hidden, "hidden entry", "hidden entries")
     if not listing.total:
         return f"{name} has nothing but {hidden} (showHidden)." if listing.hidden else f"{name} is empty."
-    heading = f"{count(listing.total, 'entry', 'entries')} in {name}:"
+    heading = f"{counted(listing.total, 'entry', 'entries')} in {name}:"
     if len(rows) < listing.total:
         heading += f" Only {len(rows):,} of them are listed; find can narrow them down."
     if listing.hidden:

@@ -11,6 +11,7 @@ from typing import Annotated, BinaryIO, Final
 
 from msgspec import Meta
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.context import FileStat, ToolContext
 from quarterdeck.tools.editing.encoded_text import CRLF
 from quarterdeck.tools.results import ToolResult
@@ -20,7 +21,6 @@ from quarterdeck_protocol.tools import ToolHints
 from .file_access import (
     ShouldStop,
     StoppedError,
-    count,
     explain,
     read_state_of,
     read_up_to,
@@ -149,7 +149,7 @@ def _result(arguments: ReadArguments, real_path: str, stat: FileStat, seen: Show
         case Shown(page) if page.first == 1:
             return ToolResult.of_text(f"{name} is empty.")
         case Shown(page):
-            there = count(page.total_lines or 0, "line")
+            there = counted(page.total_lines or 0, "line")
             return ToolResult.of_error(f"{name} has {there}: offset {page.first:,} is past its end.")
         case MediaFile(media, data) if len(data) > _max_bytes(media):
             return ToolResult.of_error(
@@ -187,7 +187,7 @@ def _position(name: str, page: Page) -> str:
     left = page.total_lines - page.last
     if not left:
         return position
-    return f"{position} {count(left, 'further line')} {'follows' if left == 1 else 'follow'}: offset={page.last + 1}."
+    return f"{position} {counted(left, 'further line')} {'follows' if left == 1 else 'follow'}: offset={page.last + 1}."
 
 
 def _remarks(page: Page, encoding: TextEncoding) -> list[str]:

@@ -5,12 +5,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.context import FileStat, ToolContext
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .file_access import count, explain, read_state_of, spell, turn_to_write
+from .file_access import explain, read_state_of, spell, turn_to_write
 
 
 class WriteArguments(Arguments, frozen=True):
@@ -57,8 +58,8 @@ async def _write(arguments: WriteArguments, ctx: ToolContext) -> ToolResult:
                 state.remember(real_path, (await ctx.fs.stat(path)).revision)
     except (OSError, ValueError) as error:
         return ToolResult.of_error(f"Nothing was written. {explain(error, path)}")
-    what = "It is a new file." if there is None else f"It replaced {count(there.size_bytes, 'byte')}."
-    return ToolResult.of_text(f"Saved {count(len(data), 'byte')} to {name}. {what}")
+    what = "It is a new file." if there is None else f"It replaced {counted(there.size_bytes, 'byte')}."
+    return ToolResult.of_text(f"Saved {counted(len(data), 'byte')} to {name}. {what}")
 
 
 async def _stat(path: str, ctx: ToolContext) -> FileStat | None:

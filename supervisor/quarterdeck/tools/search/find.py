@@ -11,8 +11,9 @@ from typing import Annotated, Final
 import anyio
 from msgspec import Meta
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.context import EntryKind, ToolContext
-from quarterdeck.tools.files.file_access import count, explain, spell
+from quarterdeck.tools.files.file_access import explain, spell
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
@@ -103,7 +104,7 @@ async def _run(arguments: FindArguments, ctx: ToolContext) -> ToolResult:
         wants_files=arguments.type is not FindKind.DIRECTORY,
         wants_directories=arguments.type is not FindKind.FILE,
     )
-    looked = await telling(ctx, lambda: f"{count(listing.files, 'file')} so far", _look(ctx, place, listing))
+    looked = await telling(ctx, lambda: f"{counted(listing.files, 'file')} so far", _look(ctx, place, listing))
     if ctx.cancel.cancelled:
         return ToolResult.of_error("find was cancelled.")
     if isinstance(looked, NotRun):

@@ -7,8 +7,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.files.file_access import count, explain, spell
+from quarterdeck.tools.files.file_access import explain, spell
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
@@ -133,7 +134,7 @@ async def _run(arguments: GrepArguments, ctx: ToolContext) -> ToolResult:
         return reader.has_more
 
     def words() -> str:
-        return f"{count(len(reader.lines), 'match', 'matches')} so far"
+        return f"{counted(len(reader.lines), 'match', 'matches')} so far"
 
     options = (*_OPTIONS, *(option for letter in sorted(set(arguments.flags)) for option in _FLAGS[letter]))
     search = Search(options, arguments.pattern, place.real)
@@ -177,12 +178,12 @@ def _render(pattern: str, place: SearchPlace, reader: MatchReader, searched: Sea
     lines = sorted(reader.lines, key=_by_path)
     notes = what_is_missing(searched)
     if reader.binary_files:
-        notes.append(f"{count(reader.binary_files, 'binary file')} matched and cannot be shown, or not to the end.")
+        notes.append(f"{counted(reader.binary_files, 'binary file')} matched and cannot be shown, or not to the end.")
     if not lines:
         left_out = _LEFT_OUT if place.is_directory else ""
         return "\n".join(filter(None, (f"No match {asked}.", left_out, *notes)))
-    files = count(len({line.path for line in lines}), "file")
-    header = f"{count(len(lines), 'match', 'matches')} in {files} {asked}:"
+    files = counted(len({line.path for line in lines}), "file")
+    header = f"{counted(len(lines), 'match', 'matches')} in {files} {asked}:"
     if reader.has_more:
         notes.insert(0, f"There are more matches; these {len(lines):,} came first, in no particular order. {_NARROW}")
     return "\n".join((header, *notes, *(_line(place, line) for line in lines)))

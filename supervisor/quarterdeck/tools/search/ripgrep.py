@@ -20,8 +20,9 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from quarterdeck.common.words import counted
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
-from quarterdeck.tools.files.file_access import count, spell
+from quarterdeck.tools.files.file_access import spell
 from quarterdeck.tools.optional_packages import INSTALL
 from quarterdeck_protocol.tools import CancelToken
 
@@ -276,5 +277,5 @@ def what_is_missing(searched: Searched) -> list[str]:
             why = spell(searched.complaint.strip().rpartition("\n")[2][:300]) or "by a limit or a fault of its own"
             lines.append(f"ripgrep was ended before it was done, so there may be more: {why}")
     if searched.unreadable:
-        lines.append(f"{count(searched.unreadable, 'path')} could not be read, for want of permission or being gone.")
+        lines.append(f"{counted(searched.unreadable, 'path')} could not be read, for want of permission or being gone.")
     return lines

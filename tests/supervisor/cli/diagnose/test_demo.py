@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from quarterdeck.cli.program import run
-from quarterdeck.demo import story
-from quarterdeck.demo.stage import Death, End, Fact, Promise, Quote, Scene, StageError, Table, Told
+from quarterdeck.demo import run as demonstration
+from quarterdeck.demo.setup import AnyEvent, Death, DemoError, End, Fact, Promise, Quote, Scene, Table
 from quarterdeck_protocol.faults import Dossier
 
-EVENTS: tuple[Told, ...] = (
+EVENTS: tuple[AnyEvent, ...] = (
     Scene("A beginning"),
     Fact("something happened\x1b[2J"),
     Quote("the server said so\n" + "word " * 40),
@@ -23,12 +23,12 @@ EVENTS: tuple[Told, ...] = (
 
 
 def telling(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool) -> None:
-    async def tell_story(tell: Callable[[Told], None]) -> bool:
+    async def run_demo(tell: Callable[[AnyEvent], None]) -> bool:
         for event in EVENTS:
             tell(event)
         return is_kept
 
-    monkeypatch.setattr(story, "tell_story", tell_story)
+    monkeypatch.setattr(demonstration, "run_demo", run_demo)
 
 
 def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,9 +74,9 @@ def test_a_demonstration_that_cannot_begin_says_why(
 ) -> None:
     """The first thing that a new user sees would be a traceback."""
 
-    async def tell_story(tell: Callable[[Told], None]) -> bool:
-        raise StageError("`quarterdeck serve` does not start: no space left")
+    async def run_demo(tell: Callable[[AnyEvent], None]) -> bool:
+        raise DemoError("`quarterdeck serve` does not start: no space left")
 
-    monkeypatch.setattr(story, "tell_story", tell_story)
+    monkeypatch.setattr(demonstration, "run_demo", run_demo)
     assert run(["demo"]) == 6
     assert "no space left" in capsys.readouterr().err

@@ -26,7 +26,6 @@ from quarterdeck.tools.files.file_access import (
     NOT_READ,
     ReadState,
     StoppedError,
-    count,
     explain,
     read_state_of,
     read_up_to,
@@ -268,8 +267,6 @@ def test_a_size_is_exact_and_readable(number: int, said: str) -> None:
 
 def test_a_number_agrees_with_its_noun() -> None:
     """Messages would read as if nobody had looked at them."""
-    assert [count(1, "line"), count(2_000, "line")] == ["1 line", "2,000 lines"]
-    assert count(2, "entry", "entries") == "2 entries"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""The demonstration as a story: what is done, what comes of it, and which promises that keeps.
-
-A busy neighbour: calls the well-behaved server all the time, to see whether it notices what happens beside it.
-"""
+"""Run the demonstration: hang, crash and kill servers, and report which promises are kept meanwhile."""
 
 import asyncio
 import os
@@ -18,22 +15,22 @@ from quarterdeck.control.protocol import SandboxView, ServerView
 from quarterdeck.demo.servers import CRASH_STATUS
 from quarterdeck_protocol.policy import Tier
 
-from .stage import (
+from .setup import (
     HANG_S,
     PATIENCE_S,
     SERVERS,
+    AnyEvent,
     Death,
+    DemoError,
     End,
     Fact,
     Promise,
     Quote,
     Reply,
     Scene,
-    Stage,
-    StageError,
+    Setup,
     Table,
-    Told,
-    open_stage,
+    open_setup,
 )
 
 PAUSE_S: Final = 0.01
@@ -42,7 +39,7 @@ PAUSE_S: Final = 0.01
 
 @dataclass(slots=True)
 class Tally:
-    """How the calls went so far."""
+    """How the calls of the constant load went so far."""
 
     answered: int = 0
     failed: int = 0
@@ -50,15 +47,15 @@ class Tally:
 
 
 @asynccontextmanager
-async def busy_neighbour(stage: Stage) -> AsyncIterator[Tally]:
-    """Keep calling while the body runs."""
+async def constant_load(setup: Setup) -> AsyncIterator[Tally]:
+    """Call the well-behaved server all the time while the body runs."""
     tally = Tally()
 
     async def keep_calling() -> None:
         number = 0
         while True:
             number += 1
-            reply = await stage.call("tidy__add", a=number, b=1)
+            reply = await setup.call("tidy__add", a=number, b=1)
             if reply.is_error or reply.text != str(number + 1):
                 tally.failed += 1
             else:
@@ -76,41 +73,41 @@ async def busy_neighbour(stage: Stage) -> AsyncIterator[Tally]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-Tell = Callable[[Told], None]
+Tell = Callable[[AnyEvent], None]
 
 NOTICEABLE_S: Final = 1.0
-"""A neighbour whose call took this long was held up: the others wait longer than that for theirs."""
+"""A call of the well-behaved server that takes this long was delayed: those of the others take longer."""
 
 
-async def tell_story(tell: Tell) -> bool:
+async def run_demo(tell: Tell) -> bool:
     """Run the demonstration, telling each event as it happens; whether every promise was kept."""
     began = time.perf_counter()
-    story = _Story(tell)
-    async with open_stage() as stage:
-        await story.play(stage, time.perf_counter() - began)
-        processes = stage.processes()
-    await story.close(processes)
-    tell(End(story.kept, story.broken, time.perf_counter() - began))
-    return story.broken == 0
+    demo = _Demo(tell)
+    async with open_setup() as setup:
+        await demo.play(setup, time.perf_counter() - began)
+        processes = setup.processes()
+    await demo.close(processes)
+    tell(End(demo.kept, demo.broken, time.perf_counter() - began))
+    return demo.broken == 0
 
 
-class _Story:
+class _Demo:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self.kept = 0
         self.broken = 0
 
-    async def play(self, stage: Stage, connected_s: float) -> None:
-        await self._mount(stage, connected_s)
-        await self._list(stage)
-        await self._call(stage)
-        pid = (await stage.servers())["tidy"].pid
-        async with busy_neighbour(stage) as tally:
-            await self._hang(stage)
-            await self._crash(stage)
-            await self._kill(stage)
+    async def play(self, setup: Setup, connected_s: float) -> None:
+        await self._mount(setup, connected_s)
+        await self._list(setup)
+        await self._call(setup)
+        pid = (await setup.servers())["tidy"].pid
+        async with constant_load(setup) as tally:
+            await self._hang(setup)
+            await self._crash(setup)
+            await self._kill(setup)
         self._tell(Scene("All the while, a client kept calling the well-behaved server"))
-        tidy = (await stage.servers())["tidy"]
+        tidy = (await setup.servers())["tidy"]
         self._tell(Fact(f"tidy__add answered {tally.answered} times, at the slowest in {_ms(tally.slowest_s)}"))
         is_calm = tally.answered > 0 and tally.failed == 0 and tally.slowest_s < NOTICEABLE_S
         self._promise("unaffected: no call failed or was delayed", is_kept=is_calm)
@@ -123,11 +120,11 @@ class _Story:
         self._tell(Fact(f"{len(processes)} processes were running: serve, zygote, workers, servers"))
         self._promise("none of them is left", is_kept=not left)
 
-    async def _mount(self, stage: Stage, connected_s: float) -> None:
+    async def _mount(self, setup: Setup, connected_s: float) -> None:
         self._tell(Scene("Three servers that should not be trusted, as one MCP server"))
         self._tell(Fact(f"a stock MCP client started `quarterdeck serve` and was connected after {connected_s:.1f} s"))
-        await stage.tools()
-        servers = await stage.servers()
+        await setup.tools()
+        servers = await setup.servers()
         rows = tuple(
             (server.id, what, server.phase, str(server.tools), str(server.pid), str(server.worker_pid))
             for server, what in zip(servers.values(), ("behaves well", "hangs", "crashes"), strict=True)
@@ -140,51 +137,51 @@ class _Story:
             "each is ready, behind a worker process of its own", is_kept=len(workers - {None}) == len(SERVERS)
         )
 
-    async def _list(self, stage: Stage) -> None:
-        self._tell(Scene("The deck: all their tools, as the client sees them"))
-        tools = await stage.tools()
+    async def _list(self, setup: Setup) -> None:
+        self._tell(Scene("All their tools, as the client sees them"))
+        tools = await setup.tools()
         self._tell(Table(("TOOL", "DESCRIPTION"), tools))
         is_whole = {name.partition("__")[0] for name, _ in tools} == set(SERVERS)
         self._promise("every tool is there, called server__tool", is_kept=is_whole)
 
-    async def _call(self, stage: Stage) -> None:
+    async def _call(self, setup: Setup) -> None:
         self._tell(Scene("Calling them"))
-        sums = self._show("tidy__add(2, 40)", await stage.call("tidy__add", a=2, b=40))
-        words = self._show("tidy__count_words(…)", await stage.call("tidy__count_words", text="all hands on deck"))
-        share = self._show("fragile__divide(84, 2)", await stage.call("fragile__divide", a=84, b=2))
+        sums = self._show("tidy__add(2, 40)", await setup.call("tidy__add", a=2, b=40))
+        words = self._show("tidy__count_words(…)", await setup.call("tidy__count_words", text="all hands on deck"))
+        share = self._show("fragile__divide(84, 2)", await setup.call("fragile__divide", a=84, b=2))
         self._promise("the answers are right", is_kept=(sums.text, words.text, share.text) == ("42", "4", "42"))
 
-    async def _hang(self, stage: Stage) -> None:
+    async def _hang(self, setup: Setup) -> None:
         self._tell(Scene("A server hangs"))
-        reply = self._show("stuck__think(…)", await stage.call("stuck__think", question="why?"))
+        reply = self._show("stuck__think(…)", await setup.call("stuck__think", question="why?"))
         is_timely = reply.is_error and f"{HANG_S:g} s" in reply.text and reply.took_s < HANG_S + NOTICEABLE_S
         self._promise(f"the call ended at its deadline of {HANG_S:g} s, with a fault that says so", is_kept=is_timely)
 
-    async def _crash(self, stage: Stage) -> None:
+    async def _crash(self, setup: Setup) -> None:
         self._tell(Scene("A server crashes"))
-        before = (await stage.servers())["fragile"]
-        reply = self._show("fragile__divide(1, 0)", await stage.call("fragile__divide", a=1, b=0))
-        dead = await stage.until("fragile", lambda server: server.fault is not None)
+        before = (await setup.servers())["fragile"]
+        reply = self._show("fragile__divide(1, 0)", await setup.call("fragile__divide", a=1, b=0))
+        dead = await setup.until("fragile", lambda server: server.fault is not None)
         self._show_dossier(dead)
         dossier = dead.fault.dossier if dead.fault is not None else None
         is_told = (
             dossier is not None and dossier.exit_status == CRASH_STATUS and "ZeroDivisionError" in dossier.stderr_tail
         )
         self._promise("the caller was told, and what the server wrote last is kept", is_kept=reply.is_error and is_told)
-        await self._return(stage, before)
-        again = self._show("fragile__divide(9, 3)", await stage.call("fragile__divide", a=9, b=3))
+        await self._return(setup, before)
+        again = self._show("fragile__divide(9, 3)", await setup.call("fragile__divide", a=9, b=3))
         self._promise("it answers again", is_kept=again.text == "3")
 
-    async def _kill(self, stage: Stage) -> None:
+    async def _kill(self, setup: Setup) -> None:
         self._tell(Scene("kill -9, in the middle of a call"))
-        before = (await stage.servers())["stuck"]
+        before = (await setup.servers())["stuck"]
         arrived = asyncio.Event()
-        call = asyncio.create_task(stage.call("stuck__think", arrived.set, question="why me?"))
+        call = asyncio.create_task(setup.call("stuck__think", arrived.set, question="why me?"))
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await arrived.wait()
         except TimeoutError:
-            raise StageError("a call did not reach its server") from None
+            raise DemoError("a call did not reach its server") from None
         assert before.pid is not None
         killed_at = time.perf_counter()
         os.kill(before.pid, signal.SIGKILL)
@@ -193,18 +190,18 @@ class _Story:
         told_s = time.perf_counter() - killed_at
         self._tell(Fact(f"its caller was told {_ms(told_s)} later:"))
         self._tell(Quote(reply.text))
-        dead = await stage.until("stuck", lambda server: server.fault is not None)
+        dead = await setup.until("stuck", lambda server: server.fault is not None)
         self._show_dossier(dead)
         dossier = dead.fault.dossier if dead.fault is not None else None
         is_known = dossier is not None and dossier.signal == signal.SIGKILL
         self._promise("the call failed at once, and the dossier names the signal", is_kept=reply.is_error and is_known)
-        await self._return(stage, before)
-        again = self._show("stuck__ping()", await stage.call("stuck__ping"))
+        await self._return(setup, before)
+        again = self._show("stuck__ping()", await setup.call("stuck__ping"))
         self._promise("it answers again", is_kept=again.text == "pong")
 
-    async def _return(self, stage: Stage, before: ServerView) -> None:
+    async def _return(self, setup: Setup, before: ServerView) -> None:
         began = time.perf_counter()
-        now = await stage.until(before.id, lambda server: server.phase == "ready" and server.pid != before.pid)
+        now = await setup.until(before.id, lambda server: server.phase == "ready" and server.pid != before.pid)
         took_s = time.perf_counter() - began
         self._tell(Fact(f"restarted: process {before.pid} became {now.pid}, ready {_ms(took_s)} later"))
         self._promise("it was started again", is_kept=now.phase == "ready" and now.restarts == before.restarts + 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from quarterdeck.control.protocol import SandboxView
-from quarterdeck.demo.story import describe_sandbox
+from quarterdeck.demo.run import describe_sandbox
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
-"""What the demonstration runs on: a `quarterdeck serve` of its own, a stock MCP client, and its control socket.
+"""What the demonstration runs on: a `quarterdeck serve` of its own, a stock MCP client and its control socket.
 
-All of it lives in a temporary directory, and is gone at the end.
-
-What the demonstration tells, as values: whoever shows it decides how.  Pure.
+All of it lives in a temporary directory, and is gone at the end.  What happens is reported as events.
 """
 
 import asyncio
@@ -30,7 +28,7 @@ from quarterdeck_protocol.faults import Dossier
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="event"):
-    """One thing that is told."""
+    """One thing that is reported."""
 
 
 class Scene(Event, frozen=True, tag="scene"):
@@ -80,7 +78,7 @@ class End(Event, frozen=True, tag="end"):
     took_s: float
 
 
-Told = Scene | Fact | Quote | Death | Table | Promise | End
+AnyEvent = Scene | Fact | Quote | Death | Table | Promise | End
 
 
 HANG_S: Final = 1.5
@@ -94,7 +92,7 @@ POLL_S: Final = 0.02
 SERVERS: Final = ("tidy", "stuck", "fragile")
 
 
-class StageError(Exception):
+class DemoError(Exception):
     """The demonstration cannot go on."""
 
 
@@ -107,8 +105,8 @@ class Reply:
     took_s: float
 
 
-class Stage:
-    """See the module; made by `open_stage`."""
+class Setup:
+    """The running `serve` and its client; made by `open_setup`."""
 
     def __init__(self, client: Client, runtime_root: Path, digest: str) -> None:
         self._client = client
@@ -136,7 +134,7 @@ class Stage:
         """What `quarterdeck ps` says."""
         directory = find_serving(self._digest, self._runtime_root)
         if directory is None:
-            raise StageError("the serve of the demonstration has ended")
+            raise DemoError("the serve of the demonstration has ended")
         answer = await asyncio.to_thread(ask, directory, Ps())
         assert isinstance(answer, ServerList)
         return {server.id: server for server in answer.servers}
@@ -155,11 +153,11 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage() -> AsyncIterator[Stage]:
+async def open_setup() -> AsyncIterator[Setup]:
     """Start it all; the client has connected when the body begins.
 
     Raises:
-        StageError: it cannot be started.
+        DemoError: it cannot be started.
     """
     # /tmp itself: the TMPDIR of the moment may be too long for a socket's path.
     with tempfile.TemporaryDirectory(prefix="quarterdeck-demo-", dir="/tmp") as folder:
@@ -174,17 +172,17 @@ async def open_stage() -> AsyncIterator[Stage]:
             args=["-m", "quarterdeck.cli", "serve", "--config", str(config), "--allow-unsandboxed"],
             env=env,
         )
-        failure: StageError | None = None
+        failure: DemoError | None = None
         with (base / "serve.log").open("w+") as log:
             async with AsyncExitStack() as stack:
                 try:
                     client = await stack.enter_async_context(Client(stdio_client(serve, errlog=log), cache=None))
                 except Exception as error:
                     log.seek(0)
-                    raise StageError(f"`quarterdeck serve` does not start: {log.read().strip() or error}") from error
+                    raise DemoError(f"`quarterdeck serve` does not start: {log.read().strip() or error}") from error
                 try:
-                    yield Stage(client, base / "run", configuration_digest([config]))
-                except StageError as error:
+                    yield Setup(client, base / "run", configuration_digest([config]))
+                except DemoError as error:
                     # Kept from the client's task groups, which would wrap it.
                     failure = error
         if failure is not None:

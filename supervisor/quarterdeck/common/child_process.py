@@ -1,7 +1,7 @@
 """Start a helper process of ours that answers one question and ends: an isolated interpreter, killed when we end.
 
-A stranger's page or the user's keyring is dealt with in one; stopped or hanging, it would outlive a `serve` that was
-killed.  When memory runs out it is killed before we are.
+It parses an untrusted page, or asks the user's keyring; stopped or hanging, it would outlive a `serve` that was killed.
+When memory runs out it is killed before we are.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""Carry work to its end although whoever awaits it is cancelled.
+"""Carry work to its end even if the task that awaits it is cancelled.
 
 An anyio shield keeps anyio's own cancellation away, and no other: `Task.cancel()`, `asyncio.timeout` and a signal that
 ends the process pass it.  A thread cannot be called off at all.
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def carried_through(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await `work()` to its end; whoever is cancelled meanwhile is so when it has ended, by anyio at its next wait."""
+    """Await `work()` to its end; a cancellation meanwhile takes effect then, anyio's at the next wait."""
     task = asyncio.ensure_future(work())
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
@@ -31,7 +31,7 @@ async def carried_through(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> T:
-    """`make()`, in a thread; what it makes for somebody who has given up meanwhile is undone, on the loop."""
+    """`make()`, in a thread; when the caller was cancelled meanwhile what it made is undone, on the loop."""
     making = asyncio.get_running_loop().run_in_executor(None, make)
     try:
         return await asyncio.shield(making)

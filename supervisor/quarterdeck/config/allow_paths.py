@@ -1,4 +1,4 @@
-"""Give a server's sandbox the paths that its own row names: what is missing, and the row with it.
+"""Find the paths that a server's row names and its sandbox hides, and make the row that gives them.
 
 Only the row counts, its command line and its variables: what a server *says* it lacks may be chosen by whoever wrote
 it.  What may never be given is refused as at a start.  Nothing is started or written here.

@@ -1,4 +1,4 @@
-"""Tell when files are not what they were: written, made, replaced by a rename, or gone.
+"""Watch files for changes: written, made, replaced by a rename, or removed.
 
 What the system tells of a directory is a hint, and a look at the files themselves decides.  So it does not matter by
 which name an editor writes, who else works in the directory, or whether a hint was missed.  Only the directories that

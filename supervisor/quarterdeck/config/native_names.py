@@ -1,4 +1,4 @@
-"""What native tools and their profiles are called, for those who need not load the tools.  Pure.
+"""Names of native tools and of their profiles, for modules that need not load the tools.  Pure.
 
 A test holds them against the catalogue.
 """

@@ -36,8 +36,8 @@ class Settings:
         native_files: the files that say it.
         config_paths: the files they come from, in order of precedence.
         candidates: the places to watch for a change of the configuration, whether there is a file or not.
-        is_found: nobody named files, so they were looked for; then `candidates` name the configuration, else
-            `config_paths` do, so that commands find who serves it.
+        is_found: no file was named, so they were looked for; then `candidates` name the configuration, else
+            `config_paths` do, so that commands find the `serve` of it.
         origins: where each server and broken row is written, by id; see `origin`.
         warnings: what the files' loader set aside, one line each.
         unread: why files of the user's own were passed over, so that not every server is known.
@@ -99,7 +99,7 @@ class Settings:
         is passed over with a warning.
 
         Args:
-            cwd: the working directory; what lies in it is a stranger's word, see `origins`.
+            cwd: the working directory; what lies in it is untrusted, see `origins`.
             environ: says where the user's files are, and is what `${VAR}` is looked up in; our own by default.
             native: gets what the user's files say of native tools.
 

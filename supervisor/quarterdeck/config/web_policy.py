@@ -152,7 +152,7 @@ def refusal(
         return given in entry.net or plain(given) in entry.net
 
     opening = [entry for entry in allowed if opens(entry)]
-    # Documentation's networks too, which sandboxes may reach: a page has no business there.
+    # Documentation's networks too, which sandboxes may reach: no page is there.
     if place is not AddressKind.INTERNET and not opening:
         return f"{address} is {place}"
     if port in BLOCKED_PORTS and not any(entry.port == port for entry in opening):

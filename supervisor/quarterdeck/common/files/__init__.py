@@ -1,1 +1,1 @@
-"""Files that somebody else may have made: followed, read and replaced without being misled."""
+"""Read, follow, replace and remove files that another user or program may change meanwhile."""

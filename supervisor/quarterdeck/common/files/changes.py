@@ -1,6 +1,6 @@
-"""Changes by name in a directory that is held open: replace a file, make a directory, remove a tree.
+"""Change entries of a directory that is held open: replace a file, make a directory, remove a tree.
 
-Nothing here follows a link, nor looks at a path: that the directory may be changed is known by whoever holds it open.
+Nothing here follows a link, or looks at a path: whether the directory may be changed is for the caller to know.
 """
 
 import errno
@@ -153,5 +153,5 @@ if sys.platform == "linux":
 
 
 def _is_users(name: str) -> bool:
-    """Whether whoever owns a file decides on this attribute; the others are the system's, such as capabilities."""
+    """Whether a file's owner decides on this attribute; the others are the system's, such as capabilities."""
     return name.startswith("user.") or name == _ACCESS_LIST

@@ -1,4 +1,4 @@
-"""Paths followed by descriptors: what a path leads to is held open before anybody asks where it is.
+"""Follow a path by descriptors: what it leads to is held open before its place is judged.
 
 Links are read and followed here, one after another, so that those which the kernel keeps in `/proc` (`root`, `cwd`,
 `fd/7`) are texts like any other, and cannot jump into another process's view of the files.  Looking at a thing never

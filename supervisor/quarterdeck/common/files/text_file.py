@@ -114,7 +114,7 @@ def _decode(data: bytes) -> str:
 def other_writer(path: str | os.PathLike[str]) -> str | None:
     """Who else may change what `path` names, as a sentence about it with the remedy; None for nobody.
 
-    What cannot be looked at is nobody's: whoever opens it says why.
+    What cannot be looked at is passed over: opening it fails, and says why.
     """
     followed = follow(os.path.join(os.getcwd(), os.fspath(path)))
     own = {ROOT, os.geteuid()}
@@ -141,7 +141,7 @@ def _problem(path: str, status: os.stat_result, own: set[int]) -> str | None:
 
 
 def _is_own_group(status: os.stat_result) -> bool:
-    """Many systems give each user a group of their own, which nobody else is in; root's is another matter."""
+    """Whether it is the user's own group, which many systems make for each user; root's has other members."""
     return os.geteuid() != ROOT and status.st_gid == os.getegid()
 
 

@@ -1,3 +1,1 @@
-"""Other programs' configuration: where MCP clients keep their servers, what a row of theirs means here, and how one
-entry of such a file is changed without touching the rest.
-"""
+"""Other MCP clients' configuration files: find them, import servers from them, put an entry of ours into them."""

@@ -188,7 +188,7 @@ def name_of(row: WrittenRow) -> str:
 
 
 def claimed_id(row: WrittenRow) -> str | None:
-    """The id that the row would take if nothing were wrong with it; None when it names nobody."""
+    """The id that the row would take if nothing were wrong with it; None when it names none."""
     try:
         return to_server_id(name_of(row))
     except RowError:

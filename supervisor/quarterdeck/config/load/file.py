@@ -219,7 +219,7 @@ class _Loading:
         label = row.location
         problems = Problems()
         built = None
-        # What is put in for the variables of a row is no other row's business.
+        # Each row is masked and compared by the values that were put into it alone.
         variables = replace(self._variables, taken={}, secrets=set())
         with problems.kept():
             if not isinstance(row.value, JsonObject):

@@ -37,7 +37,7 @@ class Standing(StrEnum):
     """The user's: it was found in their own directories."""
 
     PROJECT = "project"
-    """A stranger's, until it is approved: it was found in the working directory."""
+    """Untrusted until it is approved: it was found in the working directory."""
 
     CODE = "code"
     """The embedding program's: there is no file."""

@@ -146,13 +146,13 @@ def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[
     else:
         found = tuple(_booleans(fields, location))
         return (value, ()) if not found else (None, found)
-    rest, strangers = _without_unknown_keys(model, fields, location)
+    rest, unknown = _without_unknown_keys(model, fields, location)
     try:
         model.model_validate(rest)
     except ValidationError as error:
-        strangers += complaints(error, location)
+        unknown += complaints(error, location)
     # The model's own words for an unknown key do not say which key is near.
-    by_text = {str(problem): problem for problem in strangers}
+    by_text = {str(problem): problem for problem in unknown}
     found = tuple(by_text.pop(str(problem), problem) for problem in found) + tuple(by_text.values())
     places = {problem.location for problem in found}
     return None, found + tuple(each for each in _booleans(rest, location) if each.location not in places)
@@ -163,18 +163,18 @@ def _without_unknown_keys(
 ) -> tuple[dict[str, object], tuple[Problem, ...]]:
     """The fields without keys that the model, or one in it, does not know; and these."""
     known: dict[str, object] = {}
-    strangers: list[Problem] = []
+    unknown: list[Problem] = []
     for key, value in fields.items():
         if key not in model.model_fields:
-            strangers.append(unknown_key(location, key, model.model_fields))
+            unknown.append(unknown_key(location, key, model.model_fields))
             continue
         inner = model_in(model.model_fields[key].annotation)
         if inner is not None and isinstance(value, Mapping):
             known[key], found = _without_unknown_keys(inner, value, at(location, key))
-            strangers += found
+            unknown += found
         else:
             known[key] = value
-    return known, tuple(strangers)
+    return known, tuple(unknown)
 
 
 def model_in(annotation: object) -> type[FrozenModel] | None:

@@ -1,7 +1,7 @@
-"""What a project's file may not do: it is read where somebody else may have put it.
+"""Refuse what a project's file may not say: a looser sandbox than the default, the user's variables, secrets and files.
 
-Its rows never start unapproved, whoever approves sees what they say; here is what no approval is asked for, since it is
-refused: a sandbox looser than the default, the user's variables, secrets and files.
+Such a file is untrusted.  Its rows never start unapproved, and who approves sees them; what is refused here cannot be
+approved either.
 """
 
 import os

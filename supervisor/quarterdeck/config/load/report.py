@@ -24,7 +24,7 @@ SET_ASIDE: Final = "set_aside"
 """What is no error: it has no effect, and nothing else suffers."""
 
 DEFAULT: Final = "default"
-"""Where a value comes from that nobody wrote."""
+"""The source of a value that no file says."""
 
 _TRANSPORT_KEYS: Final = ("type", "transport", "kind", "command", "url")
 """What says which kind of server it is, the plainest first."""

@@ -1,4 +1,4 @@
-"""One row of a configuration file, in anyone's spelling, to a server configuration.
+"""Turn one row of a configuration file, in any client's spelling, into a server configuration.
 
 Above: `file` finds the rows, gives them ids and keeps what fails.  Below: the protocol's models judge the values.
 """

@@ -1,1 +1,1 @@
-"""The places where we write: state, runtime directory, servers' private homes."""
+"""Directories and files of ours: state, runtime directories, servers' homes, and the files that the user trusts."""

@@ -1,4 +1,4 @@
-"""What we keep in the state directory, what of it is in use, and its removal.
+"""Find what is kept in the state directory, tell what is in use, and remove what is not.
 
     servers/<configuration>/<server>/    a server's private home, temporary files, log
     workspaces/<workspace>/              the home of native commands, and sessions
@@ -150,6 +150,6 @@ def _has_session(workspace: Path) -> bool:
 
 
 def _mounted_in(path: Path) -> str | None:
-    """A file system that is mounted at `path` or below: what it shows is somebody else's."""
+    """A file system that is mounted at `path` or below: its files are not ours to remove."""
     points = (Path(part.mountpoint) for part in psutil.disk_partitions(all=True))
     return next((str(point) for point in points if point == path or path in point.parents), None)

@@ -1,4 +1,4 @@
-"""Where we write, and the proof that nobody else can write there.
+"""The directories that we write to, each checked to be ours alone.
 
     state directory     survives us: homes, temporary files and logs of servers, and what native tools keep
     runtime directory   sockets and locks of running processes; short, because a socket's path is
@@ -166,7 +166,7 @@ class WorkspacePaths:
 
 @contextmanager
 def writing_below(directory: Path, variable: str) -> Iterator[None]:
-    """Say of a failure what it means; that something vanished meanwhile is its caller's business.
+    """Turn an `OSError` of the block into one with a remedy; `FileNotFoundError` passes as it is.
 
     Args:
         directory: where the body writes.
@@ -184,7 +184,7 @@ def writing_below(directory: Path, variable: str) -> Iterator[None]:
 
 
 def name_state_dir(directory: str) -> None:
-    """Have everybody use this state directory, which a person named on the command line."""
+    """Use this state directory in the whole process: it was named on the command line."""
     os.environ[STATE_DIR_VARIABLE] = directory
     _named[:] = [directory]
 
@@ -201,7 +201,7 @@ def state_dir() -> Path:
 
 
 def default_state_dir() -> Path:
-    """The one of whoever names none."""
+    """The state directory when none is named."""
     return platformdirs.user_state_path(APP_NAME, appauthor=False)
 
 
@@ -340,7 +340,7 @@ def _claim(digest: str, server: str, scope: str) -> None:
     wanted = scope.encode("utf-8", "surrogateescape")
     owner = _owner(base)
     if base.exists() and owner != wanted:
-        # What an earlier version left has no owner: nobody knows whose it is, so it is nobody's.
+        # What an earlier version left has no owner: it is given to no server.
         os.rename(base, _aside(base, owner))
     if not base.exists() and _aside(base, wanted).exists():
         os.rename(_aside(base, wanted), base)

@@ -1,6 +1,6 @@
-"""Say that sandboxes are partial here: once for each state directory, not before every command.
+"""Warn that sandboxes are partial on this machine: once for each state directory, not before every command.
 
-What exactly is missing stands in `ps`, `inspect` and `doctor`; who starts with another set of gaps is told again.
+What exactly is missing stands in `ps`, `inspect` and `doctor`; another set of gaps is told again.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""Which files say what the user wants: nothing that we confine, and no native tool, may ever write them.
+"""List the files that hold the user's word: no confined program and no native tool may ever write them.
 
 Configuration, whether it is there yet or not; what its rows refer to; locks; other clients' files, which `link` and
 `config import` edit; and the programs that run as the user, unconfined.  A project's own configuration is not among
-them: it is a stranger's word, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
+them: it is untrusted, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
 """
 
 import os

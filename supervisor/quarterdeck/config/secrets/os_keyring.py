@@ -1,7 +1,7 @@
 """The system's keyring, asked through the `keyring` library in a process of its own.
 
-A keyring may ask its user for a password, on a screen that nobody sees, and a bus without anybody on it may wait for
-minutes: whoever asks in this process could not give up.  So another asks (`main`), and is killed when its time is up.
+A keyring may ask its user for a password, on a screen that nobody sees, or its bus may wait for minutes, and a call of
+the library cannot be cancelled.  So another process asks (`main`), and is killed when its time is up.
 
     its stdin: {"do": "get" | "set" | "remove", "name": …, "value": …}
     its stdout: {"outcome": "done", "value": … | null} | {"outcome": "no_keyring"} | {"outcome": "failed", "why": …}
@@ -36,7 +36,7 @@ class KeyringError(Exception):
 
 
 class NoKeyringError(KeyringError):
-    """There is no keyring here."""
+    """No system keyring is available."""
 
 
 class OsKeyring:
@@ -98,7 +98,9 @@ class OsKeyring:
             case {"outcome": "done"}:
                 return dict(answer)
             case {"outcome": "no_keyring"}:
-                raise NoKeyringError("there is no keyring here: set the secret again, in a file")
+                raise NoKeyringError(
+                    "no system keyring is available: store the secret in a file, with `quarterdeck secret set --file`"
+                )
             case {"outcome": "failed", "why": str(why)}:
                 raise KeyringError(f"it refused ({why}): unlock it")
             case _:

@@ -27,7 +27,7 @@ from support.raw_client import RawStdioClient
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
-from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
+from quarterdeck.tools.commands.shell import CommandSetup, SandboxedShell
 from quarterdeck.tools.session import DeckSession, open_deck_session
 from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_protocol.tools import CancelToken, ToolCall
@@ -123,9 +123,9 @@ async def run(project: Project, berth: Berth, script: str) -> str:
     requester = Requester(places, {}, known_machine().capped(berth.tier))
     policy = SandboxPolicy.model_validate({"write": [str(project.folder)], "network": "none"})
     env = {"PATH": "/usr/bin:/bin", "HOME": str(berth.home), "TMPDIR": str(tmp)}
-    outfit = Outfit(policy, requester, env, lambda: project.trusted)
+    setup = CommandSetup(policy, requester, env, lambda: project.trusted)
     with anyio.fail_after(DEADLINE_S):
-        async with SandboxedShell.open(outfit, str(project.folder)) as shell:
+        async with SandboxedShell.open(setup, str(project.folder)) as shell:
             ended = await shell.exec(script)
     return ended.stdout + ended.stderr
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 
 from quarterdeck.tools.commands.bash import bash_tool
-from quarterdeck.tools.commands.command_policy import Workbench, open_shell
+from quarterdeck.tools.commands.command_policy import CommandPolicy, open_shell
 from quarterdeck.tools.files.local_files import make_local_context
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall
@@ -39,7 +39,7 @@ async def main(rounds: int) -> None:
         ways: dict[str, Callable[[], Awaitable[None]]] = {"bare": bare}
         told: dict[str, str] = {}
         for name, network in MODES.items():
-            bench = Workbench(
+            bench = CommandPolicy(
                 str(workspace),
                 folder / "home",
                 folder / "tmp",

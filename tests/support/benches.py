@@ -1,4 +1,4 @@
-"""A session's commands on this machine: a workbench in a directory of the test, and the context that tools get."""
+"""A session's commands on this machine: a command policy in a directory of the test, and the context that tools get."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 
-from quarterdeck.tools.commands.command_policy import Workbench, open_shell
+from quarterdeck.tools.commands.command_policy import CommandPolicy, open_shell
 from quarterdeck.tools.commands.jobs import end_jobs
 from quarterdeck.tools.commands.shell import SandboxedShell
 from quarterdeck.tools.context import ToolContext
@@ -32,16 +32,16 @@ class Session:
     ctx: ToolContext
     shell: SandboxedShell
     workspace: Path
-    bench: Workbench
+    bench: CommandPolicy
 
 
-def lay_out(folder: Path, environ: dict[str, str] | None = None, **policy: Any) -> Workbench:
-    """A workbench in `folder`: its workspace belongs to an ordinary user where commands can run as one."""
+def lay_out(folder: Path, environ: dict[str, str] | None = None, **policy: Any) -> CommandPolicy:
+    """A command policy in `folder`: its workspace belongs to an ordinary user where commands can run as one."""
     folder.chmod(0o755)
     for name in ("workspace", "state", "user"):
         (folder / name).mkdir(exist_ok=True)
     give_to_commands(folder / "workspace")
-    return Workbench(
+    return CommandPolicy(
         workspace=str(folder / "workspace"),
         home=folder / "state" / "home",
         tmp=folder / "state" / "tmp",
@@ -59,7 +59,7 @@ def is_run(line: str) -> bool:
 
 
 @asynccontextmanager
-async def session(folder: Path, bench: Workbench | None = None, **policy: Any) -> AsyncIterator[Session]:
+async def session(folder: Path, bench: CommandPolicy | None = None, **policy: Any) -> AsyncIterator[Session]:
     """A session in `folder`; nothing of it may be left afterwards."""
     bench = bench or lay_out(folder, **policy)
     with no_leftovers(), anyio.fail_after(PATIENCE_S):

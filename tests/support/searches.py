@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import anyio
 
-from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
+from quarterdeck.tools.commands.shell import CommandSetup, SandboxedShell
 from quarterdeck.tools.context import ExecResult, FileStat, Fs, OnOutput, Shell, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
@@ -36,9 +36,9 @@ async def session_in(workspace: Path, state: Path, patience_s: float | None = PA
         place.chmod(0o755)
     requester = Requester(places, {}, known_machine(), allow_unsandboxed=True)
     policy = SandboxPolicy(read=(str(workspace), str(ripgrep_path())), network=NetworkMode.NONE)
-    outfit = Outfit(policy, requester, {"PATH": "/usr/bin:/bin"})
+    setup = CommandSetup(policy, requester, {"PATH": "/usr/bin:/bin"})
     with anyio.fail_after(patience_s):
-        async with SandboxedShell.open(outfit, str(workspace)) as shell:
+        async with SandboxedShell.open(setup, str(workspace)) as shell:
             yield replace(context_in(workspace, budget=UNLIMITED_BUDGET), shell=shell)
 
 

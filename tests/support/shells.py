@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import anyio
 
-from quarterdeck.tools.commands.shell import Outfit, SandboxedShell
+from quarterdeck.tools.commands.shell import CommandSetup, SandboxedShell
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.machine import Machine
@@ -27,5 +27,5 @@ async def shell(folder: Path, machine: Machine | None = None, **policy: Any) -> 
     requester = Requester(Places(home, tmp, folder / "user"), {}, machine or known_machine(), allow_unsandboxed=True)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(tmp)}
     with anyio.fail_after(PATIENCE_S):
-        async with SandboxedShell.open(Outfit(SandboxPolicy(**policy), requester, env), str(home)) as opened:
+        async with SandboxedShell.open(CommandSetup(SandboxPolicy(**policy), requester, env), str(home)) as opened:
             yield opened

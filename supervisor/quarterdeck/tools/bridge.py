@@ -1,7 +1,6 @@
-"""Mount: the tools of a fleet's ready servers as one live tool box.
+"""The tools of a fleet's ready servers as one live tool source, and mounting a fleet with it.
 
-Above it are deck and host, below it the fleet.  It holds no connection and no state of a server: every call asks the
-fleet for the endpoint of that moment.
+It holds no connection and no state of a server: every call asks the fleet for the endpoint of that moment.
 """
 
 import asyncio

@@ -1,6 +1,4 @@
-"""What a tool may use while it runs, and whose it is.
-
-The seams through which tools reach files and commands, and the inert pair for tools that have no business there.
+"""What a tool may use while it runs: the seams to files and commands, limits, progress, and the session's identity.
 
 Says nothing about confinement: an implementation decides what a path or a command may touch.
 """

@@ -1,6 +1,6 @@
 """What is installed of the extra `native`: the libraries and the program that native tools alone use.
 
-Everything else runs without them; a tool that lacks one says so in its result, and `doctor` names the lot.
+A tool that lacks one says so in its result, and `doctor` names them all.
 """
 
 import importlib.util

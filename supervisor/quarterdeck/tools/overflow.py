@@ -1,6 +1,6 @@
-"""What is too long for a model: cut by the budget's rule, the full text kept in a file that the notice names.
+"""Cut texts that are too long for a model, and keep the full ones in files that the notices name.
 
-Above it every native tool; below it a directory of the session, which ends with it.
+The files lie in a directory of the session, which ends with it.
 """
 
 import asyncio

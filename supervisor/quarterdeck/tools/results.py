@@ -1,7 +1,4 @@
-"""What a tool gives back, and how a caller sees it.  Pure.
-
-How much text a tool may put before a model, and what is cut when it is more.  Pure.
-"""
+"""What a tool gives back, how a caller sees it, and how much text of it is kept for a model.  Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from quarterdeck.config.native_tools import NativeSettings, NativeWish
 from quarterdeck.config.places.paths import state_dir, workspace_paths
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.card_types import DeckFault, DeckFaultKind
-from quarterdeck.tools.commands.command_policy import Workbench
+from quarterdeck.tools.commands.command_policy import CommandPolicy
 from quarterdeck.tools.session import DeckSession, open_deck_session
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
@@ -241,10 +241,10 @@ async def test_cancelling_does_not_cut_the_end_short(workspace: Path) -> None:
 async def test_opening_finds_out_nothing_about_commands(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every client would wait for what only those that run commands need."""
 
-    def fail(_: Workbench) -> None:
+    def fail(_: CommandPolicy) -> None:
         raise AssertionError("a session looked for the user's tools before any command")
 
-    monkeypatch.setattr(Workbench, "outfit", fail)
+    monkeypatch.setattr(CommandPolicy, "setup", fail)
     async with session_in(workspace) as session:
         assert "hello" in await text(session, "read", path="file.txt")
 

@@ -4,11 +4,16 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 import anyio
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Meta
+from support.cards import text_of
 from support.contexts import inert_context
 
 from quarterdeck.tools.context import ToolContext
+from quarterdeck.tools.input_check import InputCheck, is_plain
 from quarterdeck.tools.results import JsonContentBlock, ToolResult
 from quarterdeck.tools.spec import (
     Arguments,
@@ -248,3 +253,75 @@ def test_what_the_schema_refuses_is_refused(given: object) -> None:
     """A tool would run on something that nobody checked."""
     with pytest.raises(ValueError, match=r"."):
         read_arguments(Probe, given)
+
+
+async def echo(arguments: Probe, _: ToolContext) -> ToolResult:
+    return ToolResult.of_text(repr(arguments))
+
+
+def probe() -> DefinedTool:
+    return native_tool("probe", "Probes.", Probe, echo, title="Probe", hints=ToolHints())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"path": "x", "maxBytes": 5}, "max_bytes=5"),
+        ({"path": "x", "maxBytes": 5.0}, "max_bytes=5"),
+        ({"path": "x", "anything": {"a": None}}, "anything={'a': None}"),
+        ('{"path": "x"}', "path='x'"),
+    ],
+)
+async def test_what_the_schema_accepts_reaches_the_tool_as_its_type(given: object, text: str) -> None:
+    """A call that follows the published schema would be refused."""
+    result = await probe().run(given, inert_context())
+    assert not result.is_error
+    assert text in text_of(result)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"path": "x", "maxBytes": None}, "maxBytes: expected a whole number, got null"),
+        ({"path": "x", "maxBytes": "5"}, 'maxBytes: expected a whole number, got "5"'),
+        ({"path": "x", "isDeep": 1}, "isDeep: expected true or false, got 1"),
+        ({"path": "x", "maxByte": 5}, "there is no parameter"),
+        ({"path": "x", "anything": {"a": float("inf")}}, "numbers must be finite"),
+    ],
+)
+async def test_what_the_schema_refuses_is_said_in_its_words(given: object, text: str) -> None:
+    """A tool would run on what its schema forbids, or a model be told of types that it never saw."""
+    result = await probe().run(given, inert_context())
+    assert result.is_error
+    assert text in text_of(result)
+
+
+ANY_VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(("path", "maxBytes", "anything", "isDeep"), ANY_VALUE),
+            "rows": st.lists(
+                st.fixed_dictionaries({"task": ANY_VALUE}, optional={"title": st.sampled_from(["a", "c"])}), max_size=2
+            )
+            | ANY_VALUE,
+        },
+    )
+)
+def test_what_is_read_without_the_schema_is_what_the_schema_accepts(value: dict[str, object]) -> None:
+    """A tool would run on input that its published schema refuses."""
+    if is_plain(value):
+        try:
+            msgspec.convert(value, Probe)
+        except msgspec.ValidationError:
+            return
+        assert InputCheck("probe", schema_of(Probe)).problem(value) is None

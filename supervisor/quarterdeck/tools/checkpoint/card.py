@@ -1,7 +1,6 @@
 """Keep what a file held before `write` or `edit` changes it: a wrapper around their cards that no model can see.
 
-Keeping is best effort: nothing that goes wrong here stops the write.  What is kept, and how it is brought back, is the
-store's business.
+Keeping is best effort: nothing that goes wrong here stops the write.
 """
 
 import asyncio

@@ -1,16 +1,12 @@
-"""A checkpoint store in files: every call of `write` and `edit` is a node that can be undone, with all after it.
-
-It outlives the session, so that a person can undo later.  What a restore overwrites is kept as a node too: an undo can
-be undone.  Restoring writes through an `Fs` only, so it cannot be led out of the roots that this has.
-
-A checkpoint store's directory: contents by digest, and the index that names them.  Blocking; used from threads.
+"""A checkpoint store in a directory: contents by digest, and the index that names them.
 
     lock             flock'ed for every step, since a session and a command may both be at work
-    index.jsonl      appended and synced; replaced whole when it has become mostly void
+    index.jsonl      appended and synced; replaced whole when most of its lines are void
     blobs/<sha256>   a content, synced before the index names it
 
-A process may be killed between any two steps: what the index names is whole, what it does not name is swept at the
-next opening, and half a line is cut off.
+A process may be killed between any two steps: what the index names is whole, what it does not name is removed at the
+next opening, and half a line is cut off.  A restore keeps what it overwrites as a node too, so that it can be undone;
+it writes through an `Fs` only, so it cannot leave the roots that this has.
 """
 
 import hashlib

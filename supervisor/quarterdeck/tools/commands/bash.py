@@ -1,4 +1,4 @@
-"""`bash`: one command, run to its end in a sandbox, with what it wrote and how it ended.
+"""`bash`: run one command to its end in a sandbox; its output and how it ended.
 
 What it writes is bounded while it runs, and shown also when it was ended before its time.
 """

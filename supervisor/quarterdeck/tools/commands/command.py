@@ -1,7 +1,7 @@
-"""One confined command under way: its streams are drained whatever becomes of what they carry, its end is told once.
+"""One confined command: its streams are read whatever becomes of what they carry, and its end is reported once.
 
-First the program ends, or is ended, then whatever else runs; what the pipes still hold is read; its end is told; all
-that it held is given back.
+At the end: the program ends, or is ended, then all else that it started; what the pipes still hold is read; the end is
+reported; descriptors and directories are given back.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ STOP_GRACE_S: Final = 1.0
 KILL_S: Final = 1.0
 """Each step of the end of a tree that was killed takes at most so long; it takes milliseconds."""
 
-AFTERLIFE_S: Final = 0.5
+DRAIN_S: Final = 0.5
 """How long the streams of a tree that has ended are still read, should anything hold them all the same."""
 
-BURIAL_S: Final = 10.0
+REAP_S: Final = 10.0
 """How long one that was killed and told as ended is waited for, in the background: a busy machine buries late."""
 
 READ_BYTES: Final = 64 * 1024
@@ -53,7 +53,7 @@ class SandboxedCommand:
         self._output_bytes = output_bytes
         self._listeners: list[Callable[[int | None, int | None], None]] = []
         self._said: list[str] = []
-        self._doom = asyncio.Event()
+        self._is_stopping = asyncio.Event()
         self._ended = asyncio.Event()
 
     @property
@@ -90,7 +90,7 @@ class SandboxedCommand:
         else:
             self._listeners.append(listener)
 
-    def condemn(self, excess: Excess) -> None:
+    def stop_for(self, excess: Excess) -> None:
         """End it because it passed a limit; the reason is the last line of its stderr."""
         self._said.append(f"ended: {excess.detail} (limit {excess.limit})\n")
         self._process.kill_for(excess.limit)
@@ -106,7 +106,7 @@ class SandboxedCommand:
                 with anyio.move_on_after(grace_s):
                     await ask_to_end(self._process.tree(()), grace_s)
                     await self._ended.wait()
-            self._doom.set()
+            self._is_stopping.set()
             await self._ended.wait()
 
     async def live(self) -> None:
@@ -121,7 +121,7 @@ class SandboxedCommand:
                 self._tell()
             await self._process.release()
             self._process.close_fds()
-            with anyio.move_on_after(BURIAL_S):
+            with anyio.move_on_after(REAP_S):
                 await self._process.wait()
 
     async def _run(self) -> None:
@@ -132,21 +132,21 @@ class SandboxedCommand:
             ]
             async with anyio.create_task_group() as waiting:
                 waiting.start_soon(self._write)
-                waiting.start_soon(self._wait_for_doom, waiting.cancel_scope)
+                waiting.start_soon(self._wait_for_stop, waiting.cancel_scope)
                 waiting.start_soon(self._tell_of_network)
                 await self._process.wait()
                 waiting.cancel_scope.cancel()
             self._process.kill()
             await self._process.end(KILL_S)
-            with anyio.move_on_after(AFTERLIFE_S):
+            with anyio.move_on_after(DRAIN_S):
                 for end in ends:
                     await end.wait()
             reading.cancel_scope.cancel()
         for line in self._said:
             self._give(Stream.STDERR, line.encode())
 
-    async def _wait_for_doom(self, scope: anyio.CancelScope) -> None:
-        await self._doom.wait()
+    async def _wait_for_stop(self, scope: anyio.CancelScope) -> None:
+        await self._is_stopping.wait()
         scope.cancel()
 
     async def _tell_of_network(self) -> None:
@@ -178,7 +178,7 @@ class SandboxedCommand:
                 self._give(stream, data if self._output_bytes is None else data[: self._output_bytes - total_bytes])
                 total_bytes = min(total_bytes + len(data), self._output_bytes or sys.maxsize)
                 if total_bytes == self._output_bytes and self._process.limit is None:
-                    self.condemn(Excess("output_bytes", f"it wrote more than {total_bytes:,} bytes on a stream"))
+                    self.stop_for(Excess("output_bytes", f"it wrote more than {total_bytes:,} bytes on a stream"))
             end.set()
 
         tasks.start_soon(run)

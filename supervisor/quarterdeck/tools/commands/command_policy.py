@@ -1,13 +1,9 @@
-"""What a session's commands run under: their policy, their environment, the user's tools, directories of their own.
+"""What a session's commands run under: their policy, their environment, the user's programs, directories of their own.
 
-`shell` runs them, `toolbelt` knows what the tools take.  A tool that may not be shown is left out, and nothing else
-fails for it; what the policy itself names and cannot be had is an error of every command, with what to do.
-
-The user's own tools for commands that see only the system's: what has to be shown for the programs on a PATH to run.
-
-Interpreters of version managers, virtual environments, packages in /opt, programs in a home: each is shown by the
-folder that it belongs to, never a home, never credentials.  Only looks, and for long: call it in a thread.
-Whether a folder is shown in the end, `workbench` decides.
+The user's programs are found for commands that see only the system's: interpreters of version managers, virtual
+environments, packages in /opt, programs in a home.  Each is shown by the folder that it belongs to, never a home, never
+credentials.  One that may not be shown is left out; what the policy itself names and cannot be had is an error of every
+command, with what to do.
 """
 
 import os
@@ -46,7 +42,13 @@ from quarterdeck_sandbox import (
     resolve_program,
 )
 
-from .shell import Outfit, SandboxedShell
+from .shell import CommandSetup, SandboxedShell
+
+MAX_SHOWN: Final = 64
+"""Folders and files of the user's tools; each is a mount at every start, a tenth of a millisecond."""
+
+TOOLS_S: Final = 300.0
+"""How long the tools of one PATH are remembered: looking for them takes a tenth of a second."""
 
 MAX_PROGRAMS: Final = 1_000
 """Looked at on one PATH, a third of a millisecond each; those of the system count only when they are links."""
@@ -55,7 +57,74 @@ _RUSTUP: Final = "rustup"
 
 
 @dataclass(frozen=True, slots=True)
-class Toolbelt:
+class CommandPolicy:
+    """Where a session's commands run, and what they may do.
+
+    Attributes:
+        workspace: their directory, absolute; they may change it.
+        home: their HOME, private; made when it is missing.
+        tmp: their TMPDIR, likewise.
+        allowed: other directories that they may change, absolute.
+        private: our own state and runtime directories, which nobody may see.
+        protected: what is the user's word at a moment, which they may never write.
+        policy: what else they may reach and use; its `write` comes on top of the workspace.
+        environ: our own environment, of which they get the listed part.
+        user_home: the user's own home.
+        allow_unsandboxed: accept limits alone where nothing better works.
+        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
+    """
+
+    workspace: str
+    home: Path
+    tmp: Path
+    allowed: Sequence[str] = ()
+    private: tuple[str, ...] = ()
+    protected: Callable[[], Iterable[str]] = trusted_files
+    policy: SandboxPolicy = field(default_factory=SandboxPolicy)
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))
+    allow_unsandboxed: bool = False
+    open_port: int | None = None
+
+    def setup(self) -> CommandSetup:
+        """What its commands run under.  Looks at many files: call it in a thread.
+
+        Raises:
+            LaunchError: a directory is missing, or cannot be made.
+        """
+        try:
+            for folder in (self.home, self.tmp):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchError("sandbox_refused", f"commands need a directory of their own: {error}") from error
+        requester = Requester(
+            Places(self.home, self.tmp, self.user_home, self.private),
+            self.environ,
+            known_machine(),
+            allow_unsandboxed=self.allow_unsandboxed,
+            open_port=self.open_port,
+        )
+        config = StdioServerConfig(id="commands", command="sh", sandbox=self.policy)
+        env = server_environment(config, self.environ, self.home, self.tmp)
+        if not self.policy.confines_files:
+            return CommandSetup(self.policy, requester, env, self.protected)
+        write = tuple(dict.fromkeys((os.path.normpath(self.workspace), *map(os.path.normpath, self.allowed))))
+        policy = self.policy.model_copy(update={"write": tuple(dict.fromkeys((*self.policy.write, *write)))})
+        programs = _tools(env, self.workspace, str(self.user_home), self.environ, policy.write)
+        # The one program of our own that commands need, for `grep` and `find`; of its folder nothing else is shown.
+        searcher = [str(path)] if (path := ripgrep_path()) else []
+        shown = _showable((*programs.read, *searcher), policy, requester)
+        search_path = os.pathsep.join((programs.path, *map(os.path.dirname, searcher)))
+        return CommandSetup(
+            policy.model_copy(update={"read": (*policy.read, *shown)}),
+            requester,
+            {**env, **programs.env, "PATH": search_path},
+            self.protected,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UserPrograms:
     """What the user's tools take.
 
     Attributes:
@@ -69,9 +138,72 @@ class Toolbelt:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def pack(
+@asynccontextmanager
+async def open_shell(bench: CommandPolicy, monitor: TreeMonitor | None = None) -> AsyncIterator[SandboxedShell]:
+    """The shell of a session, for as long as the block lasts: see `SandboxedShell.open`.
+
+    It takes no time: what its commands run under is found out before the first of them.
+    """
+    async with SandboxedShell.open(bench.setup, bench.workspace, monitor) as shell:
+        yield shell
+
+
+_remembered: Final[dict[tuple[object, ...], tuple[float, UserPrograms]]] = {}
+
+
+def _tools(
+    env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Sequence[str]
+) -> UserPrograms:
+    key = (env["PATH"], cwd, user_home, tuple(sorted(environ.items())), writable)
+    now = time.monotonic()
+    for other, (found_at, _) in list(_remembered.items()):
+        if now - found_at > TOOLS_S:
+            _remembered.pop(other, None)
+    if key not in _remembered:
+        _remembered[key] = (now, find_user_programs(env, cwd, user_home, environ, writable))
+    return _remembered[key][1]
+
+
+def _showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) -> tuple[str, ...]:
+    """Those that the sandbox would not refuse to show, and that are not shown anyway."""
+    places = requester.places
+    own = (str(places.home), str(places.tmp))
+    writable = tuple(os.path.realpath(path) for path in (*own, *policy.write))
+    rules = PathRules(
+        policy, os.path.realpath(places.user_home), tuple(os.path.realpath(path) for path in places.private), writable
+    )
+    identity = _identity(policy, requester)
+    is_walked = requester.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
+    found: list[str] = []
+    for path in dict.fromkeys(paths):
+        real = os.path.realpath(path)
+        if is_within_any(real, (*writable, *policy.read)) or is_within_any(path, policy.hidden):
+            continue
+        try:
+            rules.admit(path, "read")
+            if identity is not None and (
+                closed_to(identity, (real,)) or (is_walked and out_of_reach(identity, (real,)))
+            ):
+                continue
+        except (LaunchError, OSError):
+            continue
+        found.append(path)
+    return tuple(found[:MAX_SHOWN])
+
+
+def _identity(policy: SandboxPolicy, requester: Requester) -> Identity | None:
+    """As whom commands will run when we are root."""
+    if requester.machine.euid != 0:
+        return None
+    try:
+        return choose_identity(requester.places.home, policy.write)
+    except LaunchError:
+        return None  # every command will say so
+
+
+def find_user_programs(
     env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Iterable[str]
-) -> Toolbelt:
+) -> UserPrograms:
     """The tools of `env`'s PATH.
 
     Args:
@@ -81,13 +213,13 @@ def pack(
         environ: our own environment: where version managers keep their things.
         writable: what commands can change; what only a file in there says is needed is not shown.
     """
-    packing = _Packing(env, cwd, os.path.realpath(user_home), environ, tuple(map(os.path.realpath, writable)))
+    search = _ProgramSearch(env, cwd, os.path.realpath(user_home), environ, tuple(map(os.path.realpath, writable)))
     for folder in dict.fromkeys(env.get("PATH", "").split(os.pathsep)):
-        packing.add(folder)
-    return packing.result()
+        search.add(folder)
+    return search.result()
 
 
-class _Packing:
+class _ProgramSearch:
     def __init__(
         self, env: Mapping[str, str], cwd: str, home: str, environ: Mapping[str, str], writable: tuple[str, ...]
     ) -> None:
@@ -128,7 +260,7 @@ class _Packing:
             self._path.append(real)
             self._show(Prefix(real, "a folder of programs"))
 
-    def result(self) -> Toolbelt:
+    def result(self) -> UserPrograms:
         """All of it; of folders within others only the outer ones."""
         path = dict.fromkeys((*self._path, *self._late))
         read: list[str] = []
@@ -136,7 +268,7 @@ class _Packing:
             if not is_within_any(each, read):
                 read.append(each)
         links = [link for link, real in self._links.items() if not _is_shown(link, read) and _is_shown(real, read)]
-        return Toolbelt(os.pathsep.join(path), (*read, *links), self._env)
+        return UserPrograms(os.pathsep.join(path), (*read, *links), self._env)
 
     def _look_at(self, path: str) -> str:
         """Note what a program needs.  Returns what it is or, for a shim, stands for; empty when it would not run."""
@@ -206,140 +338,3 @@ def _leading_out(folder: str, home: str) -> Iterator[str]:
         real = os.path.realpath(link)
         if not _is_system(real) and not is_within(real, home) and os.path.isfile(real) and os.access(real, os.X_OK):
             yield link
-
-
-MAX_SHOWN: Final = 64
-"""Folders and files of the user's tools; each is a mount at every start, a tenth of a millisecond."""
-
-TOOLS_S: Final = 300.0
-"""How long the tools of one PATH are remembered: looking for them takes a tenth of a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workbench:
-    """Where a session's commands run, and what they may do.
-
-    Attributes:
-        workspace: their directory, absolute; they may change it.
-        home: their HOME, private; made when it is missing.
-        tmp: their TMPDIR, likewise.
-        allowed: other directories that they may change, absolute.
-        private: our own state and runtime directories, which nobody may see.
-        protected: what is the user's word at a moment, which they may never write.
-        policy: what else they may reach and use; its `write` comes on top of the workspace.
-        environ: our own environment, of which they get the listed part.
-        user_home: the user's own home.
-        allow_unsandboxed: accept limits alone where nothing better works.
-        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
-    """
-
-    workspace: str
-    home: Path
-    tmp: Path
-    allowed: Sequence[str] = ()
-    private: tuple[str, ...] = ()
-    protected: Callable[[], Iterable[str]] = trusted_files
-    policy: SandboxPolicy = field(default_factory=SandboxPolicy)
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))
-    allow_unsandboxed: bool = False
-    open_port: int | None = None
-
-    def outfit(self) -> Outfit:
-        """What its commands run under.  Looks at many files: call it in a thread.
-
-        Raises:
-            LaunchError: a directory is missing, or cannot be made.
-        """
-        try:
-            for folder in (self.home, self.tmp):
-                folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise LaunchError("sandbox_refused", f"commands need a directory of their own: {error}") from error
-        requester = Requester(
-            Places(self.home, self.tmp, self.user_home, self.private),
-            self.environ,
-            known_machine(),
-            allow_unsandboxed=self.allow_unsandboxed,
-            open_port=self.open_port,
-        )
-        config = StdioServerConfig(id="commands", command="sh", sandbox=self.policy)
-        env = server_environment(config, self.environ, self.home, self.tmp)
-        if not self.policy.confines_files:
-            return Outfit(self.policy, requester, env, self.protected)
-        write = tuple(dict.fromkeys((os.path.normpath(self.workspace), *map(os.path.normpath, self.allowed))))
-        policy = self.policy.model_copy(update={"write": tuple(dict.fromkeys((*self.policy.write, *write)))})
-        belt = _tools(env, self.workspace, str(self.user_home), self.environ, policy.write)
-        # The one program of our own that commands need, for `grep` and `find`; of its folder nothing else is shown.
-        searcher = [str(path)] if (path := ripgrep_path()) else []
-        shown = _showable((*belt.read, *searcher), policy, requester)
-        search_path = os.pathsep.join((belt.path, *map(os.path.dirname, searcher)))
-        return Outfit(
-            policy.model_copy(update={"read": (*policy.read, *shown)}),
-            requester,
-            {**env, **belt.env, "PATH": search_path},
-            self.protected,
-        )
-
-
-@asynccontextmanager
-async def open_shell(bench: Workbench, monitor: TreeMonitor | None = None) -> AsyncIterator[SandboxedShell]:
-    """The shell of a session, for as long as the block lasts: see `SandboxedShell.open`.
-
-    It takes no time: what its commands run under is found out before the first of them.
-    """
-    async with SandboxedShell.open(bench.outfit, bench.workspace, monitor) as shell:
-        yield shell
-
-
-_remembered: Final[dict[tuple[object, ...], tuple[float, Toolbelt]]] = {}
-
-
-def _tools(
-    env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Sequence[str]
-) -> Toolbelt:
-    key = (env["PATH"], cwd, user_home, tuple(sorted(environ.items())), writable)
-    now = time.monotonic()
-    for other, (found_at, _) in list(_remembered.items()):
-        if now - found_at > TOOLS_S:
-            _remembered.pop(other, None)
-    if key not in _remembered:
-        _remembered[key] = (now, pack(env, cwd, user_home, environ, writable))
-    return _remembered[key][1]
-
-
-def _showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester) -> tuple[str, ...]:
-    """Those that the sandbox would not refuse to show, and that are not shown anyway."""
-    places = requester.places
-    own = (str(places.home), str(places.tmp))
-    writable = tuple(os.path.realpath(path) for path in (*own, *policy.write))
-    rules = PathRules(
-        policy, os.path.realpath(places.user_home), tuple(os.path.realpath(path) for path in places.private), writable
-    )
-    identity = _identity(policy, requester)
-    is_walked = requester.machine.tier is not Tier.BUBBLEWRAP  # which mounts what is shown
-    found: list[str] = []
-    for path in dict.fromkeys(paths):
-        real = os.path.realpath(path)
-        if is_within_any(real, (*writable, *policy.read)) or is_within_any(path, policy.hidden):
-            continue
-        try:
-            rules.admit(path, "read")
-            if identity is not None and (
-                closed_to(identity, (real,)) or (is_walked and out_of_reach(identity, (real,)))
-            ):
-                continue
-        except (LaunchError, OSError):
-            continue
-        found.append(path)
-    return tuple(found[:MAX_SHOWN])
-
-
-def _identity(policy: SandboxPolicy, requester: Requester) -> Identity | None:
-    """As whom commands will run when we are root."""
-    if requester.machine.euid != 0:
-        return None
-    try:
-        return choose_identity(requester.places.home, policy.write)
-    except LaunchError:
-        return None  # every command will say so

@@ -1,7 +1,7 @@
 """Commands that run on while a session does other things: started, watched, stopped, ended with the session.
 
-A job's last lines are kept here, all that it writes also in capture files.  `process` and `bg-process` are two faces of
-this table, each with a table of its own; `end_jobs` ends all that belong to one context.
+A job's last lines are kept here, all that it writes also in capture files.  `process` and `bg-process` use a table
+each; `end_jobs` ends all that belong to one context.
 """
 
 import asyncio

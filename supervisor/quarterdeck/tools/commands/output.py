@@ -1,6 +1,6 @@
-"""The last lines of a stream that comes in pieces: assembled, clipped, bounded in number and in bytes.  Pure.
+"""A command's output, as it comes in pieces, kept in bounded memory.  Pure.
 
-The beginning and the end of a stream that may be endless, in bounded memory.  Pure.
+`LineRing` keeps the last lines of a stream, `Excerpt` its beginning and its end.
 """
 
 from codecs import getincrementaldecoder

@@ -1,7 +1,7 @@
 """What background commands write, as files that end with the session: bounded, and never outside of their directory.
 
 The directory may lie where those very commands can write.  It is reached through its parent, which they cannot
-replace, and held open; what they plant in its place, or in a file's, is refused or avoided, never followed.
+replace, and held open; what they put in its place, or in a file's, is refused or avoided, never followed.
 """
 
 import asyncio

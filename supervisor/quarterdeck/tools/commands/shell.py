@@ -1,7 +1,7 @@
-"""Commands for tools, each in a sandbox of its own: the `Shell` seam over `quarterdeck_sandbox`.
+"""Run commands for tools, each in a sandbox of its own: the `Shell` seam over `quarterdeck_sandbox`.
 
 A command reaches what its policy grants and nothing else; what it writes on its streams is bounded; nothing that it
-started outlives it, nor the shell.  `workbench` says what a session's commands run under, `command` how one lives.
+started outlives it, nor the shell.  `command_policy` says what a session's commands run under.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class CommandError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class CommandSetup:
     """What every command of a shell runs under.
 
     Attributes:
@@ -68,11 +68,11 @@ class Outfit:
 
 
 class SandboxedShell:
-    """`Shell` under one outfit; made by `open`."""
+    """`Shell` under one setup; made by `open`."""
 
-    def __init__(self, outfit: Callable[[], Outfit], cwd: str, monitor: TreeMonitor, tasks: TaskGroup) -> None:
-        self._find_outfit = outfit
-        self._outfit: Outfit | None = None
+    def __init__(self, setup: Callable[[], CommandSetup], cwd: str, monitor: TreeMonitor, tasks: TaskGroup) -> None:
+        self._find_setup = setup
+        self._setup: CommandSetup | None = None
         self._finding = asyncio.Lock()
         self._cwd = cwd
         self._monitor = monitor
@@ -85,17 +85,17 @@ class SandboxedShell:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, outfit: Outfit | Callable[[], Outfit], cwd: str, monitor: TreeMonitor | None = None
+        cls, setup: CommandSetup | Callable[[], CommandSetup], cwd: str, monitor: TreeMonitor | None = None
     ) -> AsyncIterator[Self]:
         """A shell for as long as the block lasts; what runs or starts at its end is ended with all that it started.
 
         Args:
-            outfit: what its commands run under; a function is called in a thread, before the first command, and may
+            setup: what its commands run under; a function is called in a thread, before the first command, and may
                 raise `LaunchError`.
             cwd: where they run unless told otherwise.
             monitor: holds them to their limits, and is run by the caller; None for one of its own.
         """
-        find = (lambda: outfit) if isinstance(outfit, Outfit) else outfit
+        find = (lambda: setup) if isinstance(setup, CommandSetup) else setup
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             if monitor is None:
@@ -178,10 +178,10 @@ class SandboxedShell:
                 raise CommandError("the session has ended: nothing can be started any more")
             if problem := problem_with(command):
                 raise CommandError(problem)
-            outfit = await self._known_outfit()
+            setup = await self._known_setup()
             # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
-            confinement = await anyio.to_thread.run_sync(_confine, outfit, command, place, env or {})
-            missing = tuple(path for folder in outfit.policy.write for path in missing_hooks(folder))
+            confinement = await anyio.to_thread.run_sync(_confine, setup, command, place, env or {})
+            missing = tuple(path for folder in setup.policy.write for path in missing_hooks(folder))
             process = await start(confinement)
         except LaunchError as error:
             raise CommandError(str(error)) from error
@@ -191,10 +191,10 @@ class SandboxedShell:
             await process.stop(KILL_S)
             process.close_fds()
             raise CommandError("the session has ended, and its commands with it")
-        running = SandboxedCommand(process, stdin, on_output, outfit.policy.limits.output_bytes)
+        running = SandboxedCommand(process, stdin, on_output, setup.policy.limits.output_bytes)
         self._running.add(running)
-        tree = process.tree((str(outfit.requester.places.tmp),))
-        watch = self._monitor.watch(tree, outfit.policy.limits, running.condemn)
+        tree = process.tree((str(setup.requester.places.tmp),))
+        watch = self._monitor.watch(tree, setup.policy.limits, running.stop_for)
         self._tasks.start_soon(self._accompany, running, watch, missing)
         return running
 
@@ -219,11 +219,11 @@ class SandboxedShell:
                 ", ".join(made),
             )
 
-    async def _known_outfit(self) -> Outfit:
+    async def _known_setup(self) -> CommandSetup:
         async with self._finding:
-            if self._outfit is None:
-                self._outfit = await anyio.to_thread.run_sync(self._find_outfit)
-            return self._outfit
+            if self._setup is None:
+                self._setup = await anyio.to_thread.run_sync(self._find_setup)
+            return self._setup
 
     async def _close(self) -> None:
         self._is_open = False
@@ -251,9 +251,9 @@ def problem_with(command: str) -> str | None:
     return None
 
 
-def _confine(outfit: Outfit, command: str, place: str, env: Mapping[str, str]) -> Confinement:
+def _confine(setup: CommandSetup, command: str, place: str, env: Mapping[str, str]) -> Confinement:
     # The paths that a command line names are the shell's to find or to miss; an argument's would be judged here.
-    plan = plan_launch(SHELL, (), {**outfit.env, **env}, place)
-    places = replace(outfit.requester.places, protected=tuple(outfit.protected()))
-    confinement = confine(plan, outfit.policy, replace(outfit.requester, places=places))
+    plan = plan_launch(SHELL, (), {**setup.env, **env}, place)
+    places = replace(setup.requester.places, protected=tuple(setup.protected()))
+    confinement = confine(plan, setup.policy, replace(setup.requester, places=places))
     return replace(confinement, plan=replace(confinement.plan, argv=(SHELL, "-c", command)))

@@ -1,1 +1,1 @@
-"""Replacing a part of a text: finding it, fitting in the new one, keeping encoding and line ends.  Pure."""
+"""Replace a part of a text: find it, fit in the new one, keep encoding and line ends.  Pure."""

@@ -1,11 +1,7 @@
-r"""Change a text by what it says: find the old part, put the new one there, tell what changed.  Pure.
+r"""Change a text by what it says: find the old part, put the new one there, tell what changed.
 
-The old part is looked for as it is, and if it is nowhere once more with blanks folded.  The time is linear in the
-text.
-
-Carry the indentation of a text over to the place where it goes.  Pure; lines end in `\n`.
-
-Where a text is found in another.  Pure; the time is linear in what is searched.
+The old part is looked for as it is, and if it is nowhere once more with blanks folded; then the new one takes over the
+indentation of the place.  Lines end in `\n`; the time is linear in the text.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,9 +1,6 @@
-r"""A text file as characters, so that it can go back to the very same bytes.  Pure.
+r"""A text file as characters, its lines ending in `\n`, with the way back to the very same bytes.
 
-A text whose lines all end in `\n`, and the way back to what they end in.  Pure.
-
-Where there is any `\n` in a text, each is a line end, a `\r` before it is part of that, and any other `\r` is a
-character like others.  In a text without `\n` each `\r` is a line end.
+A byte order mark, an encoding or line ends of several kinds are kept where nothing was changed.
 """
 
 from array import array

@@ -1,11 +1,8 @@
-r"""Find a text in another where only blanks differ: their number and kind between words, and around lines.  Pure.
+r"""Find a text in another where only blanks differ, or the lines that are most like one that is not there.
 
-Both are folded: each run of blanks is one space, none is left at a line's start and end.  What is found is told in
-offsets of the text as it was.  Lines end in `\n`; the time is linear in what is searched.
-
-Which part of a text is most like one that is not in it.  Pure, and bounded: only a hint is wanted.
-
-Lines are compared by the threes of characters that they have in common; they end in `\n`.
+To match, both are folded: each run of blanks is one space, none is left at a line's start and end.  What is found is
+told in offsets of the text as it was.  Lines are alike by the threes of characters that they have in common; that is
+bounded, as only a hint is wanted.  Lines end in `\n`; the time is linear in what is searched.
 """
 
 from array import array

@@ -1,4 +1,4 @@
-r"""What replacements change in a text, as hunks of a unified diff without file headers.  Pure; lines end in `\n`.
+r"""What replacements change in a text, and that as hunks of a unified diff without file headers.  Lines end in `\n`.
 
 The hunks are built from the places themselves: nothing is compared but the lines at both ends of each change.
 """

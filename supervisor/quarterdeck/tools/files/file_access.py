@@ -1,11 +1,7 @@
-"""What the file tools share at the edge: work on an open file in a thread, one writer at a time, the session's gate.
+"""What the file tools share: work on open files in threads, one writer at a time, what was read, words for failures.
 
-How the file tools put names, sizes and failures in words.  Pure.
-
-What a session has read of each file, so that nothing is changed unseen.  Pure.
-
-The file tools' gate: `read` remembers, `write` and `edit` check.  Files are told apart by real path, states of a file
-by `FileStat.revision`.
+The read-before-edit gate: `read` remembers a file's state, `write` and `edit` check it.  Files are told apart by real
+path, states of a file by `FileStat.revision`.
 """
 
 import asyncio

@@ -1,10 +1,7 @@
-r"""Some lines from the middle of a file of any size, as a model is shown them.  Pure: the file comes open.
+r"""Some lines from the middle of a file of any size, as a model is shown them; run in a thread, on a file that is open.
 
-Above it `read`, which runs it in a thread.  Lines end in `\n`; in a file whose first bytes hold none, in `\r`.
-
-The lines of an open file, block by block: passed over, taken, or only counted.  Pure.
-
-Nothing of the file is kept but a block and the beginning of one line.  A last line need not have an end.
+The file is read block by block, its lines passed over, taken or only counted; nothing is kept but a block and the
+beginning of one line.  Lines end in `\n`; in a file whose first bytes hold none, in `\r`.
 """
 
 import codecs

@@ -1,8 +1,8 @@
 """What a session may touch: its workspace and the directories that it was allowed, judged by what is held open.
 
-A path is followed first (`walking`) and judged afterwards, by the place of the descriptor that it led to; whoever
-swaps a directory for a link meanwhile changes where the path leads, not what is allowed.  A hard link is no way out
-that could be seen here: whoever made it had the file already.
+A path is followed first (`path_walk`) and judged afterwards, by the place of the descriptor that it led to; whoever
+swaps a directory for a link meanwhile changes where the path leads, not what is allowed.  A hard link is no way
+out that could be seen here: whoever made it had the file already.
 """
 
 import errno
@@ -56,8 +56,8 @@ class Roots:
     """The directories of one session.
 
     Where one lies in another, the inner one decides.  What a root that is a link leads to is settled here, once; one
-    that does not exist yet, or vanishes, holds nothing.  What other programs run in a project (`hooks`) is read-only in
-    a root that holds it, and not in one that is in it: who names `.git/hooks` means it.
+    that does not exist yet, or vanishes, holds nothing.  What other programs run in a project (`is_hook`) is read-only
+    in a root that holds it, and not in one that is in it: who names `.git/hooks` means it.
 
     Args:
         workspace: where the session works, read and written.

@@ -1,7 +1,7 @@
 """One GET, bounded in every direction: where it may lead, how long it takes, how much of it is kept.
 
-Above it the tool, below it the guarded network.  Nothing is remembered from one fetch to the next: no cookies, no
-connections; nothing is read from the environment: no proxies, no `.netrc`.
+Nothing is remembered from one fetch to the next: no cookies, no connections; nothing is read from the environment: no
+proxies, no `.netrc`.
 """
 
 import math

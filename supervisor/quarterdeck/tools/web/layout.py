@@ -1,6 +1,6 @@
-"""Lay out text as lines: words flow, blocks stand apart, lists and quotes indent.  Pure.
+"""Lay out text as lines: words flow, blocks stand apart, lists and quotes are indented.  Pure.
 
-Above it the reading of a page.  Everything is linear in what it is given, and stops at a limit.
+Everything is linear in what it is given, and stops at a limit.
 """
 
 import sys

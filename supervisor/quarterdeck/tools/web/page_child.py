@@ -2,8 +2,8 @@
 
     stdin: the page's URL, a newline, the page in UTF-8 · stdout: its title, a newline, its text in UTF-8
 
-It may use so much memory and so much processor time, write no file and start nothing; past that it dies, and nobody
-minds.  Nothing of ours but two small modules is imported, and the parser.
+It may use so much memory and processor time, write no file and start nothing; past that it dies.  It imports the
+parser, and nothing of ours but what reads its tree.
 """
 
 import gc

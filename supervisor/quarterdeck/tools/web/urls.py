@@ -1,6 +1,6 @@
 """Which URLs are fetched, and where a redirect may lead from one.  Pure.
 
-Read once, by the library that then sends the request: what is judged is what is asked for.
+A URL is parsed by the library that then sends the request: what is judged is what is asked for.
 """
 
 import re

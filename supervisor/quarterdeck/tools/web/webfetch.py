@@ -1,7 +1,4 @@
-"""`webfetch`: one page, text or image of the web, guarded against leading anywhere nearer.
-
-Above it the session; below it `web.fetching` (what may be reached, how much is taken) and `web.pages` (pages as text).
-"""
+"""`webfetch`: fetch one page, text or image of the web, and nothing of this machine or its networks."""
 
 from base64 import b64encode
 from http import HTTPStatus

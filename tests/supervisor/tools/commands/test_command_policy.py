@@ -12,8 +12,8 @@ from support.identities import give_to_commands
 from support.machine_facts import ROOT_ONLY
 
 from quarterdeck.tools.commands import command_policy
-from quarterdeck.tools.commands.command_policy import Toolbelt, Workbench, pack
-from quarterdeck.tools.commands.shell import Outfit
+from quarterdeck.tools.commands.command_policy import CommandPolicy, UserPrograms, find_user_programs
+from quarterdeck.tools.commands.shell import CommandSetup
 from quarterdeck.tools.search.ripgrep import ripgrep_path
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.doctor.probe import known_machine
@@ -22,56 +22,56 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Workbench:
+def bench(tmp_path: Path) -> CommandPolicy:
     """One whose user has a home."""
     home = make_home(tmp_path)
     return replace(lay_out(tmp_path), user_home=home.user)
 
 
-def shown(outfit: Outfit) -> list[str]:
+def shown(setup: CommandSetup) -> list[str]:
     """What is shown for the tools, our own searcher left out."""
-    return [path for path in outfit.policy.read if os.path.basename(path) != "rg"]
+    return [path for path in setup.policy.read if os.path.basename(path) != "rg"]
 
 
-def test_commands_may_change_the_workspace_and_the_allowed_directories(bench: Workbench, tmp_path: Path) -> None:
+def test_commands_may_change_the_workspace_and_the_allowed_directories(bench: CommandPolicy, tmp_path: Path) -> None:
     """An agent could not work, or could change what it was not given."""
-    outfit = replace(bench, allowed=(f"{tmp_path}/more/",)).outfit()
-    assert outfit.policy.write == (bench.workspace, f"{tmp_path}/more")
-    assert outfit.requester.places.private == bench.private
-    assert shown(outfit) == []
+    setup = replace(bench, allowed=(f"{tmp_path}/more/",)).setup()
+    assert setup.policy.write == (bench.workspace, f"{tmp_path}/more")
+    assert setup.requester.places.private == bench.private
+    assert shown(setup) == []
 
 
-def test_a_policy_of_the_users_is_kept(bench: Workbench, tmp_path: Path) -> None:
+def test_a_policy_of_the_users_is_kept(bench: CommandPolicy, tmp_path: Path) -> None:
     """What a user wrote about network and limits would be dropped."""
     policy = SandboxPolicy.model_validate(
         {"preset": "strict", "read": ["/opt"], "write": [str(tmp_path)], "limits": {"wall_s": 7}}
     )
-    outfit = replace(bench, policy=policy).outfit()
-    assert outfit.policy.write == (str(tmp_path), bench.workspace)
-    assert outfit.policy.network is NetworkMode.NONE
-    assert outfit.policy.limits.wall_s == 7
-    assert outfit.policy.read[0] == "/opt"
+    setup = replace(bench, policy=policy).setup()
+    assert setup.policy.write == (str(tmp_path), bench.workspace)
+    assert setup.policy.network is NetworkMode.NONE
+    assert setup.policy.limits.wall_s == 7
+    assert setup.policy.read[0] == "/opt"
 
 
-def test_a_trusted_policy_stays_as_it_is(bench: Workbench) -> None:
+def test_a_trusted_policy_stays_as_it_is(bench: CommandPolicy) -> None:
     """Commands that are not confined need nothing shown, and no view is built for them."""
-    outfit = replace(bench, policy=SandboxPolicy.model_validate({"preset": "trusted"})).outfit()
-    assert (outfit.policy.read, outfit.policy.write) == ((), ())
-    assert outfit.env["HOME"] == str(bench.home)
+    setup = replace(bench, policy=SandboxPolicy.model_validate({"preset": "trusted"})).setup()
+    assert (setup.policy.read, setup.policy.write) == ((), ())
+    assert setup.env["HOME"] == str(bench.home)
 
 
-def test_the_environment_is_the_allow_list_and_what_the_policy_names(bench: Workbench) -> None:
+def test_the_environment_is_the_allow_list_and_what_the_policy_names(bench: CommandPolicy) -> None:
     """A token in our environment would be in every command's."""
     environ = {**ENVIRON, "GITHUB_TOKEN": "secret", "EDITOR": "vi", "HOME": "/home/u"}
     policy = SandboxPolicy.model_validate({"environment": ["EDITOR"]})
-    env = replace(bench, environ=environ, policy=policy).outfit().env
+    env = replace(bench, environ=environ, policy=policy).setup().env
     assert env["EDITOR"] == "vi"
     assert env["HOME"] == str(bench.home)
     assert env["TMPDIR"] == str(bench.tmp)
     assert "GITHUB_TOKEN" not in env
 
 
-def test_a_tool_that_may_not_be_shown_is_left_out(bench: Workbench, tmp_path: Path) -> None:
+def test_a_tool_that_may_not_be_shown_is_left_out(bench: CommandPolicy, tmp_path: Path) -> None:
     """One odd folder on the PATH would keep every command from starting."""
     ours, opened, hidden, closed = (tmp_path / name for name in ("state/tools", "opened", "hidden", "closed"))
     for prefix in (ours, opened, hidden, closed):
@@ -79,27 +79,28 @@ def test_a_tool_that_may_not_be_shown_is_left_out(bench: Workbench, tmp_path: Pa
         (prefix / "lib" / "python3.12").mkdir(parents=True)
         (prefix / "lib" / "python3.12" / "os.py").touch()
     closed.chmod(0o700)
-    outfit = replace(
+    setup = replace(
         bench,
         environ={"PATH": ":".join(f"{prefix}/bin" for prefix in (ours, opened, hidden, closed))},
         policy=SandboxPolicy.model_validate({"hidden": [str(hidden)]}),
-    ).outfit()
+    ).setup()
     # Who commands run as, when we are root, is whoever owns the workspace.
     owner = os.stat(bench.workspace).st_uid
-    assert shown(outfit) == [str(closed), str(opened)][owner != os.geteuid() :]
+    assert shown(setup) == [str(closed), str(opened)][owner != os.geteuid() :]
 
 
-def test_tools_are_looked_for_once_for_many_sessions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_are_looked_for_once_for_many_sessions(bench: CommandPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every session's first command would take a tenth of a second longer."""
-    packs: list[object] = []
-    pack = command_policy.pack
+    searches: list[object] = []
     monkeypatch.setattr(command_policy, "_remembered", {})
-    monkeypatch.setattr(command_policy, "pack", lambda *given: (packs.append(given), pack(*given))[1])
-    assert bench.outfit().env == bench.outfit().env
-    assert len(packs) == 1
+    monkeypatch.setattr(
+        command_policy, "find_user_programs", lambda *given: (searches.append(given), find_user_programs(*given))[1]
+    )
+    assert bench.setup().env == bench.setup().env
+    assert len(searches) == 1
     monkeypatch.setattr(command_policy, "TOOLS_S", -1.0)
-    bench.outfit()
-    assert len(packs) == 2
+    bench.setup()
+    assert len(searches) == 2
 
 
 async def test_commands_run_with_the_users_tools_in_private_places(tmp_path: Path) -> None:
@@ -173,16 +174,16 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def packed(home: Home, *folders: Path | str, environ: Mapping[str, str] | None = None) -> Toolbelt:
+def packed(home: Home, *folders: Path | str, environ: Mapping[str, str] | None = None) -> UserPrograms:
     """What a PATH of these folders, then the system's, takes."""
     path = os.pathsep.join([*map(str, folders), "/usr/bin", "/bin"])
     work = str(home.user / "work")
-    return pack({"PATH": path}, work, str(home.user), environ or {}, (work,))
+    return find_user_programs({"PATH": path}, work, str(home.user), environ or {}, (work,))
 
 
-def relative(home: Home, belt: Toolbelt) -> list[str]:
+def relative(home: Home, programs: UserPrograms) -> list[str]:
     """What is shown, from the home."""
-    return [os.path.relpath(path, home.user) for path in belt.read]
+    return [os.path.relpath(path, home.user) for path in programs.read]
 
 
 def test_the_systems_programs_need_nothing(home: Home) -> None:
@@ -194,9 +195,9 @@ def test_the_systems_programs_need_nothing(home: Home) -> None:
 def test_a_virtual_environment_is_shown_with_its_python(home: Home) -> None:
     """The user's `python` would be a dangling link."""
     home.venv("venvs/tools", home.python("py"))
-    belt = packed(home, home.user / "venvs/tools/bin")
-    assert relative(home, belt) == ["py", "venvs/tools"]
-    assert belt.path.split(":")[0] == str(home.user / "venvs/tools/bin")
+    programs = packed(home, home.user / "venvs/tools/bin")
+    assert relative(home, programs) == ["py", "venvs/tools"]
+    assert programs.path.split(":")[0] == str(home.user / "venvs/tools/bin")
 
 
 def test_the_workspaces_own_environment_brings_its_python(home: Home) -> None:
@@ -223,9 +224,9 @@ def test_shims_are_replaced_by_what_they_stand_for(home: Home) -> None:
         home.program(f".pyenv/shims/{name}", PYENV.format(root))
     home.file(".pyenv/version", "3.12.1\n")
     home.file("work/.python-version", "3.11.0\n")
-    belt = packed(home, root / "shims")
-    assert belt.path == f"{root}/versions/3.11.0/bin:/usr/bin:/bin"
-    assert relative(home, belt) == [".pyenv/versions/3.11.0"]
+    programs = packed(home, root / "shims")
+    assert programs.path == f"{root}/versions/3.11.0/bin:/usr/bin:/bin"
+    assert relative(home, programs) == [".pyenv/versions/3.11.0"]
 
 
 def test_programs_in_a_home_are_shown_with_what_they_link_to(home: Home) -> None:
@@ -237,8 +238,8 @@ def test_programs_in_a_home_are_shown_with_what_they_link_to(home: Home) -> None
     home.link(".local/bin/black", script)
     home.program(".local/bin/mine", "#!/bin/sh\n")
     home.file(".local/bin/notes")
-    belt = packed(home, home.user / ".local/bin")
-    assert relative(home, belt) == [
+    programs = packed(home, home.user / ".local/bin")
+    assert relative(home, programs) == [
         ".local/bin",
         ".local/share/uv/python/cpython-3.12",
         ".local/share/uv/tools/black",
@@ -262,9 +263,9 @@ def test_rust_finds_its_tools(home: Home) -> None:
     home.link(".cargo/bin/cargo", "rustup")
     home.file(".cargo/credentials.toml", "token")
     home.file(".rustup/toolchains/stable/bin/cargo")
-    belt = packed(home, home.user / ".cargo/bin")
-    assert relative(home, belt) == [".cargo/bin", ".rustup"]
-    assert belt.env == {"RUSTUP_HOME": str(home.user / ".rustup")}
+    programs = packed(home, home.user / ".cargo/bin")
+    assert relative(home, programs) == [".cargo/bin", ".rustup"]
+    assert programs.env == {"RUSTUP_HOME": str(home.user / ".rustup")}
 
 
 def test_a_path_through_a_whole_home_or_credentials_shows_neither(home: Home) -> None:
@@ -273,10 +274,10 @@ def test_a_path_through_a_whole_home_or_credentials_shows_neither(home: Home) ->
     home.program(".ssh/bin/tool", ELF)
     home.program("tool", ELF)
     home.link("bin/leak", home.user / ".ssh/id").parent.mkdir(exist_ok=True)
-    belt = packed(home, home.user, home.user / ".ssh/bin", home.user / "bin", "/")
-    assert not any(os.path.realpath(path).startswith(f"{home.user}/.ssh") for path in belt.read)
-    assert str(home.user) not in belt.read
-    assert "/" not in belt.read
+    programs = packed(home, home.user, home.user / ".ssh/bin", home.user / "bin", "/")
+    assert not any(os.path.realpath(path).startswith(f"{home.user}/.ssh") for path in programs.read)
+    assert str(home.user) not in programs.read
+    assert "/" not in programs.read
 
 
 def test_only_so_many_programs_are_looked_at(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Collect the tools of public MCP servers, and report how far providers take their schemas.
 
-    python tests/collect_tools.py                     # every server of tests/support/public_servers.py
+    python tests/collect_tools.py                     # every server of tests/support/servers/public_servers.py
     python tests/collect_tools.py git npm:some-mcp    # these: their entries are renewed, the others stay
     python tests/collect_tools.py --report            # nothing is collected: what providers make of the tools
 
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from support.providers.report import summary_lines, tool_lines, verdicts
-from support.public_servers import PUBLIC_SERVERS, PublicServer, Registry, server_named
-from support.real_tools import REAL_TOOLS, RealServer, read_servers, write_servers
+from support.schemas.providers.report import summary_lines, tool_lines, verdicts
+from support.servers.public_servers import PUBLIC_SERVERS, PublicServer, Registry, server_named
+from support.servers.real_tools import REAL_TOOLS, RealServer, read_servers, write_servers
 
 INSTALL_S: Final = 420.0
 """One package with all that it needs, on a slow line."""

@@ -19,8 +19,8 @@ settings.load_profile("quarterdeck")
 
 @pytest.fixture(scope="session", autouse=True)
 def state_of_the_tests() -> Iterator[None]:
-    """See `support.own_state`."""
-    from support.own_state import own_state, usual_state_dir
+    """See `support.suite.own_state`."""
+    from support.suite.own_state import own_state, usual_state_dir
 
     with own_state(usual_state_dir()):
         yield
@@ -28,9 +28,9 @@ def state_of_the_tests() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_zygotes(state_of_the_tests: None) -> Iterator[None]:
-    """See `support.zygotes`."""
-    from support.terminals import fork_server
-    from support.zygotes import forked_from
+    """See `support.processes.zygotes`."""
+    from support.processes.commands import fork_server
+    from support.processes.zygotes import forked_from
 
     from quarterdeck.fleet import placement
 
@@ -46,16 +46,16 @@ def anyio_backend() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """See `support.better_machine`."""
-    from support.better_machine import OPTION
+    """See `support.suite.better_machine`."""
+    from support.suite.better_machine import OPTION
 
     parser.addoption(OPTION, action="store_true", help="only what was skipped, and what depends on the sandbox's tier")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """See `support.collecting` and `support.better_machine`; hooks in here would not be asked for all directories."""
-    from support.better_machine import BetterMachine
-    from support.collecting import Turns
+    """See `support.suite.collecting` and `better_machine`; hooks in here would not be asked for all directories."""
+    from support.suite.better_machine import BetterMachine
+    from support.suite.collecting import Turns
 
     config.pluginmanager.register(Turns())
     config.pluginmanager.register(BetterMachine(config))

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.better_machine import is_by_tier
+from support.suite.better_machine import is_by_tier
 
 ROOT = Path(__file__).resolve().parents[1]
 CI = ROOT / ".ci" / "run"

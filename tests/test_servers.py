@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from mcp.client.client import Client
 from mcp.client.sse import sse_client
-from support.direct import direct_call, direct_listing, open_direct, without_envelope
-from support.http_servers import forked_http_server
-from support.leftovers import assert_gone, eventually, is_running, no_leftovers
-from support.programs import running_http_server, server_argv
-from support.raw_client import PeerClosedError, RawStdioClient, RpcError
+from support.clients.direct_client import direct_call, direct_listing, open_direct, without_envelope
+from support.clients.raw_client import PeerClosedError, RawStdioClient, RpcError
+from support.processes.http_servers import forked_http_server
+from support.processes.leftovers import assert_gone, is_running, no_leftovers
+from support.processes.programs import running_http_server, server_argv
+from support.waiting import eventually
 
 ERAS = {"echo": "2025-11-25", "modern": "2026-07-28"}
 

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from support.forks import Forks
-from support.leftovers import descendants, eventually_async, running_with
-from support.real import BACKSTOP_S, pretend
-from support.terminals import forks as our_forks
+from support.processes.commands import forks as our_forks
+from support.processes.forks import Forks
+from support.processes.leftovers import descendants, running_with
+from support.servers.real_endpoints import BACKSTOP_S, pretend
+from support.waiting import eventually_async
 
 from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
 
@@ -38,7 +39,7 @@ def own_directories() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def forks() -> Forks:
-    """Commands of ours at the price of a fork, as any identity; see `support.forks`."""
+    """Commands of ours at the price of a fork, as any identity; see `support.processes.forks`."""
     return our_forks()
 
 

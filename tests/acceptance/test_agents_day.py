@@ -19,10 +19,10 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.commands import command, quarterdeck_json
-from support.identities import PACKAGES, SOURCES, give_to_commands
-from support.leftovers import no_leftovers
-from support.native_serves import ALL
+from support.processes.commands import command, quarterdeck_json
+from support.processes.identities import PACKAGES, SOURCES, give_to_commands
+from support.processes.leftovers import no_leftovers
+from support.serves.native_serves import ALL
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 

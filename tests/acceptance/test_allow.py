@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.commands import DEADLINE_S, serving
-from support.leftovers import eventually, no_leftovers
-from support.programs import SERVERS, server_argv
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked, serving
+from support.processes.leftovers import no_leftovers
+from support.processes.programs import SERVERS, server_argv
+from support.waiting import eventually
 
 from quarterdeck.config.places.paths import state_dir
 

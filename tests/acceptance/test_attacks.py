@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
-from support.expected import BOMB_LIMITS, BOMBS, FAMILIES, IMPOSSIBLE, NOT_BARE, OUTPUTS, Bomb, names
-from support.forks import Forks
-from support.hostile import ATTACKS, END_S, Run, Scene, scene
-from support.identities import Identity, plain_python
-from support.leftovers import no_leftovers
-from support.machine_facts import NO_INTERNET_ALONE, ROOT_ONLY, bubblewrap_missing
-from support.real import fault_at_open, stdio_config
+from support.processes.forks import Forks
+from support.processes.identities import Identity, plain_python
+from support.processes.leftovers import no_leftovers
+from support.sandbox.attack_results import BOMB_LIMITS, BOMBS, FAMILIES, IMPOSSIBLE, NOT_BARE, OUTPUTS, Bomb, names
+from support.sandbox.hostile import ATTACKS, END_S, Run, Scene, scene
+from support.sandbox.machine_facts import NO_INTERNET_ALONE, ROOT_ONLY, bubblewrap_missing
+from support.servers.real_endpoints import fault_at_open, stdio_config
 
 from quarterdeck_protocol.policy import NetworkMode, Tier
 from quarterdeck_sandbox.doctor.probe import probe_machine

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.real import assert_fault, fault_at_open
+from support.servers.real_endpoints import assert_fault, fault_at_open
 
 from quarterdeck.interop import StdioServerConfig
 

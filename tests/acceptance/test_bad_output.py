@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from support.leftovers import eventually_async, is_running
-from support.real import BACKSTOP_S, assert_fault, fault_of, hostile, opened, say, text_of
+from support.processes.leftovers import is_running
+from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_of, hostile, opened, say, text_of
+from support.waiting import eventually_async
 
 from quarterdeck.interop import Delivery, ServerEndpointImpl
 

@@ -8,9 +8,19 @@ from typing import Any
 
 import anyio
 import pytest
-from support.leftovers import eventually_async
-from support.programs import server_argv
-from support.real import BACKSTOP_S, UNCONFINED, assert_fault, fault_of, opened, pretend, say, stdio_config, text_of
+from support.processes.programs import server_argv
+from support.servers.real_endpoints import (
+    BACKSTOP_S,
+    UNCONFINED,
+    assert_fault,
+    fault_of,
+    opened,
+    pretend,
+    say,
+    stdio_config,
+    text_of,
+)
+from support.waiting import eventually_async
 
 from quarterdeck.interop import BridgeConfig, ServerEndpointImpl, mount_protocol_bridge
 from quarterdeck_protocol.configs import ToolFilter

@@ -8,19 +8,21 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from support.commands import (
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import (
     DEADLINE_S,
     command,
     quarterdeck,
+    quarterdeck_forked,
     quarterdeck_json,
+    quarterdeck_json_forked,
     row,
     serving,
     write_config,
 )
-from support.leftovers import assert_gone, descendants, eventually, no_leftovers
-from support.line_child import LineChild
-from support.raw_client import RawStdioClient
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+from support.processes.leftovers import assert_gone, descendants, no_leftovers
+from support.processes.line_child import LineChild
+from support.waiting import eventually
 
 ATTEMPTS = 5
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import psutil
 import pytest
-from support.leftovers import eventually_async, is_running
-from support.machine_facts import NO_INTERNET_ALONE
-from support.programs import server_argv
-from support.real import (
+from support.processes.leftovers import is_running
+from support.processes.programs import server_argv
+from support.sandbox.machine_facts import NO_INTERNET_ALONE
+from support.servers.real_endpoints import (
     BACKSTOP_S,
     SHOWS_SCRIPTS,
     assert_fault,
@@ -22,6 +22,7 @@ from support.real import (
     say,
     stdio_config,
 )
+from support.waiting import eventually_async
 
 from quarterdeck.interop import ProtocolFault, ServerEndpointImpl, create_server_endpoint
 from quarterdeck_protocol.policy import NetworkMode

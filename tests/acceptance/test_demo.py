@@ -5,10 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import lacking
-from support.commands import DEADLINE_S, command
-from support.leftovers import eventually, no_leftovers
-from support.machine_facts import LINUX_ONLY
+from support.processes import lacking
+from support.processes.commands import DEADLINE_S, command
+from support.processes.leftovers import no_leftovers
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import eventually
 
 
 def folders() -> set[Path]:

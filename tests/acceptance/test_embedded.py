@@ -13,9 +13,10 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
-from support.leftovers import descendants, eventually_async, no_leftovers
-from support.programs import server_argv
-from support.real import BACKSTOP_S, assert_fault, fault_of, say, text_of
+from support.processes.leftovers import descendants, no_leftovers
+from support.processes.programs import server_argv
+from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_of, say, text_of
+from support.waiting import eventually_async
 
 from quarterdeck.interop import ServerEndpointImpl, StdioServerConfig, create_server_endpoint
 from quarterdeck_protocol.configs import RestartPolicy

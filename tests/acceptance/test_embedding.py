@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.commands import DEADLINE_S, row, write_config
-from support.leftovers import no_leftovers
-from support.programs import SERVERS, server_argv
+from support.processes.commands import DEADLINE_S, row, write_config
+from support.processes.leftovers import no_leftovers
+from support.processes.programs import SERVERS, server_argv
 
 from quarterdeck import ProtocolFault, Quarterdeck, SyncQuarterdeck
 from quarterdeck.config.load.file import ConfigFileError

@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import DEADLINE_S, row, serving, write_config
-from support.leftovers import eventually, no_leftovers
-from support.raw_client import RawStdioClient
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import (
+    DEADLINE_S,
+    quarterdeck_forked,
+    quarterdeck_json_forked,
+    row,
+    serving,
+    write_config,
+)
+from support.processes.leftovers import no_leftovers
+from support.waiting import eventually
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.commands import DEADLINE_S, row, serving, write_config
-from support.leftovers import eventually, no_leftovers
-from support.programs import server_argv
-from support.terminals import quarterdeck_json_forked
+from support.processes.commands import DEADLINE_S, quarterdeck_json_forked, row, serving, write_config
+from support.processes.leftovers import no_leftovers
+from support.processes.programs import server_argv
+from support.waiting import eventually
 
 RUNNER: Final = """#!/bin/sh
 if [ ! -e "$HOME/.fetched" ]; then

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.leftovers import eventually_async
-from support.real import BACKSTOP_S, assert_fault, fault_of, hostile, opened, pretend, say
+from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_of, hostile, opened, pretend, say
+from support.waiting import eventually_async
 
 from quarterdeck.interop import ProtocolFault, ServerEndpointImpl
 

@@ -2,7 +2,17 @@
 
 import anyio
 import pytest
-from support.real import BACKSTOP_S, assert_fault, fault_at_open, fault_of, hostile, opened, pretend, say, stdio_config
+from support.servers.real_endpoints import (
+    BACKSTOP_S,
+    assert_fault,
+    fault_at_open,
+    fault_of,
+    hostile,
+    opened,
+    pretend,
+    say,
+    stdio_config,
+)
 
 from quarterdeck.interop import create_server_endpoint
 

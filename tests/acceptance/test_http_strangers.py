@@ -15,10 +15,10 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.commands import DEADLINE_S, command, row, write_config
-from support.leftovers import eventually, no_leftovers
-from support.line_child import LineChild
-from support.terminals import popen_forked
+from support.processes.commands import DEADLINE_S, command, popen_forked, row, write_config
+from support.processes.leftovers import no_leftovers
+from support.processes.line_child import LineChild
+from support.waiting import eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 

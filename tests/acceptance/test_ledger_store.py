@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from support.commands import DEADLINE_S
-from support.ledgers import digest_of
-from support.line_child import LineChild
+from support.ledger.ledgers import digest_of
+from support.processes.commands import DEADLINE_S
+from support.processes.line_child import LineChild
 
 from quarterdeck.ledger.events.events import Approved, Enrolled
 from quarterdeck.ledger.store.database import read_head

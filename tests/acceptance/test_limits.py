@@ -2,8 +2,8 @@
 
 import psutil
 import pytest
-from support.leftovers import eventually_async
-from support.real import SHOWS_SCRIPTS, fault_at_open, opened, pretend, python_config, say
+from support.servers.real_endpoints import SHOWS_SCRIPTS, fault_at_open, opened, pretend, python_config, say
+from support.waiting import eventually_async
 
 from quarterdeck_protocol.faults import FaultKind
 from quarterdeck_protocol.policy import Limits, SandboxPolicy

@@ -10,10 +10,18 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S, quarterdeck, quarterdeck_json, row, serving, write_config
-from support.leftovers import eventually
-from support.programs import SERVERS
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+from support.processes.commands import (
+    DEADLINE_S,
+    quarterdeck,
+    quarterdeck_forked,
+    quarterdeck_json,
+    quarterdeck_json_forked,
+    row,
+    serving,
+    write_config,
+)
+from support.processes.programs import SERVERS
+from support.waiting import eventually
 
 SAID: Final = "Give the text back."
 

@@ -10,11 +10,11 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.commands import DEADLINE_S, PATIENT, row, serving, write_config
-from support.leftovers import POLL_S, eventually, no_leftovers
-from support.line_child import LineChild
-from support.raw_client import RawStdioClient
-from support.terminals import popen_forked, quarterdeck_forked
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked, row, serving, write_config
+from support.processes.leftovers import no_leftovers
+from support.processes.line_child import LineChild
+from support.waiting import POLL_S, eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 

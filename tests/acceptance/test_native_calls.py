@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S, row, serving, write_config
-from support.identities import give_to_commands
-from support.leftovers import eventually, no_leftovers, running_with
-from support.native_serves import ALL, AUTHORING, make_project, native, text_of
-from support.raw_client import JsonObject, RawStdioClient
-from support.reused import Reused
+from support.clients.raw_client import JsonObject, RawStdioClient
+from support.processes.commands import DEADLINE_S, row, serving, write_config
+from support.processes.identities import give_to_commands
+from support.processes.kept import Reused
+from support.processes.leftovers import no_leftovers, running_with
+from support.serves.native_serves import ALL, AUTHORING, make_project, native, text_of
+from support.waiting import eventually
 
 GREETINGS: Final[dict[str, Callable[[RawStdioClient], JsonObject]]] = {
     "legacy": RawStdioClient.initialize,

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from support.identities import give_to_commands
-from support.leftovers import eventually_async, no_leftovers, running_with
-from support.swapping import alternating
-from support.web_servers import redirect, response, serving, zeros_gzipped
+from support.processes.identities import give_to_commands
+from support.processes.leftovers import no_leftovers, running_with
+from support.servers.web_servers import redirect, response, serving, zeros_gzipped
+from support.tools.path_races import alternating
+from support.waiting import eventually_async
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeSettings, NativeWish

@@ -15,12 +15,12 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.commands import DEADLINE_S, row, write_config
-from support.leftovers import assert_gone, descendants, eventually_async, no_leftovers, running_with
-from support.line_child import LineChild
-from support.native_serves import first_text, make_project, native, sessions_of
-from support.reused import Reused
-from support.terminals import popen_forked
+from support.processes.commands import DEADLINE_S, popen_forked, row, write_config
+from support.processes.kept import Reused
+from support.processes.leftovers import assert_gone, descendants, no_leftovers, running_with
+from support.processes.line_child import LineChild
+from support.serves.native_serves import first_text, make_project, native, sessions_of
+from support.waiting import eventually_async
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.config.places.paths import workspace_paths

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from support.commands import DEADLINE_S, row, write_config
-from support.leftovers import eventually, no_leftovers
-from support.line_child import LineChild
-from support.programs import SERVERS
-from support.terminals import popen_forked, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.commands import (
+    DEADLINE_S,
+    popen_forked,
+    quarterdeck_forked,
+    quarterdeck_json_forked,
+    row,
+    write_config,
+)
+from support.processes.leftovers import no_leftovers
+from support.processes.line_child import LineChild
+from support.processes.programs import SERVERS
+from support.waiting import eventually
 
 
 def with_network(network: str) -> dict[str, object]:

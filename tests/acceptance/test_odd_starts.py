@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.commands import DEADLINE_S, command, row, write_config
-from support.leftovers import no_leftovers
-from support.machine_facts import FULL_DEVICE_ONLY, NO_MOUNT_NAMESPACE, NO_ROOT
+from support.processes.commands import DEADLINE_S, command, row, write_config
+from support.processes.leftovers import no_leftovers
+from support.sandbox.machine_facts import FULL_DEVICE_ONLY, NO_MOUNT_NAMESPACE, NO_ROOT
 
 pytestmark = FULL_DEVICE_ONLY
 

@@ -14,12 +14,22 @@ from subprocess import CompletedProcess
 from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S, command, quarterdeck, row, serving, write_config
-from support.leftovers import eventually, no_leftovers
-from support.line_child import LineChild
-from support.raw_client import RawStdioClient
-from support.reused import Reused
-from support.terminals import popen_forked, quarterdeck_forked, quarterdeck_json_forked
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import (
+    DEADLINE_S,
+    command,
+    popen_forked,
+    quarterdeck,
+    quarterdeck_forked,
+    quarterdeck_json_forked,
+    row,
+    serving,
+    write_config,
+)
+from support.processes.kept import Reused
+from support.processes.leftovers import no_leftovers
+from support.processes.line_child import LineChild
+from support.waiting import eventually
 
 from quarterdeck.ledger.store.lease import Holder, read_holder, take_lease
 

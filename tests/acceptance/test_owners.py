@@ -13,10 +13,11 @@ from typing import Final
 import anyio
 import psutil
 import pytest
-from support.leftovers import assert_gone, eventually_async, is_running, no_leftovers
-from support.programs import SERVERS, server_argv
-from support.real import hostile, opened, pids_of, pretend, say
-from support.zygotes import started_anew
+from support.processes.leftovers import assert_gone, is_running, no_leftovers
+from support.processes.programs import SERVERS, server_argv
+from support.processes.zygotes import started_anew
+from support.servers.real_endpoints import hostile, opened, pids_of, pretend, say
+from support.waiting import eventually_async
 
 from quarterdeck.fleet import placement
 from quarterdeck.interop import BridgeConfig, ServerFleetImpl, start_server_fleet

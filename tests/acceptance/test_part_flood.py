@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.machine_facts import LINUX_ONLY
-from support.programs import SERVERS
+from support.processes.programs import SERVERS
+from support.sandbox.machine_facts import LINUX_ONLY
 
 SUPERVISOR = """
 import asyncio, json, os, resource, subprocess, sys

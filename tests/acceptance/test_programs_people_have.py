@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only
-from support.real_servers import install_tools
+from support.sandbox.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only
+from support.servers.real_servers import install_tools
 
 INSTALL_S = 300.0
 """Tools are downloaded once for all tests of the module."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import anyio
 import pytest
-from support.direct import open_direct, without_envelope
-from support.real import BACKSTOP_S, opened, stdio_config
-from support.real_servers import install, shared_folder
+from support.clients.direct_client import open_direct, without_envelope
+from support.servers.real_endpoints import BACKSTOP_S, opened, stdio_config
+from support.servers.real_servers import install, shared_folder
 
 from quarterdeck.interop import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy

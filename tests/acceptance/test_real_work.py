@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.hostile import Scene, scene
-from support.identities import Identity, is_open, plain_python
-from support.machine_facts import bubblewrap_missing, not_installed
-from support.real_servers import install_tools
+from support.processes.identities import Identity, is_open, plain_python
+from support.sandbox.hostile import Scene, scene
+from support.sandbox.machine_facts import bubblewrap_missing, not_installed
+from support.servers.real_servers import install_tools
 
 from quarterdeck_protocol.policy import Tier
 

@@ -3,8 +3,8 @@
 import anyio
 import psutil
 import pytest
-from support.leftovers import eventually_async
-from support.real import BACKSTOP_S, pids_of, pretend, say
+from support.servers.real_endpoints import BACKSTOP_S, pids_of, pretend, say
+from support.waiting import eventually_async
 
 from quarterdeck.interop import BridgeConfig, start_server_fleet
 

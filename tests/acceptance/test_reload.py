@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import DEADLINE_S, row, serving, write_config
-from support.leftovers import eventually, is_running, no_leftovers
-from support.raw_client import RawStdioClient
-from support.reused import Reused
-from support.terminals import quarterdeck_forked, quarterdeck_json_forked
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import (
+    DEADLINE_S,
+    quarterdeck_forked,
+    quarterdeck_json_forked,
+    row,
+    serving,
+    write_config,
+)
+from support.processes.kept import Reused
+from support.processes.leftovers import is_running, no_leftovers
+from support.waiting import eventually
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
-from support.http_servers import forked_http_server
-from support.leftovers import eventually_async
-from support.real import BACKSTOP_S, assert_fault, fault_at_open, fault_of, opened, say, text_of
+from support.processes.http_servers import forked_http_server
+from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_at_open, fault_of, opened, say, text_of
+from support.waiting import eventually_async
 
 from quarterdeck.interop import (
     BridgeConfig,

@@ -8,9 +8,18 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.leftovers import eventually_async
-from support.programs import server_argv
-from support.real import BACKSTOP_S, UNCONFINED, assert_fault, hostile, pids_of, pretend, say, stdio_config
+from support.processes.programs import server_argv
+from support.servers.real_endpoints import (
+    BACKSTOP_S,
+    UNCONFINED,
+    assert_fault,
+    hostile,
+    pids_of,
+    pretend,
+    say,
+    stdio_config,
+)
+from support.waiting import eventually_async
 
 from quarterdeck.interop import BridgeConfig, EndpointStatus, ServerConfig, ServerFleetImpl, start_server_fleet
 from quarterdeck_protocol.configs import RestartPolicy

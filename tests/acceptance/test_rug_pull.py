@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S
-from support.programs import running_http_server
-from support.rehearsing import PAUSE_S, Connected, Json
-from support.stages import Stage, Turncoat, neighbour, open_folder
+from support.processes.commands import DEADLINE_S
+from support.processes.programs import running_http_server
+from support.serves.changing_server import PAUSE_S, Connected, Json
+from support.serves.shared_serve import Stage, Turncoat, neighbour, open_folder
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.confined import Runner, bare_repository, certify, echo, https, low_echo, other_name
-from support.forks import Forks
-from support.identities import Identity
-from support.machine_facts import NO_ROOT, bubblewrap_missing, not_installed
+from support.processes.forks import Forks
+from support.processes.identities import Identity
+from support.sandbox.machine_facts import NO_ROOT, bubblewrap_missing, not_installed
+from support.sandbox.sandbox_commands import Runner, bare_repository, certify, echo, https, low_echo, other_name
 
 from quarterdeck_sandbox.network.namespace import own_addresses
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.forks import Forks
-from support.hostile import END_S, Scene, scene
-from support.identities import USER_UID, Identity, plain_python
-from support.leftovers import no_leftovers
-from support.machine_facts import bubblewrap_missing
-from support.real import assert_fault, fault_at_open, python_config
+from support.processes.forks import Forks
+from support.processes.identities import USER_UID, Identity, plain_python
+from support.processes.leftovers import no_leftovers
+from support.sandbox.hostile import END_S, Scene, scene
+from support.sandbox.machine_facts import bubblewrap_missing
+from support.servers.real_endpoints import assert_fault, fault_at_open, python_config
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor.probe import known_machine

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.berths import TIERS
-from support.forks import Forks
-from support.identities import Identity
+from support.processes.forks import Forks
+from support.processes.identities import Identity
+from support.sandbox.confinements import TIERS
 
 from quarterdeck.trust.exposure import read_exposure
 from quarterdeck_protocol.policy import Tier

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.http_servers import forked_http_server
-from support.planted import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
-from support.rehearsing import connected
-from support.stages import open_folder
+from support.config.planted_secrets import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
+from support.processes.http_servers import forked_http_server
+from support.serves.changing_server import connected
+from support.serves.shared_serve import open_folder
 
 from quarterdeck.config.places.paths import state_dir
 

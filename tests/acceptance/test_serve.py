@@ -17,19 +17,21 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.commands import (
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import (
     DEADLINE_S,
     PATIENT,
     command,
+    popen_forked,
+    quarterdeck_forked,
     quarterdeck_json,
+    quarterdeck_json_forked,
     row,
     serving,
     write_config,
 )
-from support.leftovers import assert_gone, descendants, no_leftovers
-from support.line_child import LineChild, PeerClosedError
-from support.raw_client import RawStdioClient
-from support.terminals import popen_forked, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.leftovers import assert_gone, descendants, no_leftovers
+from support.processes.line_child import LineChild, PeerClosedError
 
 from quarterdeck.config.places.paths import runtime_dir
 

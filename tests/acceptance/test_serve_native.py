@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from support.commands import DEADLINE_S, command
-from support.leftovers import assert_gone, descendants, eventually, no_leftovers, running_with
-from support.native_serves import (
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import DEADLINE_S, command, quarterdeck_forked
+from support.processes.leftovers import assert_gone, descendants, no_leftovers, running_with
+from support.serves.native_serves import (
     ALL,
     AUTHORING,
     SURVEY,
@@ -23,8 +24,7 @@ from support.native_serves import (
     sessions_of,
     text_of,
 )
-from support.raw_client import RawStdioClient
-from support.terminals import quarterdeck_forked
+from support.waiting import eventually
 
 from quarterdeck.config.places.paths import workspace_paths
 

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 import zmq
-from support.real import BACKSTOP_S, opened, pretend, say
+from support.servers.real_endpoints import BACKSTOP_S, opened, pretend, say
 
 from quarterdeck.interop import CLIENT_VERSION
 from quarterdeck_protocol.faults import FaultKind, FaultRecord

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.commands import row, write_config
-from support.rehearsing import Author, connected
-from support.stages import open_folder
+from support.processes.commands import row, write_config
+from support.serves.changing_server import Author, connected
+from support.serves.shared_serve import open_folder
 
 from quarterdeck.config.places.paths import state_dir
 

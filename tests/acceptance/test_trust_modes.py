@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from support.commands import row, write_config
-from support.keeping import Kept
-from support.rehearsing import OTHER, Author, Connected, connected
-from support.stages import open_folder
+from support.processes.commands import row, write_config
+from support.processes.kept import Kept
+from support.serves.changing_server import OTHER, Author, Connected, connected
+from support.serves.shared_serve import open_folder
 
 pytestmark = pytest.mark.anyio
 

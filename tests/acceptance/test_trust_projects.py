@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.programs import SERVERS
-from support.rehearsing import Author, Connected, connected
-from support.stages import open_folder
+from support.processes.programs import SERVERS
+from support.serves.changing_server import Author, Connected, connected
+from support.serves.shared_serve import open_folder
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.commands import DEADLINE_S, write_config
-from support.keeping import Kept
-from support.leftovers import eventually_async
-from support.rehearsing import Author, Connected, Json, connected
-from support.stages import open_folder
+from support.processes.commands import DEADLINE_S, write_config
+from support.processes.kept import Kept
+from support.serves.changing_server import Author, Connected, Json, connected
+from support.serves.shared_serve import open_folder
+from support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
 

@@ -10,11 +10,19 @@ from typing import Any, Final
 import anyio
 import httpx2
 import pytest
-from support.commands import DEADLINE_S, PATIENT, row, serving, write_config
-from support.leftovers import eventually, no_leftovers
-from support.line_child import LineChild
-from support.raw_client import RawStdioClient
-from support.terminals import popen_forked, quarterdeck_json_forked
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import (
+    DEADLINE_S,
+    PATIENT,
+    popen_forked,
+    quarterdeck_json_forked,
+    row,
+    serving,
+    write_config,
+)
+from support.processes.leftovers import no_leftovers
+from support.processes.line_child import LineChild
+from support.waiting import eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 

@@ -18,12 +18,13 @@ from typing import Final
 
 import anyio
 import pytest
-from support.berths import TIERS, Berth, berth_of, missing
-from support.commands import DEADLINE_S, quarterdeck
-from support.identities import Identity
-from support.leftovers import eventually, no_leftovers
-from support.machine_facts import MOUNT_NAMESPACE_ONLY
-from support.raw_client import RawStdioClient
+from support.clients.raw_client import RawStdioClient
+from support.processes.commands import DEADLINE_S, quarterdeck
+from support.processes.identities import Identity
+from support.processes.leftovers import no_leftovers
+from support.sandbox.confinements import TIERS, TierHome, missing, tier_home_of
+from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY
+from support.waiting import eventually
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeWish
@@ -112,17 +113,17 @@ def _made(folder: Path) -> Iterator[Project]:
         yield made
 
 
-async def run(project: Project, berth: Berth, script: str) -> str:
+async def run(project: Project, tier_home: TierHome, script: str) -> str:
     """A command with all of the workspace to write; what it said."""
-    tmp = berth.home.parent / "tmp"
+    tmp = tier_home.home.parent / "tmp"
     tmp.mkdir(exist_ok=True)
     if os.geteuid() == 0:
         shutil.chown(tmp, project.folder.stat().st_uid)
-        shutil.chown(berth.home, project.folder.stat().st_uid)
-    places = Places(berth.home, tmp, berth.home.parent / "user")
-    requester = Requester(places, {}, known_machine().capped(berth.tier))
+        shutil.chown(tier_home.home, project.folder.stat().st_uid)
+    places = Places(tier_home.home, tmp, tier_home.home.parent / "user")
+    requester = Requester(places, {}, known_machine().capped(tier_home.tier))
     policy = SandboxPolicy.model_validate({"write": [str(project.folder)], "network": "none"})
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(berth.home), "TMPDIR": str(tmp)}
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tier_home.home), "TMPDIR": str(tmp)}
     setup = CommandSetup(policy, requester, env, lambda: project.trusted)
     with anyio.fail_after(DEADLINE_S):
         async with SandboxedShell.open(setup, str(project.folder)) as shell:
@@ -134,47 +135,47 @@ CONFINING: Final = TIERS[:2]
 
 
 @pytest.fixture(params=CONFINING)
-def berth(request: pytest.FixtureRequest) -> Iterator[Berth]:
+def tier_home(request: pytest.FixtureRequest) -> Iterator[TierHome]:
     """A private home, for each tier that confines."""
-    with berth_of(Tier(request.param)) as made:
+    with tier_home_of(Tier(request.param)) as made:
         yield made
 
 
-async def test_no_command_changes_what_is_believed_in_its_workspace(project: Project, berth: Berth) -> None:
+async def test_no_command_changes_what_is_believed_in_its_workspace(project: Project, tier_home: TierHome) -> None:
     """A command would start a server that nothing confines, or run with the user's next commit."""
     before = project.read()
-    said = await run(project, berth, project.script())
+    said = await run(project, tier_home, project.script())
     assert project.read() == before, said
     assert (project.folder / "ended").read_text() == "done\n", said
 
 
-async def test_commands_that_attack_together_fare_no_better(project: Project, berth: Berth) -> None:
+async def test_commands_that_attack_together_fare_no_better(project: Project, tier_home: TierHome) -> None:
     """One would rename what another is just closing."""
     before = project.read()
     once = "mv conf c$n; ln -s /etc conf; rm -f conf; mv c$n conf; mv .git g$n; mv g$n .git"
     swap = f"for n in 1 2 3 4 5 6 7 8; do {once}; done"
     async with anyio.create_task_group() as tasks:
         for script in (project.script(), swap, swap, f"{swap}; {project.script()}"):
-            tasks.start_soon(run, project, berth, script)
+            tasks.start_soon(run, project, tier_home, script)
     assert project.read() == before
 
 
-async def test_git_commits_where_its_hooks_are_closed(project: Project, berth: Berth) -> None:
+async def test_git_commits_where_its_hooks_are_closed(project: Project, tier_home: TierHome) -> None:
     """An agent could not work in any repository."""
     git = "git -c user.name=a -c user.email=a@b -c core.hooksPath=/dev/null"
     (project.folder / ".git/hooks/pre-commit").unlink()
     (project.folder / ".git/config").write_text("[core]\n\trepositoryformatversion = 0\n")
     said = await run(
-        project, berth, f"{git} add ended .envrc; echo x > new; {git} add new && {git} commit -qm one && git log"
+        project, tier_home, f"{git} add ended .envrc; echo x > new; {git} add new && {git} commit -qm one && git log"
     )
     assert "one" in said
 
 
 async def test_a_hook_that_was_not_there_to_be_closed_is_told(
-    project: Project, berth: Berth, caplog: pytest.LogCaptureFixture
+    project: Project, tier_home: TierHome, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Git would be led to hooks of the command's own with the user's next look at the repository."""
-    await run(project, berth, "echo ../evil > .git/commondir; mkdir .vscode")
+    await run(project, tier_home, "echo ../evil > .git/commondir; mkdir .vscode")
     assert f"a command made {project.folder}/.vscode, {project.folder}/.git/commondir, which" in caplog.text
 
 

@@ -8,7 +8,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from support.commands import DEADLINE_S, row, write_config
+from support.processes.commands import DEADLINE_S, row, write_config
 
 LEFT_OUT = ("ddgs", "primp", "lxml", "justhtml", "rg", "ripgrep")
 

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from statistics import median
 from typing import Final
 
-from support.real import fault_of, hostile, opened, pretend
+from support.servers.real_endpoints import fault_of, hostile, opened, pretend
 
 from .finding import Finding, Target
 from .peers import endpoint_call, preloaded

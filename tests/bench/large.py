@@ -5,7 +5,7 @@ import time
 from statistics import median
 from typing import Final
 
-from support.real import opened, pretend
+from support.servers.real_endpoints import opened, pretend
 
 from quarterdeck.interop import ServerEndpointImpl
 

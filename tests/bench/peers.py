@@ -7,9 +7,9 @@ from typing import Final
 
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from support.programs import server_argv
-from support.raw_client import LEGACY_VERSION
-from support.real import pretend
+from support.clients.raw_client import LEGACY_VERSION
+from support.processes.programs import server_argv
+from support.servers.real_endpoints import pretend
 
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerEndpointImpl

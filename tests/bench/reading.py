@@ -17,7 +17,7 @@ from typing import Final
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.file_tools import call, context_in
+from support.tools.file_tools import call, context_in
 
 from bench.finding import Finding, Target
 from bench.rounds import Effort

@@ -23,7 +23,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.leftovers import no_leftovers
+from support.processes.leftovers import no_leftovers
 
 from bench import bash, calls, faults, large, ledger, monitor, provision, reading, search, serve, spawn, workers
 from bench.finding import Finding, NotMeasuredError

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from support.file_tools import call
-from support.searches import PlayedShell, session_in, with_shell
+from support.tools.file_tools import call
+from support.tools.searches import PlayedShell, session_in, with_shell
 
 from quarterdeck.tools.context import ExecResult, ToolContext
 from quarterdeck.tools.search.grep import MAX_MATCHES, grep_tool

@@ -18,10 +18,10 @@ import anyio
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.leftovers import POLL_S, eventually
-from support.line_child import LineChild
-from support.programs import SERVERS, running_http_server, server_argv
-from support.raw_client import RawStdioClient
+from support.clients.raw_client import RawStdioClient
+from support.processes.line_child import LineChild
+from support.processes.programs import SERVERS, running_http_server, server_argv
+from support.waiting import POLL_S, eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from support.identities import Identity
-from support.machine_facts import bubblewrap_missing
+from support.processes.identities import Identity
+from support.sandbox.machine_facts import bubblewrap_missing
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort

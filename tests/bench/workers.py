@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 import psutil
-from support.real import opened, pretend
+from support.servers.real_endpoints import opened, pretend
 
 from quarterdeck.fleet.runtime import SPAWN_VARIABLE, Runtime
 from quarterdeck_protocol.faults import FaultRecord

@@ -12,8 +12,8 @@ from typing import Final
 import click
 import jsonschema
 import pytest
-from support.document_stage import Stage, open_stage
-from support.documents import PROGRAM, Block, blocks, blocks_of, own_commands, pages, spans
+from support.documentation.document_stage import Stage, open_stage
+from support.documentation.documents import PROGRAM, Block, blocks, blocks_of, own_commands, pages, spans
 
 from quarterdeck.cli.program import hoist_state_dir, make_program
 from quarterdeck.config.load.file import load_config_file

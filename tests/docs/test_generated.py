@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Final
 
 import pytest
-from support.documents import ROOT, pages, text_of
-from support.preset_table import to_markdown
+from support.documentation.documents import ROOT, pages, text_of
+from support.sandbox.preset_table import to_markdown
 
 from quarterdeck.cli.program import make_program
 from quarterdeck.cli.shared.exits import MEANINGS

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.documents import FENCED, ROOT, pages, text_of
+from support.documentation.documents import FENCED, ROOT, pages, text_of
 
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 

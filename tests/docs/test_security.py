@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from support.documents import ROOT, text_of
+from support.documentation.documents import ROOT, text_of
 
 from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine

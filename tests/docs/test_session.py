@@ -7,8 +7,8 @@ import sys
 from typing import Final
 
 import pytest
-from support.documents import ROOT
-from support.leftovers import no_leftovers
+from support.documentation.documents import ROOT
+from support.processes.leftovers import no_leftovers
 
 RECORD: Final = ROOT / "docs" / "site" / "record.py"
 

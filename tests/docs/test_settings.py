@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 import pytest
-from support.documents import ROOT, text_of
+from support.documentation.documents import ROOT, text_of
 
 from quarterdeck.config.clients.known_clients import CLIENTS, Client
 from quarterdeck.config.load.json_schema import config_schema

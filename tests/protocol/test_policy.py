@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from pydantic import ValidationError
-from support.policies import LIMITS, POLICIES
+from support.sandbox.policies import LIMITS, POLICIES
 
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.policy import Limits, NetworkMode, Preset, Property, SandboxPolicy, Tier

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from support.berths import TIERS, Berth, berth_of
+from support.sandbox.confinements import TIERS, TierHome, tier_home_of
 
 
 @pytest.fixture(params=TIERS)
-def berth(request: pytest.FixtureRequest) -> Iterator[Berth]:
+def tier_home(request: pytest.FixtureRequest) -> Iterator[TierHome]:
     """Each tier that this machine has, with a private home."""
-    with berth_of(request.param) as made:
+    with tier_home_of(request.param) as made:
         yield made

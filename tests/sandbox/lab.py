@@ -19,9 +19,9 @@ import anyio
 import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from support.berths import Berth, berth_of
-from support.identities import plain_python
-from support.leftovers import eventually_async
+from support.processes.identities import plain_python
+from support.sandbox.confinements import TierHome, tier_home_of
+from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.inside.prctl import adopt_orphans
@@ -56,7 +56,7 @@ def parent_of(pid: int) -> int | None:
         return None
 
 
-async def server(place: Berth, *, leaves: int = 0) -> tuple[ConfinedProcess, list[int]]:
+async def server(place: TierHome, *, leaves: int = 0) -> tuple[ConfinedProcess, list[int]]:
     """The server, and its daemon's pid."""
     python = plain_python() or sys.executable
     code = DAEMON.replace("LEAVES", str(leaves))
@@ -91,7 +91,7 @@ def alive(*pids: int) -> list[int]:
     return [pid for pid in pids if psutil.pid_exists(pid)]
 
 
-async def stop_a_server_with_a_daemon(place: Berth) -> dict[str, Any]:
+async def stop_a_server_with_a_daemon(place: TierHome) -> dict[str, Any]:
     """The server ends at EOF; its daemon would not."""
     process, daemon = await server(place)
     whole = tree(process)
@@ -100,7 +100,7 @@ async def stop_a_server_with_a_daemon(place: Berth) -> dict[str, Any]:
     return {"returncode": process.returncode, "daemons": len(daemon), "alive": alive(*whole)}
 
 
-async def stop_a_server_that_left_its_daemon(place: Berth) -> dict[str, Any]:
+async def stop_a_server_that_left_its_daemon(place: TierHome) -> dict[str, Any]:
     """The server goes by itself; its daemon holds nothing that would tell of it."""
     process, _ = await server(place, leaves=3)
     whole = tree(process)
@@ -111,7 +111,7 @@ async def stop_a_server_that_left_its_daemon(place: Berth) -> dict[str, Any]:
     return {"returncode": returncode, "alive": alive(*whole)}
 
 
-async def spare_one(place: Berth) -> dict[str, Any]:
+async def spare_one(place: TierHome) -> dict[str, Any]:
     """All descendants die but the spared."""
     kept, _ = await server(place)
     doomed, _ = await server(place)
@@ -124,7 +124,7 @@ async def spare_one(place: Berth) -> dict[str, Any]:
     return outcome | {"left": alive(*spared, *rest)}
 
 
-async def be_killed(place: Berth) -> dict[str, Any]:
+async def be_killed(place: TierHome) -> dict[str, Any]:
     """Nothing can be done any more for what runs: whoever plays it is killed afterwards."""
     process, _ = await server(place)
     return {"pids": tree(process)}
@@ -133,9 +133,9 @@ async def be_killed(place: Berth) -> dict[str, Any]:
 SCENES: Final = (stop_a_server_with_a_daemon, stop_a_server_that_left_its_daemon, spare_one, be_killed)
 
 
-async def play(scene: Callable[[Berth], Coroutine[None, None, dict[str, Any]]], tier: str) -> None:
+async def play(scene: Callable[[TierHome], Coroutine[None, None, dict[str, Any]]], tier: str) -> None:
     """One of them."""
-    with berth_of(Tier(tier)) as place:
+    with tier_home_of(Tier(tier)) as place:
         print(json.dumps([scene.__name__, tier, await scene(place)]), flush=True)
         if scene is be_killed:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.identities import Identity
-from support.leftovers import eventually
+from support.processes.identities import Identity
+from support.waiting import eventually
 
 from quarterdeck_sandbox.hostile_files import remove_tree, temporary_folder
 

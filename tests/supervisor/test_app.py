@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from support.leftovers import no_leftovers
-from support.native_decks import DeckMaker, PlayedDeck
-from support.programs import SERVERS, server_argv
-from support.real import hostile, pretend
-from support.workers import PlayedSession
+from support.fleet.workers import PlayedSession
+from support.processes.leftovers import no_leftovers
+from support.processes.programs import SERVERS, server_argv
+from support.servers.real_endpoints import hostile, pretend
+from support.tools.native_decks import DeckMaker, PlayedDeck
 
 from quarterdeck import Settings, app, open_quarterdeck
 from quarterdeck.common.identity import CLIENT_VERSION

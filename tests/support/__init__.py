@@ -1,1 +1,1 @@
-"""What tests and benches share: a raw client, the stock client's raw view, the pretend servers, leftover checks."""
+"""What tests and benches share, a folder per concern; `waiting` is the one way to wait."""

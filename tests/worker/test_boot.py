@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.machine_facts import LINUX_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY
 
 BOOT = Path(__file__).resolve().parents[2] / "worker" / "quarterdeck_worker" / "boot.py"
 

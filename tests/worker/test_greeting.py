@@ -5,7 +5,15 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-from support.scripted import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject, scripted_session
+from support.servers.scripted_session import (
+    DISCOVERED,
+    INITIALIZED,
+    LEGACY,
+    MODERN,
+    Answer,
+    JsonObject,
+    scripted_session,
+)
 
 from quarterdeck_protocol.configs import Revision
 from quarterdeck_protocol.link.frames import ServerCard

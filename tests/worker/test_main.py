@@ -13,8 +13,9 @@ import anyio
 import msgspec
 import pytest
 import zmq
-from support.workers import CARD, PATIENCE_S
-from support.zeromq import ZmqEnd, libzmq, until
+from support.fleet.workers import CARD
+from support.fleet.zeromq import ZmqEnd, libzmq
+from support.waiting import PATIENCE_S, until
 
 from quarterdeck.fleet.router import SOCKET_NAME, Router
 from quarterdeck_protocol.faults import Dossier

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest
-from support.workers import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.configs import SseServerConfig, StreamableHttpServerConfig
 from quarterdeck_worker.remote_connection import MOST_EXPANSION, EndNotice, StatusRecorder, dial

@@ -11,7 +11,15 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import TypeAdapter, ValidationError
-from support.scripted import LEGACY, MODERN, PATIENCE_S, Answer, JsonObject, ScriptedServer, scripted_session
+from support.servers.scripted_session import (
+    LEGACY,
+    MODERN,
+    PATIENCE_S,
+    Answer,
+    JsonObject,
+    ScriptedServer,
+    scripted_session,
+)
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress

@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 import pytest
-from support.lives import ANSWERS, ended, opened, stage
-from support.scripted import DISCOVERED, LEGACY, MODERN
-from support.workers import turns
+from support.servers.scripted_session import DISCOVERED, LEGACY, MODERN
+from support.waiting import turns
+from support.worker.sessions import ANSWERS, ended, opened, stage
 
 from quarterdeck_protocol.faults import FaultKind
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress

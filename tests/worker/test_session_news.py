@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from mcp.client.subscriptions import SubscriptionLost
-from support.lives import ANSWERS, ended, opened, stage
-from support.scripted import DISCOVERED, MODERN, JsonObject
-from support.workers import PATIENCE_S, turns
+from support.servers.scripted_session import DISCOVERED, MODERN, JsonObject
+from support.waiting import PATIENCE_S, turns
+from support.worker.sessions import ANSWERS, ended, opened, stage
 
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker import session as session_module

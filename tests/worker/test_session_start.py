@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
-from support.lives import ANSWERS, ordered, stage
-from support.processes import PlayedProcess
-from support.scripted import INITIALIZED, LEGACY, JsonObject
-from support.workers import PATIENCE_S, turns
+from support.servers.scripted_session import INITIALIZED, LEGACY, JsonObject
+from support.waiting import PATIENCE_S, turns
+from support.worker.server_process import PlayedProcess
+from support.worker.sessions import ANSWERS, ordered, stage
 
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from support.workers import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 from quarterdeck_worker.stdio.server_process import first_of
 

@@ -4,8 +4,9 @@ import mcp_types as types
 import msgspec
 import pytest
 from mcp.shared.exceptions import MCPError
-from support.served import NO_COMMAND, ORDER, opened, stage
-from support.workers import CARD, turns
+from support.fleet.workers import CARD
+from support.waiting import turns
+from support.worker.served import NO_COMMAND, ORDER, opened, stage
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.events import Arrived, Expired

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from support.served import EXITED, NO_COMMAND, opened, stage
-from support.workers import turns
+from support.waiting import turns
+from support.worker.served import EXITED, NO_COMMAND, opened, stage
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind
 from quarterdeck_protocol.link.events import Expired, Greeted, LinkEvent, Overdue, Replied, Silent, Violated

@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from support.leftovers import assert_gone, eventually
-from support.machine_facts import LINUX_ONLY
+from support.processes.leftovers import assert_gone
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import eventually
 
 from quarterdeck.fleet.placement import INHERITED, isolated
 from quarterdeck_protocol.link.frames import Died, Forked, Report, SpawnOrder

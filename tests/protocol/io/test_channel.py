@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import anyio
 import pytest
-from support.workers import PATIENCE_S
-from support.zeromq import frame, until, until_hung_up
+from support.fleet.zeromq import frame, until_hung_up
+from support.waiting import PATIENCE_S, until
 
 from quarterdeck_protocol.io import channel as channel_module
 from quarterdeck_protocol.io.channel import Channel

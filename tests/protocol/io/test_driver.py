@@ -7,7 +7,7 @@ from math import inf
 
 import anyio
 import pytest
-from support.workers import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck_protocol.io.driver import LinkDriver

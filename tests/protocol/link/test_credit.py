@@ -5,7 +5,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.link_ends import FAULT, LIMITS, frames_of
+from support.fleet.link_ends import FAULT, LIMITS, frames_of
 
 from quarterdeck_protocol.link import credit
 from quarterdeck_protocol.link.credit import BEATS_AHEAD, UNIT_BYTES, BeatRate, Deadlines, Outbox, PeerCredit, units

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.frame_strategies import FRAMES
+from support.fleet.frame_strategies import FRAMES
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.envelope import (

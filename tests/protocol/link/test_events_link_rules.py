@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.frame_strategies import FRAMES
-from support.link_ends import TOKEN, VERSION, hello
+from support.fleet.frame_strategies import FRAMES
+from support.fleet.link_ends import TOKEN, VERSION, hello
 
 from quarterdeck_protocol.link.events import CARRIERS, RECEIVES, LinkTerms, Side, is_reportable, wrong_frame, wrong_peer
 from quarterdeck_protocol.link.frames import (

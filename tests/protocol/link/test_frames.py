@@ -7,7 +7,7 @@ import msgpack
 import msgspec
 import pytest
 from hypothesis import given
-from support.frame_strategies import FRAMES
+from support.fleet.frame_strategies import FRAMES
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import (

@@ -3,15 +3,7 @@
 from math import inf, nan
 
 import pytest
-from support.link_ends import (
-    FAULT,
-    LIMITS,
-    SMALL,
-    carry,
-    fill,
-    make_link,
-    make_pair,
-)
+from support.fleet.link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
 
 from quarterdeck_protocol.link.envelope import WireLimits
 from quarterdeck_protocol.link.events import (

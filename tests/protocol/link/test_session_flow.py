@@ -3,7 +3,7 @@
 from math import inf
 
 import pytest
-from support.link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
+from support.fleet.link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.envelope import encode

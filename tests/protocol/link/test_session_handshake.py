@@ -1,7 +1,7 @@
 """Who may speak at all: the token, the versions, and the patience with those who never greet."""
 
 import pytest
-from support.link_ends import FAULT, TOKEN, VERSION, carry, frames_of, hello, is_dead, make_link, make_pair
+from support.fleet.link_ends import FAULT, TOKEN, VERSION, carry, frames_of, hello, is_dead, make_link, make_pair
 
 from quarterdeck_protocol.link.envelope import encode
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Greeted, LinkMisuseError, Side, Silent, Violated

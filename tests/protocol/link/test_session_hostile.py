@@ -7,8 +7,8 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.frame_strategies import FRAMES
-from support.link_ends import FAULT, LIMITS, SMALL, TOKEN, VERSION, make_link, make_pair
+from support.fleet.frame_strategies import FRAMES
+from support.fleet.link_ends import FAULT, LIMITS, SMALL, TOKEN, VERSION, make_link, make_pair
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.envelope import INLINE_BYTES, decode, encode

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.link_ends import LIMITS, make_link
+from support.fleet.link_ends import LIMITS, make_link
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.credit import UNIT_BYTES, units

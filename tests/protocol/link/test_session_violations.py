@@ -4,17 +4,7 @@ from math import inf, nan
 
 import msgpack
 import pytest
-from support.link_ends import (
-    FAULT,
-    SMALL,
-    VERSION,
-    carry,
-    fill,
-    frames_of,
-    hello,
-    is_dead,
-    make_pair,
-)
+from support.fleet.link_ends import FAULT, SMALL, VERSION, carry, fill, frames_of, hello, is_dead, make_pair
 
 from quarterdeck_protocol.link.credit import UNIT_BYTES
 from quarterdeck_protocol.link.envelope import encode

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
-from support.json_text import OBJECTS, dumped
+from support.schemas.json_text import OBJECTS, dumped
 
 from quarterdeck_protocol.mcp.jsonrpc import (
     BodyError,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
-from support.json_text import JSON, OBJECTS, TRICKY_TEXT, dumped
+from support.schemas.json_text import JSON, OBJECTS, TRICKY_TEXT, dumped
 
 from quarterdeck_protocol.mcp.jsonrpc import (
     ENVELOPE_PREFIX,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from support.json_schemas import JUNK, are_apart, typed_schemas
+from support.schemas.json_schemas import JUNK, are_apart, typed_schemas
 
 from quarterdeck_protocol.schema.canonical import STRIPPED, TYPES, canonical_json, copy_json, digest, normalize_schema
 

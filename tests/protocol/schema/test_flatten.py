@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from support.json_judge import SAMPLES, admits, judge
-from support.json_schemas import VALUES, schemas
+from support.schemas.json_judge import SAMPLES, admits, judge
+from support.schemas.json_schemas import VALUES, schemas
 
 from quarterdeck_protocol.schema.flatten import (
     MAX_NESTED_REFERENCES,

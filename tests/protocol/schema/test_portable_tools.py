@@ -7,10 +7,10 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from support.json_judge import SAMPLES, admits, examples, judge
-from support.json_schemas import containers
-from support.real_tools import read_servers
-from support.schema_values import written
+from support.schemas.json_judge import SAMPLES, admits, examples, judge
+from support.schemas.json_schemas import containers
+from support.schemas.schema_values import written
+from support.servers.real_tools import read_servers
 
 from quarterdeck_protocol.schema.canonical import TYPES
 from quarterdeck_protocol.schema.portable import portable_schema

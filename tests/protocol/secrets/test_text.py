@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.planted import BY_LOOKS, BY_PLACE, INNOCENT, NUMBERS, SECRET
+from support.config.planted_secrets import BY_LOOKS, BY_PLACE, INNOCENT, NUMBERS, SECRET
 
 from quarterdeck_protocol.secrets import (
     has_login,

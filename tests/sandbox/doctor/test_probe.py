@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.leftovers import eventually
-from support.machine_facts import LINUX_ONLY, ROOT_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
+from support.waiting import eventually
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor import probe

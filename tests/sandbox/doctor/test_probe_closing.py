@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE
+from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE
 
 from quarterdeck_sandbox.doctor import probe
 from quarterdeck_sandbox.doctor.trials import TrialEnd

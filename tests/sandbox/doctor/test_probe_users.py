@@ -1,7 +1,7 @@
 """Whether root may become other users: a container may forbid it."""
 
 import pytest
-from support.machine_facts import USER_ONLY
+from support.sandbox.machine_facts import USER_ONLY
 
 from quarterdeck_sandbox.doctor.probe import covers_range, has_capabilities, try_other_users
 

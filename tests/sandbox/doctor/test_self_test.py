@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.leftovers import PATIENCE_S
-from support.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
+from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
+from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor.attacks import EscapeError, trace_the_owner

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.machine_facts import LINUX_ONLY, NO_ROOT, USER_ONLY, installed_only
+from support.sandbox.machine_facts import LINUX_ONLY, NO_ROOT, USER_ONLY, installed_only
 
 from quarterdeck_sandbox.doctor import trials
 from quarterdeck_sandbox.doctor.trials import try_bubblewrap

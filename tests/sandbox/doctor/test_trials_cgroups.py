@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.machine_facts import ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_sandbox.doctor import trials
 from quarterdeck_sandbox.doctor.trials import Hierarchy, hierarchies, try_cgroups

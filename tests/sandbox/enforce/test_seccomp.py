@@ -8,8 +8,8 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bpf import Verdict, judge
-from support.kernel_lab import play
+from support.sandbox.bpf import Verdict, judge
+from support.sandbox.kernel_lab import play
 
 from quarterdeck_sandbox.enforce.seccomp import ARCHITECTURES, compile_filter
 from quarterdeck_sandbox.enforce.syscall_rules import DENIED, NUMBERS, Filter

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.machine_facts import LINUX_ONLY, ROOT_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck_sandbox.run.spawn import BOOT, GATE_FOLDER
 

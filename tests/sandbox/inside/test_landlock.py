@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.kernel_lab import play
-from support.machine_facts import LANDLOCK_ONLY, ROOT_ONLY
+from support.sandbox.kernel_lab import play
+from support.sandbox.machine_facts import LANDLOCK_ONLY, ROOT_ONLY
 
 from quarterdeck_sandbox.inside import landlock
 

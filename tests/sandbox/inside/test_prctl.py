@@ -3,8 +3,8 @@
 import sys
 
 import pytest
-from support.kernel_lab import play
-from support.machine_facts import LINUX_ONLY
+from support.sandbox.kernel_lab import play
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import prctl
 

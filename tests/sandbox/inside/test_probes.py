@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from support.machine_facts import LINUX_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.inside import probes
 

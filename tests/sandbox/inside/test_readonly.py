@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, installed_only
+from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, installed_only
 
 from quarterdeck_sandbox.run.spawn import readonly_argv
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
-from support.leftovers import assert_gone, eventually
-from support.machine_facts import LINUX_ONLY
+from support.processes.leftovers import assert_gone
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import eventually
 
 from quarterdeck_sandbox.inside import landlock
 from quarterdeck_sandbox.run.spawn import BOOT, GATE_FOLDER

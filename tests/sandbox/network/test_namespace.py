@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.machine_facts import installed_only
+from support.sandbox.machine_facts import installed_only
 
 from quarterdeck_sandbox.network.namespace import child_pid_of, exit_of, network_of, prepare_listening
 from quarterdeck_sandbox.policy.machine import Machine

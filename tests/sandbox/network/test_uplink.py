@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
-from support.machine_facts import NO_ROOT, not_installed
-from support.network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
+from support.processes.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
+from support.sandbox.machine_facts import NO_ROOT, not_installed
+from support.sandbox.network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
-LAB: Final = Path(__file__).parents[2] / "support" / "network_lab.py"
+LAB: Final = Path(__file__).parents[2] / "support" / "sandbox" / "network_lab.py"
 PATIENCE_S: Final = 120.0
 
 WAYS: Final = [(who, helper) for who in Identity for helper in ("slirp4netns", "pasta")]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.policies import MACHINES, POLICIES
+from support.sandbox.policies import MACHINES, POLICIES
 
 from quarterdeck_protocol.policy import NetworkMode, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.choice import INTENDED, WEAKEST_FIRST, Choice, choose

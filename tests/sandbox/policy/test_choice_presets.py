@@ -1,6 +1,6 @@
 """What each preset does where; that the documentation says so is tested in `tests/docs`."""
 
-from support.preset_table import to_markdown
+from support.sandbox.preset_table import to_markdown
 
 
 def test_each_preset_starts_where_it_was_decided() -> None:

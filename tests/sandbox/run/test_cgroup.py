@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.line_child import LineChild
+from support.processes.line_child import LineChild
 
 from quarterdeck_protocol.policy import Limits, Property
 from quarterdeck_sandbox.policy.machine import Cgroups

@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 import pytest
-from support.berths import BUBBLEWRAP_ONLY, PATH, Berth, run, this_machine
-from support.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
+from support.sandbox.confinements import BUBBLEWRAP_ONLY, PATH, TierHome, run, this_machine
+from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
 
 from quarterdeck_protocol.policy import Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.machine import Machine
@@ -29,30 +29,30 @@ PATIENCE_S = 30.0
 class Yard:
     """A user with a home, and a server's private places."""
 
-    berth: Berth
+    tier_home: TierHome
     places: Places
     machine: Machine = field(default_factory=this_machine)
 
     def confine(self, *words: str, **policy: Any) -> Confinement:
         """Confine a command; without a network unless the policy says otherwise."""
-        fields = {"network": "none", "minimum": self.berth.tier, **policy}
-        requester = Requester(self.places, {}, self.machine.capped(self.berth.tier))
-        env = {"PATH": PATH, "HOME": str(self.berth.home)}
-        plan = plan_launch(words[0], words[1:], env, str(self.berth.home))
+        fields = {"network": "none", "minimum": self.tier_home.tier, **policy}
+        requester = Requester(self.places, {}, self.machine.capped(self.tier_home.tier))
+        env = {"PATH": PATH, "HOME": str(self.tier_home.home)}
+        plan = plan_launch(words[0], words[1:], env, str(self.tier_home.home))
         if fields.get("preset") == "trusted":
             fields = {key: value for key, value in fields.items() if key not in ("network", "minimum")}
         return confine(plan, SandboxPolicy.model_validate(fields), requester)
 
 
 @pytest.fixture
-def yard(berth: Berth) -> Yard:
+def yard(tier_home: TierHome) -> Yard:
     """One in each tier."""
-    base = berth.home.parent
+    base = tier_home.home.parent
     tmp, user_home, state = base / "tmp", base / "user", base / "state"
     for folder in (tmp, user_home / ".ssh", state):
         folder.mkdir(parents=True)
     (user_home / ".ssh" / "id_ed25519").write_text("secret")
-    return Yard(berth, Places(berth.home, tmp, user_home, (str(state),)))
+    return Yard(tier_home, Places(tier_home.home, tmp, user_home, (str(state),)))
 
 
 def rlimits(confinement: Confinement) -> dict[int, int]:
@@ -74,9 +74,9 @@ async def ends(confinement: Confinement) -> int:
 async def test_what_is_confined_can_be_started_and_use_its_places(yard: Yard) -> None:
     """Every server would fail, for what no part alone has wrong."""
     made = yard.confine("sh", "-c", 'echo hello >"$HOME/file" && [ "$PWD" = "$HOME" ]')
-    assert made.tier is yard.berth.tier
+    assert made.tier is yard.tier_home.tier
     assert await ends(made) == 0
-    assert (yard.berth.home / "file").read_text() == "hello\n"
+    assert (yard.tier_home.home / "file").read_text() == "hello\n"
 
 
 @MOUNT_NAMESPACE_ONLY
@@ -95,7 +95,7 @@ async def test_what_is_protected_is_closed_in_what_may_be_written(yard: Yard) ->
     places = replace(yard.places, protected=(str(config), str(missing)))
     machine = replace(yard.machine, closes=True)
     made = replace(yard, places=places, machine=machine).confine("sh", "-c", script, write=[str(work)])
-    confines = yard.berth.tier is not Tier.LIMITS
+    confines = yard.tier_home.tier is not Tier.LIMITS
     assert made.view.closed == ((str(config),) if confines else ())
     assert any(f"could create {missing}" in gap for gap in made.gaps) is confines
     if confines:
@@ -136,7 +136,7 @@ async def test_limits_are_the_kernels_numbers(yard: Yard) -> None:
 async def test_processes_are_counted_with_those_that_share_the_count(yard: Yard) -> None:
     """A server could not start beside a busy user, or a limit would be no limit."""
     made = yard.confine("true", limits={"processes": 50})
-    alone = made.identity.dedicated if made.identity else yard.berth.tier is Tier.BUBBLEWRAP
+    alone = made.identity.dedicated if made.identity else yard.tier_home.tier is Tier.BUBBLEWRAP
     counted = rlimits(made)[resource.RLIMIT_NPROC]
     assert counted == 50 if alone else counted > 50
 
@@ -176,7 +176,7 @@ async def test_what_cannot_be_given_is_refused_before_anything_starts(yard: Yard
         "write": {"write": [str(yard.places.user_home / "gone")]},
         "hidden": {"hidden": [str(outside)]},
     }
-    if (word, yard.berth.tier) in {("hidden", Tier.BUBBLEWRAP), ("argument", Tier.LIMITS)}:
+    if (word, yard.tier_home.tier) in {("hidden", Tier.BUBBLEWRAP), ("argument", Tier.LIMITS)}:
         pytest.skip("this can be given")
     with pytest.raises(LaunchError) as caught:
         yard.confine("cat", str(outside), **policies[word])
@@ -227,12 +227,12 @@ async def test_a_program_that_no_other_user_can_reach_runs_as_root_without_capab
     shutil.copy("/bin/sh", folder / "tool")
     made = yard.confine(str(folder / "tool"), "-c", f"{SHOW_CAPABILITIES}; cat /etc/shadow 2>/dev/null || true")
     assert made.identity is not None
-    if yard.berth.tier is Tier.BUBBLEWRAP:
+    if yard.tier_home.tier is Tier.BUBBLEWRAP:
         assert made.identity.dedicated
         return
     assert made.identity == ROOT
     assert made.gaps[-1].startswith(f"user: root without capabilities, as {folder}/tool is out of reach")
-    if yard.berth.tier is Tier.LANDLOCK:
+    if yard.tier_home.tier is Tier.LANDLOCK:
         assert "/etc/shadow" in made.secrets
         assert await capabilities(made) == {"0" * 16}
 
@@ -246,7 +246,7 @@ async def test_the_owner_of_what_is_written_must_reach_the_program(yard: Yard) -
     folder.chmod(0o700)
     shutil.copy("/bin/sh", folder / "tool")
     os.chown(project, 40_001, 40_001)
-    if yard.berth.tier is Tier.BUBBLEWRAP:
+    if yard.tier_home.tier is Tier.BUBBLEWRAP:
         pytest.skip("bubblewrap shows it all the same")
     with pytest.raises(LaunchError, match=f"uid 40001, who owns {project}, and {folder}/tool is out of reach"):
         yard.confine(str(folder / "tool"), "-c", "true", write=[str(project)])
@@ -263,6 +263,6 @@ async def test_a_plan_is_changed_in_nothing_but_its_program_and_what_the_view_ad
     """A server would see other arguments than it was given."""
     made = yard.confine("env", "--", "true")
     assert made.plan.argv == ("env", "--", "true")
-    assert made.plan.env == {"PATH": PATH, "HOME": str(yard.berth.home), **made.view.env}
+    assert made.plan.env == {"PATH": PATH, "HOME": str(yard.tier_home.home), **made.view.env}
     assert made.view.env == {"HOME": str(yard.places.home), "TMPDIR": str(yard.places.tmp)}
     assert made.plan.program in ("/usr/bin/env", "/bin/env")

@@ -6,8 +6,9 @@ from typing import Any
 
 import anyio
 import pytest
-from support.berths import Berth
-from support.leftovers import eventually_async, is_running
+from support.processes.leftovers import is_running
+from support.sandbox.confinements import TierHome
+from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
@@ -25,41 +26,43 @@ async def run(confinement: Any) -> tuple[int, Any]:
         return await run_foreground(confinement, (), lambda process: None)
 
 
-async def test_a_command_speaks_through_us_and_its_end_is_told(berth: Berth, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_command_speaks_through_us_and_its_end_is_told(
+    tier_home: TierHome, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Who tries a policy would see nothing of what the command says."""
-    code, dossier = await run(berth.shell("echo out; echo oops >&2; exit 3"))
+    code, dossier = await run(tier_home.shell("echo out; echo oops >&2; exit 3"))
     assert capfd.readouterr() == ("out\n", "oops\n")
     assert (code, dossier.exit_status, dossier.signal, dossier.limit) == (3, 3, None, None)
     assert dossier.stderr_tail == "oops\n"
     assert (dossier.uptime_s or 0) > 0
 
 
-async def test_a_death_by_signal_is_told_as_one(berth: Berth) -> None:
+async def test_a_death_by_signal_is_told_as_one(tier_home: TierHome) -> None:
     """A crash would look like an exit status."""
-    code, dossier = await run(berth.shell("kill -SEGV $$"))
+    code, dossier = await run(tier_home.shell("kill -SEGV $$"))
     assert (code, dossier.exit_status, dossier.signal) == (-signal.SIGSEGV, None, signal.SIGSEGV)
 
 
-async def test_a_limit_that_we_watch_ends_it_and_is_named(berth: Berth) -> None:
+async def test_a_limit_that_we_watch_ends_it_and_is_named(tier_home: TierHome) -> None:
     """A limit on time would hold for servers only."""
-    made = berth.shell("trap '' TERM; while :; do /bin/sleep 1; done")
+    made = tier_home.shell("trap '' TERM; while :; do /bin/sleep 1; done")
     code, dossier = await run(replace(made, limits=Limits.model_validate({"wall_s": 0.2})))
     assert (code, dossier.limit) == (-signal.SIGKILL, "wall_s")
     assert dossier.hints
 
 
-async def test_the_loss_of_its_network_is_told(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loss_of_its_network_is_told(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who tries a policy would take it for the policy's doing."""
 
     async def lost(_: ConfinedProcess) -> str:
         return "slirp4netns was killed by SIGKILL"
 
     monkeypatch.setattr(ConfinedProcess, "network_lost", lost)
-    _, dossier = await run(berth.shell("exit 3"))
+    _, dossier = await run(tier_home.shell("exit 3"))
     assert "its network was gone before it ended (slirp4netns was killed by SIGKILL)" in dossier.hints
 
 
-async def test_giving_up_ends_the_whole_tree(berth: Berth) -> None:
+async def test_giving_up_ends_the_whole_tree(tier_home: TierHome) -> None:
     """A command that is interrupted would run on."""
     started: list[int] = []
     with anyio.fail_after(PATIENCE_S), anyio.CancelScope() as scope:
@@ -68,12 +71,12 @@ async def test_giving_up_ends_the_whole_tree(berth: Berth) -> None:
             started.append(process.pid)
             scope.cancel()
 
-        await run_foreground(berth.shell("while :; do /bin/sleep 1000; done"), (), on_start)
+        await run_foreground(tier_home.shell("while :; do /bin/sleep 1000; done"), (), on_start)
     assert scope.cancelled_caught
     await eventually_async(lambda: not is_running(started[0]))
 
 
-async def test_what_cannot_be_started_is_refused(berth: Berth) -> None:
+async def test_what_cannot_be_started_is_refused(tier_home: TierHome) -> None:
     """A missing program would be an end without a reason."""
     with pytest.raises(LaunchError):
-        await run(berth.confine(LaunchPlan("/no/such/program", ("x",), {}, "/")))
+        await run(tier_home.confine(LaunchPlan("/no/such/program", ("x",), {}, "/")))

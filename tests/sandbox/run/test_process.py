@@ -13,8 +13,9 @@ from typing import Any
 import anyio
 import psutil
 import pytest
-from support.berths import Berth
-from support.leftovers import eventually_async, is_running
+from support.processes.leftovers import is_running
+from support.sandbox.confinements import TierHome
+from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
@@ -34,10 +35,10 @@ STUBBORN = "trap '' TERM; echo ready; while :; do /bin/sleep 1000; done"
 
 
 @asynccontextmanager
-async def running(berth: Berth, script: str, **changes: Any) -> AsyncIterator[ConfinedProcess]:
+async def running(tier_home: TierHome, script: str, **changes: Any) -> AsyncIterator[ConfinedProcess]:
     """A started script; it is gone at the end."""
     with anyio.fail_after(PATIENCE_S):
-        process = await start(berth.shell(script, **changes))
+        process = await start(tier_home.shell(script, **changes))
         try:
             yield process
         finally:
@@ -53,7 +54,7 @@ async def line(process: ConfinedProcess) -> bytes:
 
 
 async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
-    berth: Berth, monkeypatch: pytest.MonkeyPatch
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server would be blamed for its network's end, or the other way round."""
 
@@ -61,7 +62,7 @@ async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
         return "it is gone"
 
     monkeypatch.setattr(SandboxResources, "network_lost", lost)
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         assert await process.network_lost() == "it is gone"
         process.close_stdin()
         await process.wait()
@@ -71,38 +72,38 @@ async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
         loss.cancel()
 
 
-async def test_a_started_process_has_its_pipes_environment_and_place(berth: Berth) -> None:
+async def test_a_started_process_has_its_pipes_environment_and_place(tier_home: TierHome) -> None:
     """A server would not hear us, or run somewhere else."""
     script = 'read a; echo "$0 $a $X $PWD"; echo oops >&2'
-    plan = LaunchPlan("/bin/sh", ("own", "-c", script), {"X": "1"}, str(berth.home))
+    plan = LaunchPlan("/bin/sh", ("own", "-c", script), {"X": "1"}, str(tier_home.home))
     with anyio.fail_after(PATIENCE_S):
-        process = await start(berth.confine(plan))
+        process = await start(tier_home.confine(plan))
         os.write(process.stdin_fd, b"hello\n")
-        assert await line(process) == f"own hello 1 {berth.home}\n".encode()
+        assert await line(process) == f"own hello 1 {tier_home.home}\n".encode()
         assert await process.wait() == 0
         assert os.read(process.stderr_fd, 1000) == b"oops\n"
         await process.stop(GRACE_S)
         process.close_fds()
 
 
-async def test_a_server_holds_no_descriptor_but_its_three_pipes(berth: Berth) -> None:
+async def test_a_server_holds_no_descriptor_but_its_three_pipes(tier_home: TierHome) -> None:
     """A server could read what we have open, or keep our sockets alive."""
-    async with running(berth, "ls /proc/self/fd; read line") as process:
+    async with running(tier_home, "ls /proc/self/fd; read line") as process:
         fds = (await line(process)).split()
     # The fourth is the directory that `ls` itself reads.
     assert len(fds) <= 4
 
 
-async def test_a_server_leads_a_session_of_its_own(berth: Berth) -> None:
+async def test_a_server_leads_a_session_of_its_own(tier_home: TierHome) -> None:
     """A key typed in our terminal would interrupt every server."""
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         await line(process)
         assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
 
 
-async def test_the_end_of_a_process_is_told_with_its_usage(berth: Berth) -> None:
+async def test_the_end_of_a_process_is_told_with_its_usage(tier_home: TierHome) -> None:
     """A dossier would be empty, or tell our memory as the server's (a child begins as a copy of its parent)."""
-    async with running(berth, "echo ready; read line; exit 3") as process:
+    async with running(tier_home, "echo ready; read line; exit 3") as process:
         assert process.returncode is None
         await line(process)
         process.look()
@@ -116,20 +117,20 @@ async def test_the_end_of_a_process_is_told_with_its_usage(berth: Berth) -> None
         assert process.uptime_s == uptime
 
 
-async def test_memory_that_no_look_has_seen_is_told_by_the_kernel(berth: Berth) -> None:
+async def test_memory_that_no_look_has_seen_is_told_by_the_kernel(tier_home: TierHome) -> None:
     """A command that takes 400 MiB for a moment, and ends, would be said to have used two."""
-    if berth.tier is Tier.BUBBLEWRAP:
+    if tier_home.tier is Tier.BUBBLEWRAP:
         pytest.skip("bubblewrap ends before what it started was waited for: only a control group knows")
     wanted = largest_of_ours() + (64 << 20)
-    async with running(berth, f"dd if=/dev/zero of=/dev/null bs={wanted} count=1 2>/dev/null") as process:
+    async with running(tier_home, f"dd if=/dev/zero of=/dev/null bs={wanted} count=1 2>/dev/null") as process:
         await process.wait()
         assert wanted < (process.peak_rss_bytes or 0) < 2 * wanted
         assert not process.peak_is_sampled
 
 
-async def test_memory_that_the_kernel_cannot_tell_from_ours_is_told_as_it_was_seen(berth: Berth) -> None:
+async def test_memory_that_the_kernel_cannot_tell_from_ours_is_told_as_it_was_seen(tier_home: TierHome) -> None:
     """Each small command would be said to have used as much as we do, of which it began as a copy."""
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         await line(process)
         process.look()
         process.close_stdin()
@@ -138,7 +139,7 @@ async def test_memory_that_the_kernel_cannot_tell_from_ours_is_told_as_it_was_se
         assert process.peak_is_sampled
 
 
-async def test_memory_is_told_by_its_control_group_where_it_has_one(berth: Berth) -> None:
+async def test_memory_is_told_by_its_control_group_where_it_has_one(tier_home: TierHome) -> None:
     """What all its processes held together would be nowhere, though their limit is one for all."""
 
     class Group:
@@ -150,7 +151,7 @@ async def test_memory_is_told_by_its_control_group_where_it_has_one(berth: Berth
 
         async def destroy(self) -> None: ...
 
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         await line(process)
         process.look()
         process._resources.cgroup = Group()  # type: ignore[assignment]
@@ -164,15 +165,15 @@ def largest_of_ours() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-async def test_a_death_by_signal_is_told_as_one(berth: Berth) -> None:
+async def test_a_death_by_signal_is_told_as_one(tier_home: TierHome) -> None:
     """A crash would look like an ordinary exit."""
-    async with running(berth, "kill -SEGV $$") as process:
+    async with running(tier_home, "kill -SEGV $$") as process:
         assert await process.wait() == -signal.SIGSEGV
 
 
-async def test_two_may_wait_for_the_same_end(berth: Berth) -> None:
+async def test_two_may_wait_for_the_same_end(tier_home: TierHome) -> None:
     """The second would wait for ever, or be told another status."""
-    async with running(berth, POLITE) as process, anyio.create_task_group() as tasks:
+    async with running(tier_home, POLITE) as process, anyio.create_task_group() as tasks:
         ends: list[int] = []
 
         async def wait() -> None:
@@ -186,9 +187,9 @@ async def test_two_may_wait_for_the_same_end(berth: Berth) -> None:
         assert ends == [7, 7]
 
 
-async def test_a_wait_that_is_given_up_leaves_the_process_alone(berth: Berth) -> None:
+async def test_a_wait_that_is_given_up_leaves_the_process_alone(tier_home: TierHome) -> None:
     """A deadline that passes would end the server, or leak a descriptor each time."""
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         await line(process)
         before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
         for _ in range(3):
@@ -200,10 +201,10 @@ async def test_a_wait_that_is_given_up_leaves_the_process_alone(berth: Berth) ->
 
 
 async def test_without_descriptors_for_processes_the_end_is_noticed_too(
-    berth: Berth, monkeypatch: pytest.MonkeyPatch
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On other systems a death would stay unseen."""
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         await line(process)
         process.close_stdin()
@@ -213,9 +214,9 @@ async def test_without_descriptors_for_processes_the_end_is_noticed_too(
 # Stopping
 
 
-async def test_a_polite_server_is_only_asked(berth: Berth) -> None:
+async def test_a_polite_server_is_only_asked(tier_home: TierHome) -> None:
     """Every server would be killed in the middle of its clean end."""
-    async with running(berth, "echo ready; read line; echo bye >&2; exit 7") as process:
+    async with running(tier_home, "echo ready; read line; echo bye >&2; exit 7") as process:
         await line(process)
         await process.stop(PATIENCE_S)
         assert process.returncode == 7
@@ -223,17 +224,17 @@ async def test_a_polite_server_is_only_asked(berth: Berth) -> None:
         assert process.stdin_fd == -1
 
 
-async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end(berth: Berth) -> None:
+async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end(tier_home: TierHome) -> None:
     """A server that does not watch its stdin would stay."""
-    async with running(berth, DEAF) as process:
+    async with running(tier_home, DEAF) as process:
         await line(process)
         await process.stop(GRACE_S)
         assert process.returncode == -signal.SIGTERM
 
 
-async def test_a_server_that_ignores_that_too_is_killed_with_its_children(berth: Berth) -> None:
+async def test_a_server_that_ignores_that_too_is_killed_with_its_children(tier_home: TierHome) -> None:
     """A stubborn server would hold the whole shutdown, its children would stay."""
-    async with running(berth, STUBBORN) as process:
+    async with running(tier_home, STUBBORN) as process:
         await line(process)
         await eventually_async(lambda: psutil.Process(process.pid).children())
         children = psutil.Process(process.pid).children()
@@ -242,9 +243,9 @@ async def test_a_server_that_ignores_that_too_is_killed_with_its_children(berth:
         await eventually_async(lambda: not any(is_running(child.pid) for child in children))
 
 
-async def test_the_children_of_a_server_that_went_politely_are_killed(berth: Berth) -> None:
+async def test_the_children_of_a_server_that_went_politely_are_killed(tier_home: TierHome) -> None:
     """A server's helper would outlive it."""
-    async with running(berth, "/bin/sleep 1000 & echo ready; read line; exit 0") as process:
+    async with running(tier_home, "/bin/sleep 1000 & echo ready; read line; exit 0") as process:
         await line(process)
         [child] = [child.pid for child in psutil.Process(process.pid).children()]
         await process.stop(PATIENCE_S)
@@ -252,9 +253,9 @@ async def test_the_children_of_a_server_that_went_politely_are_killed(berth: Ber
         await eventually_async(lambda: not is_running(child))
 
 
-async def test_a_stop_cannot_be_interrupted(berth: Berth) -> None:
+async def test_a_stop_cannot_be_interrupted(tier_home: TierHome) -> None:
     """A caller that gives up would leave the server running."""
-    async with running(berth, DEAF) as process:
+    async with running(tier_home, DEAF) as process:
         await line(process)
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -262,9 +263,9 @@ async def test_a_stop_cannot_be_interrupted(berth: Berth) -> None:
         assert process.returncode == -signal.SIGTERM
 
 
-async def test_stopping_twice_and_releasing_twice_is_harmless(berth: Berth) -> None:
+async def test_stopping_twice_and_releasing_twice_is_harmless(tier_home: TierHome) -> None:
     """Whoever closes second would signal, or close, what is somebody else's by then."""
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         await line(process)
         await process.stop(PATIENCE_S)
         await process.stop(PATIENCE_S)
@@ -300,15 +301,15 @@ def resources() -> tuple[int, set[int]]:
     ids=["interpreter", "not a program", "gone", "directory"],
 )
 async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
-    berth: Berth, make: Any, code: str
+    tier_home: TierHome, make: Any, code: str
 ) -> None:
     """A user would be told that the server exited at once, without a reason."""
-    path = berth.home / "program"
+    path = tier_home.home / "program"
     program = make(path)
-    path.exists() and berth.own(path)
+    path.exists() and tier_home.own(path)
     before = resources()
     with anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
-        await start(berth.confine(LaunchPlan(program, (program,), {}, "/")))
+        await start(tier_home.confine(LaunchPlan(program, (program,), {}, "/")))
     assert caught.value.code == code
     assert program in str(caught.value)
     assert resources() == before
@@ -325,21 +326,21 @@ async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
     ],
     ids=["nul in argument", "bad name", "nul in value", "too large", "place is gone"],
 )
-async def test_what_no_system_can_start_is_an_error_in_words(berth: Berth, plan: LaunchPlan) -> None:
+async def test_what_no_system_can_start_is_an_error_in_words(tier_home: TierHome, plan: LaunchPlan) -> None:
     """A configuration's oddity would be a traceback."""
     before = resources()
     with pytest.raises(LaunchError, match="/bin/sh") as caught:
-        await start(berth.confine(plan))
+        await start(tier_home.confine(plan))
     assert caught.value.code == "spawn_failed"
     assert resources() == before
 
 
-async def test_giving_up_a_start_leaves_nothing(berth: Berth) -> None:
+async def test_giving_up_a_start_leaves_nothing(tier_home: TierHome) -> None:
     """A connection that is cancelled early would leave its server."""
     before = resources()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await start(berth.shell(DEAF))
+        await start(tier_home.shell(DEAF))
     assert scope.cancelled_caught
     assert resources() == before
 
@@ -351,9 +352,9 @@ async def test_giving_up_a_start_leaves_nothing(berth: Berth) -> None:
     ("script", "code"),
     [("exit 0", 0), ("exit 3", 3), ("exit 128", 128), ("exit 190", 190), ("kill -9 $$", -9), ("kill -XCPU $$", -24)],
 )
-async def test_the_status_is_the_programs_own(berth: Berth, script: str, code: int) -> None:
+async def test_the_status_is_the_programs_own(tier_home: TierHome, script: str, code: int) -> None:
     """A dossier would tell what stands between us and the program as its end."""
-    async with running(berth, script) as process:
+    async with running(tier_home, script) as process:
         assert await process.wait() == code
         assert process.limit is None
 
@@ -367,21 +368,21 @@ async def test_the_status_is_the_programs_own(berth: Berth, script: str, code: i
     ids=["cpu", "file size"],
 )
 async def test_a_limit_that_the_kernel_keeps_is_named(
-    berth: Berth, script: str, number: int, value: int, limit: str
+    tier_home: TierHome, script: str, number: int, value: int, limit: str
 ) -> None:
     """A user would see a signal, and not which limit to raise."""
-    plan = LaunchPlan("/bin/sh", ("sh", "-c", script), {"PATH": "/usr/bin:/bin", "HOME": str(berth.home)}, "/")
+    plan = LaunchPlan("/bin/sh", ("sh", "-c", script), {"PATH": "/usr/bin:/bin", "HOME": str(tier_home.home)}, "/")
     with anyio.fail_after(PATIENCE_S):
-        process = await start(berth.confine(plan, rlimits=((number, value),)))
+        process = await start(tier_home.confine(plan, rlimits=((number, value),)))
         await process.wait()
         await process.stop(GRACE_S)
         process.close_fds()
     assert process.limit == limit
 
 
-async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(berth: Berth) -> None:
+async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(tier_home: TierHome) -> None:
     """A tree that takes all memory would be asked politely, and its end would have no reason."""
-    async with running(berth, STUBBORN) as process:
+    async with running(tier_home, STUBBORN) as process:
         await line(process)
         children = psutil.Process(process.pid).children(recursive=True)
         process.kill_for("memory_bytes")
@@ -391,22 +392,22 @@ async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(berth: Berth
         await eventually_async(lambda: not any(is_running(child.pid) for child in children))
 
 
-async def test_a_condemnation_that_comes_too_late_changes_nothing(berth: Berth) -> None:
+async def test_a_condemnation_that_comes_too_late_changes_nothing(tier_home: TierHome) -> None:
     """A clean end would be told as the hit of a limit."""
-    async with running(berth, "exit 0") as process:
+    async with running(tier_home, "exit 0") as process:
         await process.wait()
         process.kill_for("wall_s")
         assert process.limit is None
 
 
-async def test_a_monitor_is_told_where_the_tree_and_its_memory_files_are(berth: Berth) -> None:
+async def test_a_monitor_is_told_where_the_tree_and_its_memory_files_are(tier_home: TierHome) -> None:
     """Files in memory, or the processes above the program, would count for nobody."""
-    async with running(berth, POLITE) as process:
+    async with running(tier_home, POLITE) as process:
         await line(process)
         tree = process.tree(("/scratch",))
         assert (tree.pid, tree.scratch) == (process.pid, ("/scratch",))
         assert process.pid in {child.pid for child in psutil.Process(tree.top).children(recursive=True)}
-        if berth.tier is Tier.BUBBLEWRAP:
+        if tier_home.tier is Tier.BUBBLEWRAP:
             assert psutil.Process(tree.root_pid).ppid() == tree.top
             assert tree.tmpfs == ("/dev/shm", "/tmp")
         else:

@@ -6,7 +6,7 @@ import subprocess
 import anyio
 import psutil
 import pytest
-from support.machine_facts import LINUX_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.run.process import SandboxResources
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.berths import Berth, run
+from support.sandbox.confinements import TierHome, run
 
 from quarterdeck_sandbox.run import process_settings
 
@@ -56,10 +56,10 @@ def test_where_there_are_no_scores_nothing_is_raised(score: Path, text: str | No
     assert process_settings.oom_score_of_confined() is None
 
 
-async def test_a_confined_program_has_its_score_whoever_it_becomes(berth: Berth) -> None:
+async def test_a_confined_program_has_its_score_whoever_it_becomes(tier_home: TierHome) -> None:
     """The kernel would choose among us by size alone."""
     ours = process_settings._present() or 0
-    status, said, _ = await run(berth.shell("cat /proc/self/oom_score_adj"))
+    status, said, _ = await run(tier_home.shell("cat /proc/self/oom_score_adj"))
     assert (status, int(said)) == (0, min(1000, ours + process_settings.CONFINED_OOM_SCORE))
 
 

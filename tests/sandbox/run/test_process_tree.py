@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.leftovers import eventually_async, running_with
+from support.processes.leftovers import running_with
+from support.waiting import eventually_async
 
 from quarterdeck_sandbox.policy.limits import Process
 from quarterdeck_sandbox.run.process_tree import ask_to_end, members, signal_tree

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from support.berths import TIERS, missing
-from support.leftovers import assert_gone
-from support.machine_facts import LINUX_ONLY
+from support.processes.leftovers import assert_gone
+from support.sandbox.confinements import TIERS, missing
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_protocol.policy import Tier
 

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.leftovers import assert_gone, eventually
-from support.machine_facts import LINUX_ONLY, installed_only
+from support.processes.leftovers import assert_gone
+from support.sandbox.machine_facts import LINUX_ONLY, installed_only
+from support.waiting import eventually
 
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.run.spawn import with_death_signal

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.machine_facts import LINUX_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.run.spawn import unnamed_file
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from support.berths import (
+from support.sandbox.confinements import (
     BUBBLEWRAP_ONLY,
     GRACE_S,
     PATH,
     PATIENCE_S,
     TIERS,
-    Berth,
+    TierHome,
     leaves_nothing,
     required,
     run,
     this_machine,
 )
-from support.machine_facts import ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy import Limits, Property
 from quarterdeck_sandbox.policy.host_names import Route
@@ -30,87 +30,89 @@ from quarterdeck_sandbox.run.start import start
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_was_promised_is_found_inside(berth: Berth) -> None:
+async def test_what_was_promised_is_found_inside(tier_home: TierHome) -> None:
     """Every start would be called weaker than it is, or a receipt would not be what holds."""
-    made = berth.shell("exit 0")
+    made = tier_home.shell("exit 0")
     with leaves_nothing():
         status, out, receipt = await run(made)
     assert (status, out) == (0, "")
     assert receipt.findings == made.promised
-    assert (receipt.tier, receipt.gaps, receipt.shown) == (berth.tier, made.gaps, made.view.shown)
+    assert (receipt.tier, receipt.gaps, receipt.shown) == (tier_home.tier, made.gaps, made.view.shown)
     assert receipt.uid == (made.identity.uid if made.identity else None)
 
 
-async def test_a_program_reads_what_it_is_shown_and_writes_its_home(berth: Berth) -> None:
+async def test_a_program_reads_what_it_is_shown_and_writes_its_home(tier_home: TierHome) -> None:
     """A server could not work at all."""
-    plan = LaunchPlan("/bin/sh", ("sh", "-c", "read x; echo $x >file; cat file"), {"PATH": PATH}, str(berth.home))
-    assert (await run(berth.confine(plan), b"hello\n"))[:2] == (0, "hello\n")
-    assert (berth.home / "file").read_text() == "hello\n"
+    plan = LaunchPlan("/bin/sh", ("sh", "-c", "read x; echo $x >file; cat file"), {"PATH": PATH}, str(tier_home.home))
+    assert (await run(tier_home.confine(plan), b"hello\n"))[:2] == (0, "hello\n")
+    assert (tier_home.home / "file").read_text() == "hello\n"
 
 
-@pytest.mark.parametrize("berth", TIERS[:2], indirect=True)
-async def test_what_is_not_shown_cannot_be_read(berth: Berth) -> None:
+@pytest.mark.parametrize("tier_home", TIERS[:2], indirect=True)
+async def test_what_is_not_shown_cannot_be_read(tier_home: TierHome) -> None:
     """The whole purpose."""
-    secret = berth.home.parent / "secret"
+    secret = tier_home.home.parent / "secret"
     secret.write_text("secret")
-    made = required(berth, Property.FILESYSTEM, f"cat {secret}", secrets=(str(secret),))
+    made = required(tier_home, Property.FILESYSTEM, f"cat {secret}", secrets=(str(secret),))
     status, out, _ = await run(made)
     assert status == 1
     assert "secret\n" not in out.replace(str(secret), "")
 
 
 @BUBBLEWRAP_ONLY
-async def test_only_what_is_meant_to_be_is_writable(berth: Berth) -> None:
+async def test_only_what_is_meant_to_be_is_writable(tier_home: TierHome) -> None:
     """The root, /dev and folders on the way are writable file systems of half the memory unless they are closed."""
-    places = f"/ /dev /dev/shm /tmp /usr /etc /proc {berth.home.parent} {berth.home}"
+    places = f"/ /dev /dev/shm /tmp /usr /etc /proc {tier_home.home.parent} {tier_home.home}"
     script = f"for place in {places}; do (echo >$place/new) 2>/dev/null && echo $place; done; true"
-    writable = (await run(berth.shell(script)))[1].split()
+    writable = (await run(tier_home.shell(script)))[1].split()
     # What lies in /tmp is made in it, and no more room than that.
-    expected = {"/dev/shm", "/tmp", str(berth.home)}
-    assert set(writable) - {str(berth.home.parent)} == expected
+    expected = {"/dev/shm", "/tmp", str(tier_home.home)}
+    assert set(writable) - {str(tier_home.home.parent)} == expected
 
 
 @BUBBLEWRAP_ONLY
-async def test_file_systems_in_memory_have_the_size_of_the_limit(berth: Berth) -> None:
+async def test_file_systems_in_memory_have_the_size_of_the_limit(tier_home: TierHome) -> None:
     """A server could fill the memory with files."""
     limits = Limits.model_validate({"scratch_bytes": 8 << 20})
-    made = berth.shell("df -k --output=size /tmp /dev/shm", limits=limits)
+    made = tier_home.shell("df -k --output=size /tmp /dev/shm", limits=limits)
     assert (await run(made))[1].split()[1:] == ["8192", "8192"]
 
 
 @BUBBLEWRAP_ONLY
 @ROOT_ONLY
-async def test_root_can_show_a_home_that_is_closed_to_others(berth: Berth) -> None:
+async def test_root_can_show_a_home_that_is_closed_to_others(tier_home: TierHome) -> None:
     """A server below /root would not start."""
-    berth.home.parent.chmod(0o700)
-    plan = LaunchPlan("/bin/sh", ("sh", "-c", "echo hello >file; id -u"), {"PATH": PATH}, str(berth.home))
-    made = berth.confine(plan)
+    tier_home.home.parent.chmod(0o700)
+    plan = LaunchPlan("/bin/sh", ("sh", "-c", "echo hello >file; id -u"), {"PATH": PATH}, str(tier_home.home))
+    made = tier_home.confine(plan)
     assert made.identity is not None
     assert (await run(made))[:2] == (0, f"{made.identity.uid}\n")
 
 
 @BUBBLEWRAP_ONLY
-async def test_texts_links_and_hidden_places_are_what_is_seen(berth: Berth) -> None:
+async def test_texts_links_and_hidden_places_are_what_is_seen(tier_home: TierHome) -> None:
     """A name would not be found, or a hidden file would be seen."""
-    (berth.home / "file").write_text("secret")
-    (berth.home / "folder").mkdir()
-    (berth.home / "folder" / "inner").write_text("secret")
-    berth.own(*berth.home.rglob("*"))
-    made = berth.shell(f"cat /made/text; readlink /made/link; cd {berth.home}; cat file folder/inner 2>/dev/null; ls")
+    (tier_home.home / "file").write_text("secret")
+    (tier_home.home / "folder").mkdir()
+    (tier_home.home / "folder" / "inner").write_text("secret")
+    tier_home.own(*tier_home.home.rglob("*"))
+    made = tier_home.shell(
+        f"cat /made/text; readlink /made/link; cd {tier_home.home}; cat file folder/inner 2>/dev/null; ls"
+    )
     mounts = [
         Mount(MountKind.DATA, "/made/text", "a text\n"),
         Mount(MountKind.LINK, "/made/link", "text"),
-        Mount(MountKind.HIDE, f"{berth.home}/file", "file"),
-        Mount(MountKind.HIDE, f"{berth.home}/folder", "directory"),
+        Mount(MountKind.HIDE, f"{tier_home.home}/file", "file"),
+        Mount(MountKind.HIDE, f"{tier_home.home}/folder", "directory"),
     ]
     made = replace(made, view=made.view.with_mounts(mounts))
     assert (await run(made))[1] == "a text\ntext\nfile\nfolder\n"
 
 
-async def test_with_our_own_streams_only_the_words_on_stderr_are_taken(berth: Berth) -> None:
+async def test_with_our_own_streams_only_the_words_on_stderr_are_taken(tier_home: TierHome) -> None:
     """A command that is tried out would not be heard."""
     with anyio.fail_after(PATIENCE_S):
-        process = await start(berth.shell("echo oops >&2; exit 4"), Stdio.FOREGROUND)
+        process = await start(tier_home.shell("echo oops >&2; exit 4"), Stdio.FOREGROUND)
         assert (process.stdin_fd, process.stdout_fd) == (-1, -1)
         assert await process.wait() == 4
         await anyio.wait_readable(process.stderr_fd)
@@ -131,15 +133,15 @@ for port in sys.argv[2:]:
 
 
 @BUBBLEWRAP_ONLY
-async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(berth: Berth) -> None:
+async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(tier_home: TierHome) -> None:
     """A server with a list of hosts could reach none; or it would keep the right that listening took."""
     with socket.create_server(("127.0.0.1", 0)) as there:
         port = there.getsockname()[1]
         low = 1 if os.geteuid() == 0 or this_machine().nsenter else 2000
         routes = (Route("127.0.0.1", port, "127.64.0.1"), Route("127.0.0.1", low, "127.64.0.1"))
         argv = (INTERPRETER, "-I", "-S", "-c", DIALLER, "127.64.0.1", str(port), str(low), "2")
-        made = berth.confine(LaunchPlan(INTERPRETER, argv, {}, "/"), network=tuple(map(str, routes)), routes=routes)
-        made = replace(made, seccomp=berth.filter(inet=True))
+        made = tier_home.confine(LaunchPlan(INTERPRETER, argv, {}, "/"), network=tuple(map(str, routes)), routes=routes)
+        made = replace(made, seccomp=tier_home.filter(inet=True))
 
         async def serve() -> None:
             await anyio.wait_readable(there)
@@ -157,9 +159,9 @@ async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(bert
 
 
 @BUBBLEWRAP_ONLY
-async def test_a_network_that_cannot_be_made_is_not_taken_for_a_broken_bubblewrap(berth: Berth) -> None:
+async def test_a_network_that_cannot_be_made_is_not_taken_for_a_broken_bubblewrap(tier_home: TierHome) -> None:
     """The user would be told to mend bubblewrap, and `network_failed` would never be seen."""
-    made = berth.shell("true", routes=(Route("127.0.0.1", 1, "127.64.0.1"),), identity=None)
+    made = tier_home.shell("true", routes=(Route("127.0.0.1", 1, "127.64.0.1"),), identity=None)
     with leaves_nothing(), pytest.raises(LaunchError, match="the sandbox's network could not be made") as caught:
         await start(replace(made, machine=replace(made.machine, nsenter="/bin/false")))
     assert caught.value.code == "network_failed"

@@ -8,15 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from support.berths import (
-    BUBBLEWRAP_ONLY,
-    GRACE_S,
-    PATIENCE_S,
-    Berth,
-    leaves_nothing,
-    required,
-    run,
-)
+from support.sandbox.confinements import BUBBLEWRAP_ONLY, GRACE_S, PATIENCE_S, TierHome, leaves_nothing, required, run
 
 from quarterdeck_protocol.policy import Limits, NetworkMode, Property, Tier
 from quarterdeck_sandbox.network.uplink import Uplink
@@ -34,21 +26,21 @@ from quarterdeck_sandbox.run.start import start
 pytestmark = pytest.mark.anyio
 
 
-async def test_without_a_required_property_the_program_never_runs(berth: Berth) -> None:
+async def test_without_a_required_property_the_program_never_runs(tier_home: TierHome) -> None:
     """A hostile program would have run before anybody knew that it is not confined."""
-    readable = berth.home / "readable"
+    readable = tier_home.home / "readable"
     readable.write_text("")
-    berth.own(readable)
-    made = required(berth, Property.FILESYSTEM, f"echo ran >{berth.home}/ran", secrets=(str(readable),))
+    tier_home.own(readable)
+    made = required(tier_home, Property.FILESYSTEM, f"echo ran >{tier_home.home}/ran", secrets=(str(readable),))
     with leaves_nothing(), pytest.raises(LaunchError, match="requires filesystem") as caught:
         await start(made)
     assert caught.value.code == "sandbox_refused"
-    assert not (berth.home / "ran").exists()
+    assert not (tier_home.home / "ran").exists()
 
 
-async def test_a_limit_that_the_machine_refuses_is_a_gap_unless_it_is_required(berth: Berth) -> None:
+async def test_a_limit_that_the_machine_refuses_is_a_gap_unless_it_is_required(tier_home: TierHome) -> None:
     """A start would silently be weaker, or impossible."""
-    made = berth.shell("exit 0")
+    made = tier_home.shell("exit 0")
     machine = replace(made.machine, cgroups=Cgroups(controllers={"memory": "/no/such/place"}))
     made = replace(
         made, machine=machine, promised={**made.promised, Property.MEMORY: PropertyFinding("group", Strength.FULL)}
@@ -69,21 +61,21 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def broken(berth: Berth, monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> Any:
+def broken(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> Any:
     """A confinement whose first program of ours is `text`."""
-    made = berth.shell("exit 0")
+    made = tier_home.shell("exit 0")
     fake = script(path, text)
-    if berth.tier is Tier.BUBBLEWRAP:
+    if tier_home.tier is Tier.BUBBLEWRAP:
         return replace(made, machine=replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path=fake)))
     monkeypatch.setattr(spawn, "INTERPRETER", fake)
     return made
 
 
 async def test_a_sandbox_that_is_never_ready_is_given_up(
-    berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A client would wait for ever."""
-    made = broken(berth, monkeypatch, tmp_path / "deaf", "exec /bin/sleep 1000")
+    made = broken(tier_home, monkeypatch, tmp_path / "deaf", "exec /bin/sleep 1000")
     monkeypatch.setattr(start_module, "GATE_S", 0.2)
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
         await start(made)
@@ -91,9 +83,11 @@ async def test_a_sandbox_that_is_never_ready_is_given_up(
     assert "not ready within 0.2 s" in str(caught.value)
 
 
-async def test_a_sandbox_that_fails_is_quoted(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_sandbox_that_fails_is_quoted(
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A user would be told that it failed, and not that the kernel forbids namespaces."""
-    made = broken(berth, monkeypatch, tmp_path / "failing", "echo 'setting up uid map: denied' >&2; exit 1")
+    made = broken(tier_home, monkeypatch, tmp_path / "failing", "echo 'setting up uid map: denied' >&2; exit 1")
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
         await start(made)
     assert caught.value.code == "spawn_failed"
@@ -101,17 +95,19 @@ async def test_a_sandbox_that_fails_is_quoted(berth: Berth, monkeypatch: pytest.
 
 
 async def test_a_sandbox_that_fails_in_silence_is_said_to(
-    berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """An error would end in a colon."""
-    made = broken(berth, monkeypatch, tmp_path / "silent", "exit 1")
+    made = broken(tier_home, monkeypatch, tmp_path / "silent", "exit 1")
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match="and said nothing"):
         await start(made)
 
 
-async def test_a_sandbox_that_is_not_there_is_an_error_in_words(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sandbox_that_is_not_there_is_an_error_in_words(
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A package that was removed meanwhile would be a traceback."""
-    made = berth.shell("exit 0")
+    made = tier_home.shell("exit 0")
     machine = replace(made.machine, bubblewrap=replace(made.machine.bubblewrap, path="/no/such/bwrap"))
     monkeypatch.setattr(spawn, "INTERPRETER", "/no/such/python")
     with leaves_nothing(), pytest.raises(LaunchError, match="/no/such") as caught:
@@ -122,10 +118,10 @@ async def test_a_sandbox_that_is_not_there_is_an_error_in_words(berth: Berth, mo
 @BUBBLEWRAP_ONLY
 @pytest.mark.parametrize("missing", ["source", "interpreter"])
 async def test_what_bubblewrap_says_of_a_mount_is_quoted(
-    berth: Berth, missing: str, monkeypatch: pytest.MonkeyPatch
+    tier_home: TierHome, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path that went away meanwhile would not be named."""
-    made = berth.shell("exit 0")
+    made = tier_home.shell("exit 0")
     if missing == "source":
         made = replace(made, view=View((*made.view.mounts, Mount(MountKind.READ, "/x", "/no/such/source"))))
     else:
@@ -135,17 +131,17 @@ async def test_what_bubblewrap_says_of_a_mount_is_quoted(
 
 
 @BUBBLEWRAP_ONLY
-async def test_an_address_that_cannot_be_listened_on_is_named(berth: Berth) -> None:
+async def test_an_address_that_cannot_be_listened_on_is_named(tier_home: TierHome) -> None:
     """A start would hang until it is given up."""
     routes = (Route("a.example", 8080, "127.64.0.1"), Route("b.example", 8080, "127.64.0.1"))
-    made = berth.shell("exit 0", network=("a.example:8080",), routes=routes)
-    made = replace(made, seccomp=berth.filter(inet=True))
+    made = tier_home.shell("exit 0", network=("a.example:8080",), routes=routes)
+    made = replace(made, seccomp=tier_home.filter(inet=True))
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match=r"127\.64\.0\.1:8080"):
         await start(made)
 
 
 @BUBBLEWRAP_ONLY
-async def test_a_report_that_is_none_of_ours_is_refused(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_report_that_is_none_of_ours_is_refused(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gate that was killed would count as one that found nothing wrong."""
 
     async def nothing(keeper: GateChannel) -> None:
@@ -153,7 +149,7 @@ async def test_a_report_that_is_none_of_ours_is_refused(berth: Berth, monkeypatc
 
     monkeypatch.setattr(GateChannel, "receive_report", nothing)
     with leaves_nothing(), pytest.raises(LaunchError, match="before its program began"):
-        await start(berth.shell("exit 0"))
+        await start(tier_home.shell("exit 0"))
 
 
 # Giving up
@@ -205,9 +201,9 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[Group]:
     return made
 
 
-def grouped(berth: Berth, script: str) -> Any:
+def grouped(tier_home: TierHome, script: str) -> Any:
     """In a control group."""
-    made = berth.shell(script)
+    made = tier_home.shell(script)
     return replace(made, machine=replace(made.machine, cgroups=Cgroups(controllers={"memory": "/x"})))
 
 
@@ -216,7 +212,7 @@ STAGES = ("send_order", "receive_listeners", "receive_report", "release")
 
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_start_that_is_given_up_leaves_nothing(
-    berth: Berth, stage: str, groups: list[Group], monkeypatch: pytest.MonkeyPatch
+    tier_home: TierHome, stage: str, groups: list[Group], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that is cancelled early would leave its server, a descriptor or a control group."""
     scope = anyio.CancelScope()
@@ -227,15 +223,15 @@ async def test_a_start_that_is_given_up_leaves_nothing(
 
     monkeypatch.setattr(GateChannel, stage, give_up)
     with leaves_nothing(), scope:
-        await start(grouped(berth, f"echo ran >{berth.home}/ran"))
+        await start(grouped(tier_home, f"echo ran >{tier_home.home}/ran"))
     assert scope.cancelled_caught
-    assert not (berth.home / "ran").exists()
+    assert not (tier_home.home / "ran").exists()
     assert all(group.said == ["kill", "destroy"] for group in groups)
 
 
 @BUBBLEWRAP_ONLY
 async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_cleared_up(
-    berth: Berth, monkeypatch: pytest.MonkeyPatch
+    tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who stops a command at once would leave its network's helper, with nobody to reap it."""
     scope = anyio.CancelScope()
@@ -261,18 +257,18 @@ async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_clea
     monkeypatch.setattr(GateChannel, "receive_report", report)
     monkeypatch.setattr(start_module, "connect", connect)
     with leaves_nothing(), scope:
-        await start(berth.shell("exit 0", network=NetworkMode.INTERNET))
+        await start(tier_home.shell("exit 0", network=NetworkMode.INTERNET))
     assert scope.cancelled_caught
     assert cleared.is_set()
 
 
-async def test_a_control_group_holds_the_program_and_goes_with_it(berth: Berth, groups: list[Group]) -> None:
+async def test_a_control_group_holds_the_program_and_goes_with_it(tier_home: TierHome, groups: list[Group]) -> None:
     """Limits would be set on a group that nobody is in; groups would pile up; the limit that was hit had no name."""
     with anyio.fail_after(PATIENCE_S):
-        process = await start(grouped(berth, "read line; kill -KILL $$"))
+        process = await start(grouped(tier_home, "read line; kill -KILL $$"))
         [group] = groups
         tree = process.tree(())
-        assert group.pids == [tree.root_pid if berth.tier is Tier.BUBBLEWRAP else process.pid]
+        assert group.pids == [tree.root_pid if tier_home.tier is Tier.BUBBLEWRAP else process.pid]
         assert "memory_bytes" in tree.enforced
         process.close_stdin()
         assert await process.wait() == -signal.SIGKILL
@@ -282,12 +278,12 @@ async def test_a_control_group_holds_the_program_and_goes_with_it(berth: Berth, 
     assert group.said == ["kill", "destroy"]
 
 
-async def test_many_starts_at_once_do_not_meet(berth: Berth) -> None:
+async def test_many_starts_at_once_do_not_meet(tier_home: TierHome) -> None:
     """Two servers would share a gate."""
     said: list[str] = []
 
     async def one(word: str) -> None:
-        said.append((await run(berth.shell(f"echo {word}")))[1].strip())
+        said.append((await run(tier_home.shell(f"echo {word}")))[1].strip())
 
     with leaves_nothing():
         async with anyio.create_task_group() as tasks:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.machine_facts import FULL_DEVICE_ONLY
+from support.sandbox.machine_facts import FULL_DEVICE_ONLY
 
 from quarterdeck_sandbox.run import stderr as stderr_module
 from quarterdeck_sandbox.run.stderr import TAIL_BYTES, Redactor, StderrKeeper, split_time

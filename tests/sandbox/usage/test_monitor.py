@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.line_child import LineChild
+from support.processes.line_child import LineChild
 
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space

@@ -6,8 +6,8 @@ import sys
 
 import psutil
 import pytest
-from support.line_child import LineChild
-from support.machine_facts import LINUX_ONLY
+from support.processes.line_child import LineChild
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.policy.limits import Process, Space
 from quarterdeck_sandbox.usage import process_scan

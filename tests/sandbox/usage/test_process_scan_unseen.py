@@ -4,8 +4,8 @@ import sys
 from typing import Final
 
 import pytest
-from support.line_child import LineChild
-from support.machine_facts import LINUX_ONLY
+from support.processes.line_child import LineChild
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.usage import process_scan
 from quarterdeck_sandbox.usage.process_scan import exact_memory, scan

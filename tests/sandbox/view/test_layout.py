@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sandbox.homes import Home, make_home
-from support.machine_facts import ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_protocol.policy import NetworkMode, SandboxPolicy
 from quarterdeck_sandbox.policy.mounts import in_order, is_within

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from support.loggers import untouched_logging
-from support.one_program import program_made_once
+from support.processes.one_program import program_made_once
+from support.suite.loggers import untouched_logging
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.leftovers import assert_gone, eventually
-from support.machine_facts import LINUX_ONLY
+from support.processes.leftovers import assert_gone
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import eventually
 
 from quarterdeck.common.child_process import Helper
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from support.leftovers import PATIENCE_S
+from support.waiting import PATIENCE_S
 
 from quarterdeck.common.shielding import carried_through, made_in_thread
 

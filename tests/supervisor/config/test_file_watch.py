@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import anyio
 import pytest
-from support.machine_facts import LINUX_ONLY
-from support.workers import PATIENCE_S
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import PATIENCE_S
 from watchfiles import _rust_notify
 
 from quarterdeck.config import file_watch

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.fakes import call_result
-from support.native_decks import DeckMaker
-from support.products import ProductEndpoint, product_of
+from support.fleet.memory_fleet import call_result
+from support.serves.products import ProductEndpoint, product_of
+from support.tools.native_decks import DeckMaker
 
 from quarterdeck.app import Product
 from quarterdeck.config.load.file import BrokenRow

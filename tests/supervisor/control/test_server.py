@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.fakes import call_result
-from support.leftovers import eventually_async
-from support.products import ProductEndpoint, product_of
+from support.fleet.memory_fleet import call_result
+from support.serves.products import ProductEndpoint, product_of
+from support.waiting import eventually_async
 
 from quarterdeck.app import Product
 from quarterdeck.config.native_names import Profile

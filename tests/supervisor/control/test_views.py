@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.line_child import LineChild
-from support.products import ProductEndpoint, product_of
+from support.processes.line_child import LineChild
+from support.serves.products import ProductEndpoint, product_of
 
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from support.raw_client import PeerClosedError, RawStdioClient, RpcError
+from support.clients.raw_client import PeerClosedError, RawStdioClient, RpcError
 
 from quarterdeck.demo.servers import CRASH_STATUS
 

@@ -1,7 +1,7 @@
 """What the demonstration runs on, when it goes wrong; that it goes right is tried in the acceptance tests."""
 
 import pytest
-from support.leftovers import no_leftovers
+from support.processes.leftovers import no_leftovers
 
 from quarterdeck.demo import setup
 from quarterdeck.demo.setup import DemoError, open_setup

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from support.cards import text_of
-from support.contexts import inert_context
+from support.tools.cards import text_of
+from support.tools.contexts import inert_context
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.embedding import deck

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from support.contexts import inert_context
-from support.leftovers import no_leftovers
-from support.real import opened, pretend
+from support.processes.leftovers import no_leftovers
+from support.servers.real_endpoints import opened, pretend
+from support.tools.contexts import inert_context
 
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.embedding import enroll

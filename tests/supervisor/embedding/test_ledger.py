@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.contexts import inert_context
+from support.tools.contexts import inert_context
 from ulid import ULID
 
 from quarterdeck.embedding import ledger

@@ -1,7 +1,7 @@
 """What the tests of the fleet share."""
 
 import pytest
-from support.harbours import PretendRuntime
+from support.fleet.played_fleets import PretendRuntime
 
 from quarterdeck.fleet import fleet as fleet_module
 

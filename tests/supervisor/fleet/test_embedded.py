@@ -9,8 +9,16 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.client.session import ClientSession
-from support.scripted import INITIALIZED, LEGACY, PATIENCE_S, Answer, JsonObject, ScriptedServer, scripted_session
-from support.workers import turns
+from support.servers.scripted_session import (
+    INITIALIZED,
+    LEGACY,
+    PATIENCE_S,
+    Answer,
+    JsonObject,
+    ScriptedServer,
+    scripted_session,
+)
+from support.waiting import turns
 
 from quarterdeck.fleet import embedded as embedded_module
 from quarterdeck.fleet.embedded import EmbeddedSession, MemoryWay, SessionFactory

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from support.endpoints import (
+from support.fleet.endpoints import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -16,7 +16,8 @@ from support.endpoints import (
     assert_not_connected,
     stage,
 )
-from support.workers import CARD, closes, lists, turns
+from support.fleet.workers import CARD, closes, lists
+from support.waiting import turns
 
 from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.worker_session import WorkerSession

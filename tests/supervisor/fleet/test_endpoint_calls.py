@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from support.endpoints import (
+from support.fleet.endpoints import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -16,7 +16,8 @@ from support.endpoints import (
     assert_not_connected,
     stage,
 )
-from support.workers import CARD, PlayedWorker, turns
+from support.fleet.workers import CARD, PlayedWorker
+from support.waiting import turns
 
 from quarterdeck_protocol.configs import Revision, ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault

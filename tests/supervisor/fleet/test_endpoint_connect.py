@@ -2,8 +2,9 @@
 
 import msgspec
 import pytest
-from support.endpoints import CONNECTING, EXITED, FAULTED, IDLE, REMOTE, STDIO, stage
-from support.workers import CARD, turns
+from support.fleet.endpoints import CONNECTING, EXITED, FAULTED, IDLE, REMOTE, STDIO, stage
+from support.fleet.workers import CARD
+from support.waiting import turns
 
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault

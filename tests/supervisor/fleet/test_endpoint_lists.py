@@ -1,11 +1,8 @@
 """Lists of an endpoint: asked for once, kept, and no reason to give a server up."""
 
 import pytest
-from support.endpoints import (
-    READY,
-    stage,
-)
-from support.workers import lists
+from support.fleet.endpoints import READY, stage
+from support.fleet.workers import lists
 
 from quarterdeck.fleet import tool_list
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault

@@ -4,8 +4,9 @@ import logging
 from typing import Any
 
 import pytest
-from support.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
-from support.workers import lists, turns
+from support.fleet.endpoints import CLOSED, CLOSING, CONNECTING, EXITED, FAULTED, IDLE, READY, stage
+from support.fleet.workers import lists
+from support.waiting import turns
 
 from quarterdeck.fleet import tool_list
 from quarterdeck_protocol.link.frames import List, ListChanged, Log

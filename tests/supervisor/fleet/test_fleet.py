@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from support.harbours import (
+from support.fleet.played_fleets import (
     CLOSED,
     CLOSING,
     CONNECTING,
@@ -14,10 +14,11 @@ from support.harbours import (
     PretendRuntime,
     config,
     hangs,
-    harbour,
+    played_fleet,
     refuses,
 )
-from support.workers import CARD, PlayedSession, turns
+from support.fleet.workers import CARD, PlayedSession
+from support.waiting import turns
 
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_start_connects_every_server_and_lists_its_tools(runtime: PretendRuntime) -> None:
     """Servers or their tools would be missing."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("b", "a"))
         assert made.phases() == {"b": READY, "a": READY}
         assert [endpoint.config.id for endpoint in made.fleet.endpoints()] == ["b", "a"]
@@ -42,7 +43,7 @@ async def test_a_start_connects_every_server_and_lists_its_tools(runtime: Preten
 
 async def test_one_server_that_fails_disturbs_no_other(runtime: PretendRuntime) -> None:
     """One bad command would cost the user all servers."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["bad"] = refuses
         await made.fleet.start(config("a", "bad", "b"))
         assert made.phases() == {"a": READY, "bad": FAULTED, "b": READY}
@@ -59,7 +60,7 @@ async def test_a_server_that_cannot_list_is_ready_without_tools(
     def mute(session: PlayedSession) -> None:
         session.worker.rules[List] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
 
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["a"] = mute
         await made.fleet.start(config("a"))
         assert made.phases() == {"a": READY}
@@ -68,7 +69,7 @@ async def test_a_server_that_cannot_list_is_ready_without_tools(
 
 async def test_nothing_to_start_is_settled_at_once(runtime: PretendRuntime) -> None:
     """An empty configuration would hang, or start a zygote for nothing."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(BridgeConfig())
         assert dict(made.fleet.status()) == {}
         assert runtime.warmed == 0
@@ -76,7 +77,7 @@ async def test_nothing_to_start_is_settled_at_once(runtime: PretendRuntime) -> N
 
 async def test_a_start_can_be_left_to_itself(runtime: PretendRuntime) -> None:
     """`serve` would not answer before its slowest server does."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["slow"] = hangs
         await made.fleet.begin_start(config("slow", "a"))
         assert not await made.fleet.settled(0.0)
@@ -90,7 +91,7 @@ async def test_a_start_can_be_left_to_itself(runtime: PretendRuntime) -> None:
 
 async def test_the_last_of_a_duplicate_id_is_the_one_that_starts(runtime: PretendRuntime) -> None:
     """A superseded server would run."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         first, last = (StdioServerConfig(id="a", command=command) for command in ("old", "new"))
         await made.fleet.start(BridgeConfig(servers=(first, last)))
         assert [endpoint.config for endpoint in made.fleet.endpoints()] == [last]
@@ -99,7 +100,7 @@ async def test_the_last_of_a_duplicate_id_is_the_one_that_starts(runtime: Preten
 
 async def test_starting_again_closes_the_old_generation_first(runtime: PretendRuntime) -> None:
     """Two copies of a server would run side by side."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         [old] = made.sessions["a"]
         del old.worker.rules[Close]
@@ -119,7 +120,7 @@ async def test_starting_again_closes_the_old_generation_first(runtime: PretendRu
 
 async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: PretendRuntime) -> None:
     """The first caller would wait for ever, or the second would not wait at all."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["a"] = hangs
         first = asyncio.ensure_future(made.fleet.start(config("a")))
         await made.until(lambda: "a" in made.sessions)
@@ -137,7 +138,7 @@ async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: P
 
 async def test_two_first_starts_in_the_same_moment_share_one_runtime(runtime: PretendRuntime) -> None:
     """A runtime that nobody releases would keep its zygote."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await asyncio.gather(made.fleet.start(config("a")), made.fleet.start(config("b")))
         assert runtime.most == 1
         assert made.phases() == {"b": READY}
@@ -145,7 +146,7 @@ async def test_two_first_starts_in_the_same_moment_share_one_runtime(runtime: Pr
 
 async def test_spinning_up_starts_what_was_started_last(runtime: PretendRuntime) -> None:
     """A caller would have to keep the configuration itself."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         with pytest.raises(ProtocolFault) as caught:
             await made.fleet.spin_up()
         assert caught.value.kind is FaultKind.NOT_CONNECTED
@@ -162,7 +163,7 @@ async def test_spinning_up_starts_what_was_started_last(runtime: PretendRuntime)
 
 async def test_a_tear_down_closes_all_in_parallel_and_may_be_repeated(runtime: PretendRuntime) -> None:
     """Ten servers would take ten times as long to stop."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         for server in "ab":
             del made.sessions[server][0].worker.rules[Close]
@@ -183,7 +184,7 @@ async def test_a_tear_down_closes_all_in_parallel_and_may_be_repeated(runtime: P
 
 async def test_a_tear_down_ends_a_start_that_still_waits(runtime: PretendRuntime) -> None:
     """A server that hangs at its start would hold the whole process."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["a"] = hangs
         starting = asyncio.ensure_future(made.fleet.start(config("a")))
         await made.until(lambda: "a" in made.sessions)
@@ -194,7 +195,7 @@ async def test_a_tear_down_ends_a_start_that_still_waits(runtime: PretendRuntime
 
 async def test_a_start_during_a_tear_down_waits_for_its_end(runtime: PretendRuntime) -> None:
     """The old fleet's last words would be taken for the new one's, and its runtime be released under it."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         [old] = made.sessions["a"]
         del old.worker.rules[Close]
@@ -212,5 +213,5 @@ async def test_a_start_during_a_tear_down_waits_for_its_end(runtime: PretendRunt
 
 async def test_a_tear_down_without_a_start_is_nothing(runtime: PretendRuntime) -> None:
     """Closing early would fail."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.tear_down()

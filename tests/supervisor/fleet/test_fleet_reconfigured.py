@@ -3,8 +3,19 @@
 import asyncio
 
 import pytest
-from support.harbours import CLOSED, CLOSING, CONNECTING, IDLE, READY, PretendRuntime, config, hangs, harbour, refuses
-from support.workers import turns
+from support.fleet.played_fleets import (
+    CLOSED,
+    CLOSING,
+    CONNECTING,
+    IDLE,
+    READY,
+    PretendRuntime,
+    config,
+    hangs,
+    played_fleet,
+    refuses,
+)
+from support.waiting import turns
 
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.link.frames import Close
@@ -14,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
     """One edited row would interrupt the calls of every server."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b", "c"))
         kept, changed = made.fleet.endpoint("a"), made.fleet.endpoint("b")
         wanted = config("d", "b", "a", b="another")
@@ -32,7 +43,7 @@ async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
 
 async def test_a_server_that_was_left_alone_keeps_its_past_and_its_watchers(runtime: PretendRuntime) -> None:
     """`ps` would forget its restarts, or its next death would go unnoticed."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         made.sessions["a"][0].worker.dies()
         await made.until(lambda: made.fleet.status()["a"].restarts == 1 and made.phases()["a"] is READY)
@@ -45,7 +56,7 @@ async def test_a_server_that_was_left_alone_keeps_its_past_and_its_watchers(runt
 
 async def test_the_old_one_is_gone_before_the_new_one_starts(runtime: PretendRuntime) -> None:
     """Both would run on the same files."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         [old] = made.sessions["a"]
         del old.worker.rules[Close]
@@ -65,7 +76,7 @@ async def test_the_old_one_is_gone_before_the_new_one_starts(runtime: PretendRun
 
 async def test_a_server_that_comes_back_while_it_closes_starts_again(runtime: PretendRuntime) -> None:
     """An edit that is undone at once would cost the server, or show the one that is going as the present one."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         [old] = made.sessions["a"]
         del old.worker.rules[Close]
@@ -83,7 +94,7 @@ async def test_a_server_that_comes_back_while_it_closes_starts_again(runtime: Pr
 
 async def test_a_server_that_was_given_up_is_tried_again_only_when_it_changed(runtime: PretendRuntime) -> None:
     """A repaired row would need a second command, or each save would start every broken server."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["a"] = refuses
         await made.fleet.start(config("a"))
         await made.fleet.reconfigure(config("a", "b"))
@@ -97,7 +108,7 @@ async def test_a_server_that_was_given_up_is_tried_again_only_when_it_changed(ru
 
 async def test_a_first_start_settles_with_the_servers_that_are_there_now(runtime: PretendRuntime) -> None:
     """Deleting the row of a server that hangs would not help who waits for it."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["slow"] = hangs
         starting = asyncio.ensure_future(made.fleet.start(config("slow", "a")))
         await made.until(lambda: made.phases() == {"slow": CONNECTING, "a": READY})
@@ -111,7 +122,7 @@ async def test_a_first_start_settles_with_the_servers_that_are_there_now(runtime
 
 async def test_what_comes_later_does_not_unsettle_the_fleet(runtime: PretendRuntime) -> None:
     """Each new server would make clients wait for their list of tools again."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         made.prepare["slow"] = hangs
         await made.fleet.reconfigure(config("a", "slow"))
@@ -120,7 +131,7 @@ async def test_what_comes_later_does_not_unsettle_the_fleet(runtime: PretendRunt
 
 async def test_without_a_start_a_configuration_is_one(runtime: PretendRuntime) -> None:
     """Whoever only ever applies configurations would run nothing, and without a zygote to fork from."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         assert made.fleet.config == BridgeConfig()
         made.prepare["a"] = hangs
         await made.fleet.reconfigure(config("a", "b"))
@@ -131,7 +142,7 @@ async def test_without_a_start_a_configuration_is_one(runtime: PretendRuntime) -
 
 async def test_a_configuration_during_the_first_start_is_the_one_that_runs(runtime: PretendRuntime) -> None:
     """A file that is saved in the first moment would be forgotten, or start beside the first."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await asyncio.gather(made.fleet.begin_start(config("a")), made.fleet.reconfigure(config("b")))
         await made.until(lambda: made.phases() == {"b": READY})
         assert runtime.most == 1
@@ -140,7 +151,7 @@ async def test_a_configuration_during_the_first_start_is_the_one_that_runs(runti
 
 async def test_a_torn_down_fleet_stays_so_until_it_is_spun_up(runtime: PretendRuntime) -> None:
     """A file that is saved during the shutdown would start servers that nobody stops."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         ending = asyncio.ensure_future(made.fleet.tear_down())
         await turns(1)
@@ -157,7 +168,7 @@ async def test_a_torn_down_fleet_stays_so_until_it_is_spun_up(runtime: PretendRu
 
 async def test_a_fleet_that_was_torn_down_before_its_start_takes_no_configuration(runtime: PretendRuntime) -> None:
     """A shutdown in the first moment would be undone by the file's watcher."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.tear_down()
         await made.fleet.reconfigure(config("a"))
         await turns()
@@ -167,7 +178,7 @@ async def test_a_fleet_that_was_torn_down_before_its_start_takes_no_configuratio
 
 async def test_a_tear_down_that_overtakes_the_first_start_wins(runtime: PretendRuntime) -> None:
     """Stopping at once would leave a zygote behind, and whoever waits for the start waiting for ever."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         starting = asyncio.ensure_future(made.fleet.start(config("a")))
         await turns(1)
         assert runtime.users == 0
@@ -180,7 +191,7 @@ async def test_a_tear_down_that_overtakes_the_first_start_wins(runtime: PretendR
 
 async def test_watchers_are_told_of_what_came_went_and_moved(runtime: PretendRuntime) -> None:
     """Clients would go on with the tools of yesterday's servers."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         seen: list[list[str]] = []
         made.fleet.watch(lambda: seen.append(list(made.phases())))

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from support.harbours import (
+from support.fleet.played_fleets import (
     CLOSED,
     FAULTED,
     IDLE,
@@ -14,10 +14,11 @@ from support.harbours import (
     PretendRuntime,
     config,
     hangs,
-    harbour,
+    played_fleet,
     refuses,
 )
-from support.workers import CARD, PATIENCE_S, PlayedSession, lists, turns
+from support.fleet.workers import CARD, PlayedSession, lists
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet import fleet as fleet_module
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_server_that_dies_is_started_again_as_another_generation(runtime: PretendRuntime) -> None:
     """A crash would cost the user the server until our own restart."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         before = made.fleet.endpoint("a")
         made.sessions["a"][0].worker.dies()
@@ -50,7 +51,7 @@ async def test_a_server_that_dies_is_started_again_as_another_generation(runtime
 
 async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: PretendRuntime) -> None:
     """A broken server would be started for ever."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         for life in range(3):
             await made.until(lambda: made.phases()["a"] is READY)
@@ -72,7 +73,7 @@ async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: Pre
 
 async def test_a_server_can_be_restarted_by_hand_in_any_phase(runtime: PretendRuntime) -> None:
     """A user could not help a stuck server."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["a"] = hangs
         await made.fleet.begin_start(config("a"))
         await made.until(lambda: "a" in made.sessions)
@@ -91,7 +92,7 @@ async def test_a_server_can_be_restarted_by_hand_in_any_phase(runtime: PretendRu
 async def test_a_server_that_waits_to_be_started_again_shows_its_last_fault(runtime: PretendRuntime) -> None:
     """`ps` would show a dead server as ready, or as closed."""
     slow = RestartPolicy(backoff_s=1_000, backoff_max_s=1_000)
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", restart=slow))
         made.sessions["a"][0].worker.dies()
         await turns()
@@ -105,7 +106,7 @@ async def test_a_server_that_waits_to_be_started_again_shows_its_last_fault(runt
 async def test_a_server_that_nobody_started_yet_is_idle(runtime: PretendRuntime) -> None:
     """A server that waits for its slot would be missing from `ps`."""
     many = [f"s{number}" for number in range(6)]
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         for server in many:
             made.prepare[server] = hangs
         await made.fleet.begin_start(config(*many))
@@ -117,7 +118,7 @@ async def test_a_server_that_nobody_started_yet_is_idle(runtime: PretendRuntime)
 
 async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime: PretendRuntime) -> None:
     """The fleet would believe it ready, and close it again at the end."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         endpoint = made.fleet.endpoint("a")
         assert endpoint is not None
@@ -133,7 +134,7 @@ async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatc
     """Clients would not learn of new tools, or of servers that came and went."""
     monkeypatch.setattr("quarterdeck.fleet.tool_list.REFRESH_S", 0.0)
     seen: list[tuple[EndpointPhase, int]] = []
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
 
         def look() -> None:
             status = made.fleet.status()["a"]
@@ -161,7 +162,7 @@ async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
 ) -> None:
     """One client's trouble would stop the fleet's bookkeeping half way."""
     restarted: list[asyncio.Task[Any]] = []
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
 
         def fails() -> None:
             raise RuntimeError("a watcher's own trouble")
@@ -214,7 +215,7 @@ async def test_a_server_that_cannot_list_in_the_newer_era_is_started_again_in_th
         session.worker.rules[Open] = newer
         session.worker.rules[List] = lambda worker, request, _: worker.fail(request, BAD_LIST)
 
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["a"] = refuses_to_list
         starting = asyncio.create_task(made.fleet.start(config("a")))
         await made.until(lambda: "a" in made.sessions)
@@ -243,7 +244,7 @@ async def test_a_server_that_was_still_being_installed_is_started_again_with_mor
 
         session.worker.rules[Open] = opened
 
-    async with harbour(runtime, installs=lambda _: True) as made:
+    async with played_fleet(runtime, installs=lambda _: True) as made:
         made.prepare["a"] = slow_at_first
         await made.fleet.start(config("a"))
         await made.until(lambda: made.phases()["a"] is READY)
@@ -253,7 +254,7 @@ async def test_a_server_that_was_still_being_installed_is_started_again_with_mor
 
 async def test_a_list_that_fails_for_another_reason_starts_nothing_again(runtime: PretendRuntime) -> None:
     """Every server whose list is too long would be started twice."""
-    async with harbour(runtime) as made:
+    async with played_fleet(runtime) as made:
         made.prepare["a"] = lambda session: session.worker.rules.update(
             {List: lambda worker, request, _: worker.fail(request, BAD_LIST)}
         )

@@ -1,8 +1,8 @@
 """Our side of a worker: every request ends once, news reaches its owner."""
 
 import pytest
-from support.handles import EXITED, REFUSED, Desk, greeted
-from support.workers import turns
+from support.fleet.handles import EXITED, REFUSED, Desk, greeted
+from support.waiting import turns
 
 from quarterdeck_protocol.link.events import LinkMisuseError, Refusal
 from quarterdeck_protocol.link.frames import Answer, Call, Failed, ListChanged, Log, Progress

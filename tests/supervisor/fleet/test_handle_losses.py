@@ -4,8 +4,8 @@ import asyncio
 
 import anyio
 import pytest
-from support.handles import EXITED, Desk, greeted
-from support.workers import PATIENCE_S, turns
+from support.fleet.handles import EXITED, Desk, greeted
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet import handle as handle_module
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord

@@ -3,8 +3,8 @@
 import anyio
 import msgspec
 import pytest
-from support.handles import EXITED, Desk, greeted
-from support.workers import PATIENCE_S, turns
+from support.fleet.handles import EXITED, Desk, greeted
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.link.frames import MAX_START_BYTES, Condemn, ServerStart, Started
 from quarterdeck_protocol.policy import Property, Tier

@@ -17,8 +17,8 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from support.machine_facts import LINUX_ONLY
-from support.workers import PATIENCE_S, turns
+from support.sandbox.machine_facts import LINUX_ONLY
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet import placement as placement_module
 from quarterdeck.fleet.placement import (

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from support.workers import PlayedSession
+from support.fleet.workers import PlayedSession
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.raw_call import EndpointCall, RefusedCall

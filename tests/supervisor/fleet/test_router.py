@@ -12,9 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 import zmq
-from support.leftovers import eventually
-from support.workers import turns
-from support.zeromq import MORE, ZmqEnd, frame, libzmq, until, until_hung_up
+from support.fleet.zeromq import MORE, ZmqEnd, frame, libzmq, until_hung_up
+from support.waiting import eventually, turns, until
 
 from quarterdeck.fleet import router as router_module
 from quarterdeck.fleet.router import HELLO_BYTES, LEAST_BODY_BYTES, SOCKET_NAME, PeerWay, Router
@@ -52,7 +51,7 @@ class Expected:
         return self.heard
 
 
-class Harbour:
+class PlayedFleet:
     """A router in a directory of its own, and peers that speak to it."""
 
     def __init__(self, folder: str, stack: ExitStack) -> None:
@@ -88,17 +87,17 @@ class Harbour:
 
 
 @contextmanager
-def harbour() -> Iterator[Harbour]:
+def played_fleet() -> Iterator[PlayedFleet]:
     """A router that is closed at the end; a test's own folder has too long a name for a socket."""
     with tempfile.TemporaryDirectory(prefix="qd-") as folder:
         with ExitStack() as stack:
-            yield Harbour(folder, stack)
+            yield PlayedFleet(folder, stack)
         assert list(Path(folder).iterdir()) == []
 
 
 async def test_a_worker_with_its_token_is_heard_and_answered() -> None:
     """No worker could connect."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker, peer = made.expect(), made.peer()
         peer.send(*hello())
         await worker.hear(1)
@@ -114,7 +113,7 @@ async def test_a_worker_with_its_token_is_heard_and_answered() -> None:
 async def test_parts_of_any_size_cross_whole_both_ways(size: int) -> None:
     """Arguments and results beyond the socket's buffer would be cut, or hold up the loop until they are read."""
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
-    with harbour() as made:
+    with played_fleet() as made:
         worker, peer = made.expect(), made.peer()
         peer.send(*hello())
         peer.send(b"head", body)
@@ -128,7 +127,7 @@ async def test_parts_of_any_size_cross_whole_both_ways(size: int) -> None:
 async def test_what_a_worker_says_right_behind_its_token_is_heard() -> None:
     """It would be judged as a stranger's, or lost with the read that brought the token."""
     large = encode(Answer(1), bytes(INLINE_BYTES))
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect()
         made.raw(wire(hello(), large))
         assert await worker.hear(2) == [hello(), large]
@@ -136,7 +135,7 @@ async def test_what_a_worker_says_right_behind_its_token_is_heard() -> None:
 
 async def test_a_way_to_nobody_swallows_what_is_sent() -> None:
     """A link that speaks before its worker came would fail."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect()
         worker.way.send([b"into the void"])
         worker.way.drain()
@@ -160,7 +159,7 @@ async def test_a_way_to_nobody_swallows_what_is_sent() -> None:
 )
 async def test_a_peer_without_the_token_is_hung_up_on_and_learns_nothing(message: Sequence[bytes]) -> None:
     """Whoever can open the socket could speak for a server, or try one token after another."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect()
         assert await until_hung_up(made.raw(wire(message, hello()))) == handshake(ROUTER)
         assert worker.heard == []
@@ -169,7 +168,7 @@ async def test_a_peer_without_the_token_is_hung_up_on_and_learns_nothing(message
 
 async def test_peers_without_a_token_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """One line says it; a thousand would hide everything else."""
-    with harbour() as made:
+    with played_fleet() as made:
         for _ in range(3):
             await until_hung_up(made.raw(wire([b"noise"])))
         assert caplog.text.count("without a valid token") == 1
@@ -177,7 +176,7 @@ async def test_peers_without_a_token_do_not_flood_the_log(caplog: pytest.LogCapt
 
 async def test_a_stranger_that_comes_again_and_again_keeps_no_worker_out() -> None:
     """Libzmq connects anew whenever it is hung up on."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker, stranger = made.expect(), made.peer()
         stranger.send(*hello(b"another token, quite wrong"))
         await turns()
@@ -188,7 +187,7 @@ async def test_a_stranger_that_comes_again_and_again_keeps_no_worker_out() -> No
 
 async def test_a_token_serves_once() -> None:
     """A copy of a token would let a second peer speak for the same server."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker, first = made.expect(), made.peer()
         first.send(*hello())
         await worker.hear(1)
@@ -199,7 +198,7 @@ async def test_a_token_serves_once() -> None:
 
 async def test_each_worker_is_heard_by_its_own_link_only() -> None:
     """One server's worker could answer another's calls."""
-    with harbour() as made:
+    with played_fleet() as made:
         workers = {name: made.expect(name * 16) for name in (b"a", b"b")}
         peers = {name: made.peer() for name in workers}
         for name, peer in peers.items():
@@ -215,7 +214,7 @@ async def test_each_worker_is_heard_by_its_own_link_only() -> None:
 
 async def test_a_routing_id_that_a_peer_chose_means_nothing() -> None:
     """Whoever guesses an id could answer a worker's calls, or silence it."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker, other = made.expect(), made.expect(b"another one's token")
         first, second = made.peer(b"worker-1"), made.peer(b"worker-1")
         first.send(*hello())
@@ -229,7 +228,7 @@ async def test_a_routing_id_that_a_peer_chose_means_nothing() -> None:
 
 async def test_a_forgotten_worker_is_a_stranger() -> None:
     """A worker that was given up would still be heard."""
-    with harbour() as made:
+    with played_fleet() as made:
         early = made.expect()
         made.router.forget(TOKEN, early.way)
         await until_hung_up(made.raw(wire(hello())))
@@ -247,7 +246,7 @@ async def test_a_forgotten_worker_is_a_stranger() -> None:
 
 async def test_a_worker_that_is_gone_costs_only_its_own_messages() -> None:
     """One dead worker would stop the others, or its end be called a crime."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker, other = made.expect(), made.expect(b"another one's token")
         gone, neighbour = made.raw(wire(hello())), made.peer()
         neighbour.send(*hello(b"another one's token"))
@@ -264,7 +263,7 @@ async def test_a_worker_that_is_gone_costs_only_its_own_messages() -> None:
 
 async def test_what_waits_in_the_socket_is_heard_when_a_link_drains() -> None:
     """A beat that has arrived would be called missing."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker, peer = made.expect(), made.peer()
         peer.send(*hello())
         await worker.hear(1)
@@ -295,7 +294,7 @@ async def test_what_waits_in_the_socket_is_heard_when_a_link_drains() -> None:
 )
 async def test_a_worker_that_breaks_a_bound_is_hung_up_on_and_named(said: bytes) -> None:
     """A worker that was taken over would fill the memory of the supervisor, and take all servers with it."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect()
         peer = made.raw(wire(hello(), [b"good"]))
         await worker.hear(2)
@@ -308,7 +307,7 @@ async def test_a_worker_that_breaks_a_bound_is_hung_up_on_and_named(said: bytes)
 
 async def test_a_server_with_large_results_may_send_them() -> None:
     """A limit that a user raised would cost the server its life."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect(body_bytes=LEAST_BODY_BYTES + 1)
         made.raw(wire(hello()) + frame(MORE, b"head") + frame(0, b"x", LEAST_BODY_BYTES + 1))
         await worker.hear(1)
@@ -319,7 +318,7 @@ async def test_a_server_with_large_results_may_send_them() -> None:
 async def test_a_worker_that_does_not_read_is_hung_up_on_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for it would fill our memory."""
     monkeypatch.setattr(channel_module, "MAX_UNSENT", 10)
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect()
         peer = made.raw(wire(hello()))
         await worker.hear(1)
@@ -344,7 +343,7 @@ async def test_a_worker_that_does_not_read_is_hung_up_on_and_named(monkeypatch: 
 async def test_a_peer_that_never_says_who_it_is_is_hung_up_on(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that wait for ever would use up the descriptors."""
     monkeypatch.setattr(router_module, "HANDSHAKE_S", 0.05)
-    with harbour() as made:
+    with played_fleet() as made:
         assert await until_hung_up(made.raw(said)) == handshake(ROUTER)
         assert made.unproven == 0
 
@@ -364,7 +363,7 @@ async def test_a_peer_that_never_says_who_it_is_is_hung_up_on(said: bytes, monke
 )
 async def test_a_stranger_that_breaks_a_bound_is_hung_up_on(said: bytes) -> None:
     """It must not cost more than its own connection."""
-    with harbour() as made:
+    with played_fleet() as made:
         await until_hung_up(made.raw(said))
         assert made.unproven == 0
 
@@ -373,7 +372,7 @@ async def test_unproven_are_few_and_keep_no_worker_out_for_long(monkeypatch: pyt
     """Connections without a token would use up the descriptors, or the worker behind them never get in."""
     monkeypatch.setattr(router_module, "MAX_UNPROVEN", 3)
     monkeypatch.setattr(router_module, "HANDSHAKE_S", 0.2)
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect()
         idle = [made.raw() for _ in range(9)]
         made.peer().send(*hello())
@@ -396,7 +395,7 @@ async def test_a_table_of_descriptors_that_is_full_is_waited_out(
 ) -> None:
     """The loop would spin, or no worker ever connect again."""
     monkeypatch.setattr(router_module, "RETRY_S", 0.01)
-    with harbour() as made:
+    with played_fleet() as made:
 
         class Full:
             tries = 0
@@ -422,7 +421,7 @@ async def test_a_table_of_descriptors_that_is_full_is_waited_out(
 
 async def test_closing_hangs_up_on_everybody() -> None:
     """Workers and strangers would wait for a supervisor that is gone."""
-    with harbour() as made:
+    with played_fleet() as made:
         worker = made.expect()
         peer, stranger = made.raw(wire(hello())), made.raw()
         await worker.hear(1)
@@ -436,5 +435,5 @@ async def test_closing_hangs_up_on_everybody() -> None:
 
 async def test_a_path_that_cannot_be_bound_is_an_error_that_leaves_nothing() -> None:
     """A full disk would leave a socket behind at every attempt."""
-    with harbour() as made, pytest.raises(OSError, match="No such file"):
+    with played_fleet() as made, pytest.raises(OSError, match="No such file"):
         Router(Path(made.router.address.removeprefix("ipc://")).parent / "missing" / SOCKET_NAME)

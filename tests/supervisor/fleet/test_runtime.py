@@ -11,7 +11,7 @@ from functools import partial
 
 import anyio
 import pytest
-from support.workers import PATIENCE_S, turns
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.common.identity import CLIENT_VERSION
 from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError

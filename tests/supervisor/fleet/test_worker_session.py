@@ -8,7 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.workers import PlayedWorker, turns
+from support.fleet.workers import PlayedWorker
+from support.waiting import turns
 
 from quarterdeck.config.places import paths as paths_module
 from quarterdeck.config.places.paths import UnsafePathError, runtime_dir

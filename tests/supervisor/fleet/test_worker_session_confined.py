@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.endpoints import EXITED, FAULTED, stage
-from support.workers import turns
+from support.fleet.endpoints import EXITED, FAULTED, stage
+from support.waiting import turns
 
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.link.frames import Lost, ServerStart, Started

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.ledgers import AT, Clock, approved, digest_of, documents_of, enrolled, opened
+from support.ledger.ledgers import AT, Clock, approved, digest_of, documents_of, enrolled, opened
 
 from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
 from quarterdeck.ledger.open import MAX_QUEUED, LedgerWriter

@@ -7,7 +7,7 @@ from types import ModuleType
 import anyio
 import msgspec
 import pytest
-from support.fakes import FakeEndpoint, FakeFleet, call_result
+from support.fleet.memory_fleet import FakeEndpoint, FakeFleet, call_result
 
 from quarterdeck.tools import bridge
 from quarterdeck.tools.bridge import LiveBox, fault_text, mount_protocol_bridge, project_answer

@@ -1,7 +1,7 @@
 """The deck's values."""
 
 import pytest
-from support.cards import PlayedCard
+from support.tools.cards import PlayedCard
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.card_types import CapabilityCard, DeckFault, DeckFaultKind, capability_id

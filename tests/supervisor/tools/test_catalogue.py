@@ -1,6 +1,6 @@
 """The catalogue and what is derived from it."""
 
-from support.cards import PlayedCard
+from support.tools.cards import PlayedCard
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.card_types import CapabilityCard, DeckContext, capability_id

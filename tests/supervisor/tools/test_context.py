@@ -6,7 +6,7 @@ import inspect
 import weakref
 
 import pytest
-from support.contexts import UnavailableFs
+from support.tools.contexts import UnavailableFs
 
 from quarterdeck.tools.context import (
     BackendUnavailableError,

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from support.cards import PlayedCard
-from support.contexts import inert_context
+from support.tools.cards import PlayedCard
+from support.tools.contexts import inert_context
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools import provision

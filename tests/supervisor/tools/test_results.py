@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.contexts import UNLIMITED_BUDGET
+from support.tools.contexts import UNLIMITED_BUDGET
 
 from quarterdeck.tools.results import (
     STANDARD_BUDGET,

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from support.cards import PlayedCard
-from support.contexts import inert_context
+from support.tools.cards import PlayedCard
+from support.tools.contexts import inert_context
 
 from quarterdeck.embedding.deck import project_result
 from quarterdeck.tools.context import ToolContext

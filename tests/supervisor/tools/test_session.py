@@ -6,9 +6,10 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.identities import give_to_commands
-from support.leftovers import eventually_async, no_leftovers, running_with
-from support.machine_facts import MOUNT_NAMESPACE_ONLY
+from support.processes.identities import give_to_commands
+from support.processes.leftovers import no_leftovers, running_with
+from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY
+from support.waiting import eventually_async
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.config.native_tools import NativeSettings, NativeWish

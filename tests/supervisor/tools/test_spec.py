@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
-from support.cards import text_of
-from support.contexts import inert_context
+from support.tools.cards import text_of
+from support.tools.contexts import inert_context
 
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.input_check import InputCheck, is_plain

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.registering import ReviewGate
-from support.workers import PATIENCE_S
+from support.trust.approvals import ReviewGate
+from support.waiting import PATIENCE_S
 
 from quarterdeck.trust import list_review, server_state
 

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from support.registering import (
+from support.trust.approvals import (
     FILE,
     INSTRUCTIONS,
     LAUNCH,

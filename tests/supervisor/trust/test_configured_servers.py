@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.registering import FILE, OnlyNamed, stdio, told_tool
+from support.trust.approvals import FILE, OnlyNamed, stdio, told_tool
 
 from quarterdeck.config.load.origin import FileRead, Origin, Standing
 from quarterdeck.config.native_tools import NativeSettings

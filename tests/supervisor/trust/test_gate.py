@@ -4,9 +4,9 @@ import asyncio
 
 import anyio
 import pytest
-from support.fakes import call_result
-from support.registering import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
-from support.workers import PATIENCE_S, turns
+from support.fleet.memory_fleet import call_result
+from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.tools.bridge import LiveBox

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from support.registering import (
+from support.trust.approvals import (
     FILE,
     INSTRUCTIONS,
     LAUNCH,
@@ -18,7 +18,7 @@ from support.registering import (
     stdio,
     tool_key,
 )
-from support.workers import turns
+from support.waiting import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.histories import NOW, TOLD, tool_form
+from support.ledger.histories import NOW, TOLD, tool_form
 
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.trust.lock.ignores import Ignores

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.registering import ToldEndpoint, row, stdio
+from support.trust.approvals import ToldEndpoint, row, stdio
 
 from quarterdeck.ledger.events.events import Began, Ended, LedgerEvent
 from quarterdeck.trust import server_state as module

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 import pytest
-from support.processes import PlayedProcess
-from support.workers import PATIENCE_S, turns
+from support.waiting import PATIENCE_S, turns
+from support.worker.server_process import PlayedProcess
 
 from quarterdeck_protocol.configs import CLOSE_GRACE_S, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord

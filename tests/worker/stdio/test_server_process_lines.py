@@ -9,7 +9,7 @@ import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-from support.workers import PATIENCE_S, turns
+from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.json_schemas import JUNK
-from support.providers.check import MAX_DEPTH, MAX_FOUND, MAX_SCHEMAS, Provider, Rule, outside
+from support.schemas.json_schemas import JUNK
+from support.schemas.providers.check import MAX_DEPTH, MAX_FOUND, MAX_SCHEMAS, Provider, Rule, outside
 
 
 @given(JUNK, st.sampled_from(Provider))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from support.providers.check import Provider, Rule, outside
-from support.providers.shapes import misshapen
-from support.real_tools import read_servers
+from support.schemas.providers.check import Provider, Rule, outside
+from support.schemas.providers.shapes import misshapen
+from support.servers.real_tools import read_servers
 
 META: Any = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 

@@ -4,10 +4,10 @@ from collections import Counter
 from typing import Any, Final
 
 import pytest
-from support.providers.check import Provider, Rule, outside
-from support.providers.report import Verdict, broken, verdicts
-from support.providers.subsets import SUBSETS
-from support.real_tools import read_servers
+from support.schemas.providers.check import Provider, Rule, outside
+from support.schemas.providers.report import Verdict, broken, verdicts
+from support.schemas.providers.subsets import SUBSETS
+from support.servers.real_tools import read_servers
 
 STRICT: Final = {
     "type": "object",

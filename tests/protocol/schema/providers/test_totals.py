@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 import pytest
-from support.providers.check import Provider, Rule, outside
+from support.schemas.providers.check import Provider, Rule, outside
 
 
 def strict(properties: dict[str, Any], **words: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.client_commands import Run, commands, home_of, write
+from support.clients.client_commands import Run, commands, home_of, write
 
 from quarterdeck.config.load.file import load_config_file
 

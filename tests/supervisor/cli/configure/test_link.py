@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.client_commands import Run, commands, home_of, write
+from support.clients.client_commands import Run, commands, home_of, write
 
 from quarterdeck.config.clients import link_entry
 

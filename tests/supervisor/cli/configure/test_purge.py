@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.client_commands import Run, commands, write
+from support.clients.client_commands import Run, commands, write
 
 from quarterdeck.config.places import paths
 from quarterdeck.config.places.paths import configuration_digest, make_private_dir, server_paths

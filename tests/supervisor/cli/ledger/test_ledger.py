@@ -8,19 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.histories import (
-    EVIL,
-    NOW,
-    SCOPE,
-    TOLD,
-    ZONE,
-    approved,
-    fill,
-    open_ledger,
-    seen,
-    story,
-    tool_form,
-)
+from support.ledger.histories import EVIL, NOW, SCOPE, TOLD, ZONE, approved, fill, open_ledger, seen, story, tool_form
 
 from quarterdeck.cli.ledger.ledger import Kind
 from quarterdeck.cli.program import run
@@ -215,7 +203,7 @@ def test_programs_get_the_deck_with_whole_hashes(state: Path, ledger: Ledger) ->
 
 def test_what_is_not_offered_any_more_is_shown_on_demand(state: Path, ledger: Ledger) -> None:
     """The table would fill with tools that are long gone; or they could not be looked up."""
-    from support.histories import READ, gone
+    from support.ledger.histories import READ, gone
 
     with open_ledger(state) as store:
         store.append([gone(READ, "files")])

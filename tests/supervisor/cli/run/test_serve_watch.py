@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from support.products import ProductEndpoint, ProductFleet, product_of
+from support.serves.products import ProductEndpoint, ProductFleet, product_of
 
 from quarterdeck.app import Product
 from quarterdeck.cli.run import serve_watch as module

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.machine_facts import FULL_DEVICE_ONLY
+from support.sandbox.machine_facts import FULL_DEVICE_ONLY
 
 from quarterdeck.cli.shared.process import InterruptedBySignal, exit_code, is_serve, output_failure, run
 

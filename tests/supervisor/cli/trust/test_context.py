@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.histories import EVIL, NOW, fill, open_ledger, seen
+from support.ledger.histories import EVIL, NOW, fill, open_ledger, seen
 
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.source import Source

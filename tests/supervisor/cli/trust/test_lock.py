@@ -6,7 +6,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.histories import EVIL, NOW, READ, TOLD, ZONE, approved, fill, gone, open_ledger, seen, story, tool_form
+from support.ledger.histories import (
+    EVIL,
+    NOW,
+    READ,
+    TOLD,
+    ZONE,
+    approved,
+    fill,
+    gone,
+    open_ledger,
+    seen,
+    story,
+    tool_form,
+)
 
 from quarterdeck.cli.program import run
 from quarterdeck.cli.shared.exits import CommandError, ExitCode

@@ -6,7 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.histories import EVIL, NOW, READ, TOLD, ZONE, approved, blocked, fill, gone, open_ledger, seen, tool_form
+from support.ledger.histories import (
+    EVIL,
+    NOW,
+    READ,
+    TOLD,
+    ZONE,
+    approved,
+    blocked,
+    fill,
+    gone,
+    open_ledger,
+    seen,
+    tool_form,
+)
 
 from quarterdeck.cli.program import run
 from quarterdeck.cli.shared.exits import ExitCode

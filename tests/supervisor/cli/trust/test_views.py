@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from support.histories import SCOPE
+from support.ledger.histories import SCOPE
 
 from quarterdeck.cli.trust.views import (
     MAX_ROWS,

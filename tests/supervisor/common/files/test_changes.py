@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.machine_facts import LINUX_ONLY, ROOT_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck.common.files import changes
 from quarterdeck.common.files.changes import make_directory, remove_directory, replace_file

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.machine_facts import LINUX_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck.common.files import path_walk
 from quarterdeck.common.files.path_walk import MAX_PATH_BYTES, FoundPath, join, open_file, walk

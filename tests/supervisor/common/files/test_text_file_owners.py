@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.machine_facts import ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.common.files import text_file
 from quarterdeck.common.files.text_file import TextFileError, other_writer, read_text

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.machine_facts import LINUX_ONLY, ROOT_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck.config.clients import user_file
 from quarterdeck.config.clients.user_file import UserFileError, backups, read_user_file, write_user_file

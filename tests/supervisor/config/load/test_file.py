@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.machine_facts import ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.load.origin import Origin, Standing

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from support.machine_facts import ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.places.kept_state import (
     Leftover,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.keyrings import install_keyring
+from support.config.keyrings import install_keyring
 
 from quarterdeck.config.secrets.os_keyring import KeyringError, NoKeyringError, OsKeyring
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.keyrings import MemoryKeyring
+from support.config.keyrings import MemoryKeyring
 
 from quarterdeck.config.secrets.os_keyring import KeyringError, NoKeyringError
 from quarterdeck.config.secrets.store import (

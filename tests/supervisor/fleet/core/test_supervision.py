@@ -1,7 +1,7 @@
 """The fleet's core by events in and instructions out; `test_supervision_machine.py` walks it at random."""
 
 import pytest
-from support.cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, mint, minted, phases, serving
+from support.fleet.cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, mint, minted, phases, serving
 
 from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck.fleet.core.supervision import (

@@ -1,7 +1,7 @@
 """The fleet's core while its configuration changes: what is left alone, what is replaced, and who waits for whom."""
 
 import pytest
-from support.cores import EXITED, NO_COMMAND, config, core, mint, minted, phases, row, serving
+from support.fleet.cores import EXITED, NO_COMMAND, config, core, mint, minted, phases, row, serving
 
 from quarterdeck.fleet.core.member import MemberPhase
 from quarterdeck.fleet.core.supervision import (

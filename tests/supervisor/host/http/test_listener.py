@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 import uvicorn
-from support.leftovers import eventually_async
+from support.waiting import eventually_async
 
 from quarterdeck.host.http import listener as module
 from quarterdeck.host.http.listener import ADMITTED, Listener

@@ -15,9 +15,9 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
-from support.boxes import LiveBox, answer, hold
-from support.leftovers import eventually_async
-from support.native_decks import DeckMaker
+from support.tools.native_decks import DeckMaker
+from support.tools.tool_boxes import LiveBox, answer, hold
+from support.waiting import eventually_async
 
 from quarterdeck.common.published_names import NameBudget, public_names
 from quarterdeck.host.http import serve as http

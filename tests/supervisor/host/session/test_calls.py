@@ -4,7 +4,7 @@ import asyncio
 
 import anyio
 import pytest
-from support.boxes import LiveBox, NativeBox, answer, hold
+from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
 from quarterdeck.host.session.calls import PROGRESS_BACKLOG, ClientCall, alone, run_call
 from quarterdeck.tools.results import ToolResult

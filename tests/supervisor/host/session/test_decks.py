@@ -5,9 +5,9 @@ import logging
 
 import anyio
 import pytest
-from support.boxes import LiveBox
-from support.leftovers import eventually_async
-from support.native_decks import DeckMaker, PlayedDeck
+from support.tools.native_decks import DeckMaker, PlayedDeck
+from support.tools.tool_boxes import LiveBox
+from support.waiting import eventually_async
 
 from quarterdeck.host.session import decks as module
 from quarterdeck.host.session.decks import Decks

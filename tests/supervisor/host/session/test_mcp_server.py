@@ -4,10 +4,10 @@ import anyio
 import mcp_types as types
 import pytest
 from pydantic import TypeAdapter
-from support.boxes import LiveBox, NativeBox, answer, hold
-from support.leftovers import eventually_async
-from support.mcp_clients import LEGACY, in_memory
-from support.native_decks import DeckMaker
+from support.clients.mcp_clients import LEGACY, in_memory
+from support.tools.native_decks import DeckMaker
+from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
+from support.waiting import eventually_async
 
 from quarterdeck.host.session.decks import Decks
 from quarterdeck.host.session.provider import ProviderHostInfo, create_provider_host

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 import pytest
-from support.boxes import LiveBox, answer
+from support.tools.tool_boxes import LiveBox, answer
 
 from quarterdeck.host.session import mcp_server
 from quarterdeck.host.session.mcp_server import Sessions

@@ -7,9 +7,9 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
-from support.boxes import LiveBox, NativeBox, answer, hold
-from support.mcp_clients import LEGACY, MODERN, in_memory
-from support.native_decks import DeckMaker
+from support.clients.mcp_clients import LEGACY, MODERN, in_memory
+from support.tools.native_decks import DeckMaker
+from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
 from quarterdeck.common.published_names import NameBudget, public_names
 from quarterdeck.host.session.decks import Decks

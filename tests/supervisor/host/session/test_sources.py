@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from support.boxes import LiveBox, NativeBox, answer, echo
+from support.tools.tool_boxes import LiveBox, NativeBox, answer, echo
 
 from quarterdeck.common.published_names import NameBudget, public_names
 from quarterdeck.host.session import sources

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from support.boxes import LiveBox
-from support.stdio_pipes import served
+from support.clients.host_pipes import served
+from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.host.session.provider import ProviderHostInfo, create_provider_host

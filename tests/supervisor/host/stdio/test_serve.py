@@ -9,8 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 from mcp.client.client import Client
-from support.boxes import LiveBox, answer, hold
-from support.stdio_pipes import LineClient, sdk_transport, served
+from support.clients.host_pipes import LineClient, sdk_transport, served
+from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.host.session.provider import create_provider_host
 from quarterdeck.host.stdio import serve
@@ -294,7 +294,7 @@ import asyncio, sys
 sys.path.insert(0, {tests!r})
 from quarterdeck.host.session.provider import create_provider_host
 from quarterdeck.host.stdio.serve import serve_stdio
-from support.boxes import LiveBox, echo
+from support.tools.tool_boxes import LiveBox, echo
 
 def careless(begun):
     print("stray")

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from support.boxes import LiveBox, NativeBox, hold
-from support.mcp_clients import ENVELOPE
-from support.stdio_pipes import served
+from support.clients.host_pipes import served
+from support.clients.mcp_clients import ENVELOPE
+from support.tools.tool_boxes import LiveBox, NativeBox, hold
 
 from quarterdeck.host.session.provider import create_provider_host
 from quarterdeck.host.stdio import serve

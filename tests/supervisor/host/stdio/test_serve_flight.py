@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.boxes import LiveBox, answer, hold
+from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.host.stdio.serve import Flight
 from quarterdeck.host.stdio.short_way import ShortRequest

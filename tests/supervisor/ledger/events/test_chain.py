@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.ledgers import AT, EVENTS, enrolled, head_of, rows_of
+from support.ledger.ledgers import AT, EVENTS, enrolled, head_of, rows_of
 
 from quarterdeck.ledger.events.chain import GENESIS, Head, Verdict, link, row_hash, verify
 from quarterdeck.ledger.events.events import Checkpoint, LedgerEvent, encode_event

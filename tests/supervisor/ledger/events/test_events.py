@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.ledgers import EVENTS, SCOPE
+from support.ledger.ledgers import EVENTS, SCOPE
 
 from quarterdeck.ledger.events.events import (
     Checkpoint,

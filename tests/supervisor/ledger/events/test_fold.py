@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from support.ledgers import AT, EVENTS, HASHES, KEYS, NAMES, SCOPE, enrolled
+from support.ledger.ledgers import AT, EVENTS, HASHES, KEYS, NAMES, SCOPE, enrolled
 
 from quarterdeck.embedding.ledger import BridgeCapability, BridgeEntry, BridgeLedger, BridgeOp
 from quarterdeck.ledger.events.events import (

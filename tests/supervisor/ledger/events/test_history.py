@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.histories import (
+from support.ledger.histories import (
     EVIL,
     NOW,
     READ,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.ledgers import AT, enrolled, opened
+from support.ledger.ledgers import AT, enrolled, opened
 
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.store import calls

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.ledgers import AT, EVENTS, approved, digest_of, documents_of, enrolled, files_of, fill, opened
+from support.ledger.ledgers import AT, EVENTS, approved, digest_of, documents_of, enrolled, files_of, fill, opened
 
 from quarterdeck.ledger.errors import (
     ArchivedError,

@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from support.ledgers import Clock, approved, documents_of, enrolled, files_of, fill, opened
-from support.machine_facts import ROOT_ONLY, mounting_fails
+from support.ledger.ledgers import Clock, approved, documents_of, enrolled, files_of, fill, opened
+from support.sandbox.machine_facts import ROOT_ONLY, mounting_fails
 
 from quarterdeck.ledger.errors import (
     BrokenChainError,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.histories import fill, open_ledger
+from support.ledger.histories import fill, open_ledger
 
 from quarterdeck.ledger.errors import ArchivedError
 from quarterdeck.ledger.events.chain import Head

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.ledgers import EVENTS, SCOPE, approved, enrolled, files_of, opened
+from support.ledger.ledgers import EVENTS, SCOPE, approved, enrolled, files_of, opened
 
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.chain import Head, Verdict

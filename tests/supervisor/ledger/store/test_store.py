@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.ledgers import (
+from support.ledger.ledgers import (
     AT,
     EVENTS,
     SCOPE,
@@ -24,7 +24,7 @@ from support.ledgers import (
     fill,
     opened,
 )
-from support.machine_facts import ROOT_ONLY, mounting_fails
+from support.sandbox.machine_facts import ROOT_ONLY, mounting_fails
 
 from quarterdeck.ledger.errors import BrokenChainError, LedgerWriteError, MissingLedgerError, TooLargeError
 from quarterdeck.ledger.events.chain import Head, Verdict
@@ -300,7 +300,7 @@ def crash_after(directory: Path, count: int) -> None:
     """A process that appends so many events and dies."""
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[2])\n"
-        "from support.ledgers import *\n"
+        "from support.ledger.ledgers import *\n"
         f"store = opened(Path(sys.argv[1])); [store.append([approved(n)]) for n in range({count})]; os._exit(0)"
     )
     tests = str(Path(__file__).parents[3])

@@ -3,8 +3,8 @@
 import gc
 
 import pytest
-from support.cards import ask, text_of
-from support.contexts import inert_context
+from support.tools.cards import ask, text_of
+from support.tools.contexts import inert_context
 
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.cards import checklist

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from support.cards import ask, text_of
+from support.tools.cards import ask, text_of
 
 from quarterdeck.tools.card_types import DeckContext, DeckFramework, DelegateReport, Delegation, SaasAction, SaasReply
 from quarterdeck.tools.cards.delegation import saas_action_tool, task_tool

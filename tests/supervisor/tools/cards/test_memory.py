@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.cards import ask, text_of
+from support.tools.cards import ask, text_of
 
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.tools.card_types import DeckFramework

@@ -1,7 +1,7 @@
 """Plan mode's markers."""
 
 import pytest
-from support.cards import ask, text_of
+from support.tools.cards import ask, text_of
 
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.cards.plan import (

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from support.cards import PlayedCard
-from support.leftovers import eventually_async
+from support.tools.cards import PlayedCard
+from support.waiting import eventually_async
 
 from quarterdeck.tools.checkpoint import card as checkpoint
 from quarterdeck.tools.checkpoint.card import CHECKPOINTED_TOOLS, CheckpointingCard, maybe_wrap_checkpoint

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.machine_facts import ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.tools.checkpoint.restore import RestoredPath
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore

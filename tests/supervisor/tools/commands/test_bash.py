@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.benches import is_run, lay_out, session
-from support.file_tools import Answer, call, outcome_of
-from support.identities import give_to_commands
-from support.leftovers import eventually_async, running_with
-from support.machine_facts import NO_ROOT
+from support.processes.identities import give_to_commands
+from support.processes.leftovers import running_with
+from support.sandbox.machine_facts import NO_ROOT
+from support.tools.command_sessions import is_run, lay_out, session
+from support.tools.file_tools import Answer, call, outcome_of
+from support.waiting import eventually_async
 
 from quarterdeck.tools.commands import bash as module
 from quarterdeck.tools.commands.bash import MAX_TIMEOUT_MS, bash_tool

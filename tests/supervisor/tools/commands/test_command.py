@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.benches import is_run
-from support.leftovers import eventually_async, running_with
-from support.shells import shell
+from support.processes.leftovers import running_with
+from support.tools.command_sessions import is_run
+from support.tools.shells import shell
+from support.waiting import eventually_async
 
 from quarterdeck.tools.context import Stream
 from quarterdeck_sandbox.run.process import ConfinedProcess

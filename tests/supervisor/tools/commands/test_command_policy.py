@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from sandbox.homes import ELF, Home, make_home
-from support.benches import ENVIRON, lay_out, session
-from support.identities import give_to_commands
-from support.machine_facts import ROOT_ONLY
+from support.processes.identities import give_to_commands
+from support.sandbox.machine_facts import ROOT_ONLY
+from support.tools.command_sessions import ENVIRON, lay_out, session
 
 from quarterdeck.tools.commands import command_policy
 from quarterdeck.tools.commands.command_policy import CommandPolicy, UserPrograms, find_user_programs

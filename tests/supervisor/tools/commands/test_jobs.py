@@ -7,8 +7,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.benches import is_run, session
-from support.leftovers import eventually_async, running_with
+from support.processes.leftovers import running_with
+from support.tools.command_sessions import is_run, session
+from support.waiting import eventually_async
 
 from quarterdeck.tools.commands import jobs
 from quarterdeck.tools.commands.jobs import MAX_REMEMBERED, MAX_RUNNING, JobError, JobState, JobTable, adopt, end_jobs

@@ -8,10 +8,11 @@ from typing import Any
 
 import anyio
 import pytest
-from support.benches import Session, session
-from support.file_tools import outcome_of
-from support.identities import give_to_commands
-from support.leftovers import POLL_S, eventually_async, running_with
+from support.processes.identities import give_to_commands
+from support.processes.leftovers import running_with
+from support.tools.command_sessions import Session, session
+from support.tools.file_tools import outcome_of
+from support.waiting import POLL_S, eventually_async
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.card_types import DeckContext

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.benches import is_run
-from support.leftovers import eventually_async, is_running, running_with
-from support.machine_facts import bubblewrap_missing
-from support.shells import shell
+from support.processes.leftovers import is_running, running_with
+from support.sandbox.machine_facts import bubblewrap_missing
+from support.tools.command_sessions import is_run
+from support.tools.shells import shell
+from support.waiting import eventually_async
 
 from quarterdeck.tools.commands.shell import MAX_COMMAND_BYTES
 from quarterdeck.tools.context import Stream

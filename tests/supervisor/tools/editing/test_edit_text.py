@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.patches import apply_hunks
+from support.tools.unified_diffs import apply_hunks
 
 from quarterdeck.tools.editing import edit_text as module
 from quarterdeck.tools.editing.edit_text import (

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.patches import apply_hunks
+from support.tools.unified_diffs import apply_hunks
 
 from quarterdeck.tools.editing import unified_diff
 from quarterdeck.tools.editing.encoded_text import UnifiedText

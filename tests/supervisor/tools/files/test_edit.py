@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import anyio
 import pytest
-from support.file_tools import call, context_in, outcome_of
+from support.tools.file_tools import call, context_in, outcome_of
 
 from quarterdeck.tools.files import edit
 from quarterdeck.tools.files.edit import edit_tool

@@ -16,8 +16,8 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.contexts import UnavailableFs
-from support.file_tools import context_in
+from support.tools.contexts import UnavailableFs
+from support.tools.file_tools import context_in
 
 from quarterdeck.tools.context import BackendUnavailableError, Framework, OutsideRootsError, ToolContext
 from quarterdeck.tools.files import file_access

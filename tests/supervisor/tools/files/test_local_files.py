@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import anyio.from_thread
 import pytest
-from support.machine_facts import LINUX_ONLY
+from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck.common.files import changes
 from quarterdeck.tools.context import (

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.moments import answer, at_every_moment
-from support.swapping import Flip, alternation, flipping, meanwhile, swap
+from support.tools.path_races import Flip, alternation, flipping, meanwhile, swap
+from support.tools.races_at_calls import answer, at_every_moment
 
 from quarterdeck.common.files.replace import DRAFT_PREFIX
 from quarterdeck.tools.context import OutsideRootsError

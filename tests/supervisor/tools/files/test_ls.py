@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.file_tools import call, context_in
+from support.tools.file_tools import call, context_in
 
 from quarterdeck.tools.files import ls
 from quarterdeck.tools.files.ls import ls_tool

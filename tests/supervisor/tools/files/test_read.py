@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.contexts import UNLIMITED_BUDGET
-from support.file_tools import call, context_in, outcome_of
+from support.tools.contexts import UNLIMITED_BUDGET
+from support.tools.file_tools import call, context_in, outcome_of
 
 from quarterdeck.tools.files import file_access, paging, read
 from quarterdeck.tools.files.file_access import CHANGED_SINCE, NOT_READ, ReadState

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_installed
+from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_installed
 
 from quarterdeck.common.files.path_walk import open_file
 from quarterdeck.tools.context import OutsideRootsError

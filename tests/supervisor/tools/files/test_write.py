@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.file_tools import call, context_in
+from support.tools.file_tools import call, context_in
 
 from quarterdeck.tools.files.edit import edit_tool
 from quarterdeck.tools.files.local_files import LocalFs

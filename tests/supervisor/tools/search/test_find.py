@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from support.file_tools import Answer, call, context_in
-from support.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
+from support.tools.file_tools import Answer, call, context_in
+from support.tools.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
 
 from quarterdeck.tools.context import DirectoryEntry, ExecResult, OnOutput, Stream, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs

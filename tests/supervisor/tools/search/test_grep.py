@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.file_tools import Answer, call, context_in
-from support.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
+from support.tools.file_tools import Answer, call, context_in
+from support.tools.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
 
 from quarterdeck.tools.context import ExecResult, OnOutput, Stream, ToolContext
 from quarterdeck.tools.search.grep import MAX_MATCHES, grep_tool

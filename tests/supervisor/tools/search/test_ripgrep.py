@@ -8,10 +8,11 @@ from typing import Any
 
 import anyio
 import pytest
-from support.contexts import inert_context
-from support.file_tools import context_in
-from support.leftovers import eventually_async, running_with
-from support.searches import PlayedShell, session_in, with_shell, write_tree
+from support.processes.leftovers import running_with
+from support.tools.contexts import inert_context
+from support.tools.file_tools import context_in
+from support.tools.searches import PlayedShell, session_in, with_shell, write_tree
+from support.waiting import eventually_async
 
 from quarterdeck.tools.context import ExecResult, OnOutput, OutsideRootsError, Stream
 from quarterdeck.tools.search import ripgrep

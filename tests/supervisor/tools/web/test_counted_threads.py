@@ -5,7 +5,7 @@ import threading
 
 import anyio
 import pytest
-from support.leftovers import eventually_async
+from support.waiting import eventually_async
 
 from quarterdeck.tools.web.counted_threads import in_counted_thread
 

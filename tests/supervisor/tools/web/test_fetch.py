@@ -10,9 +10,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.certificates import Authority
-from support.leftovers import eventually_async
-from support.web_servers import Request, gzipped, redirect, response, serving, zeros_gzipped
+from support.servers.certificates import Authority
+from support.servers.web_servers import Request, gzipped, redirect, response, serving, zeros_gzipped
+from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.web.decoding import Media

@@ -13,9 +13,9 @@ import anyio
 import httpcore2
 import pytest
 from anyio.abc import ByteStream
-from support.certificates import Authority
-from support.leftovers import eventually_async
-from support.web_servers import response, serving
+from support.servers.certificates import Authority
+from support.servers.web_servers import response, serving
+from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import Allowed, parse_allowed
 from quarterdeck.tools.web import guarded_network

@@ -8,7 +8,8 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.leftovers import descendants, eventually_async, no_leftovers
+from support.processes.leftovers import descendants, no_leftovers
+from support.waiting import eventually_async
 
 from quarterdeck.tools.web import pages
 from quarterdeck.tools.web.page_child import MAX_CHARS

@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
-from support.contexts import inert_context
-from support.file_tools import Answer, call, context_in, outcome_of
-from support.leftovers import eventually_async
-from support.web_servers import Request, WebServer, gzipped, redirect, response, serving, zeros_gzipped
+from support.servers.web_servers import Request, WebServer, gzipped, redirect, response, serving, zeros_gzipped
+from support.tools.contexts import inert_context
+from support.tools.file_tools import Answer, call, context_in, outcome_of
+from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.optional_packages import lacks

@@ -11,8 +11,8 @@ import pytest
 from ddgs import exceptions
 from hypothesis import given
 from hypothesis import strategies as st
-from support.contexts import inert_context
-from support.file_tools import Answer, call
+from support.tools.contexts import inert_context
+from support.tools.file_tools import Answer, call
 
 from quarterdeck.tools.web.websearch import (
     MAX_QUERY_CHARS,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.planted import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
+from support.config.planted_secrets import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
 
 from quarterdeck.trust.judge.documents import Document, value_of
 from quarterdeck.trust.judge.launches import Launch, launch_of, redacted_launch, revealed, stands_in

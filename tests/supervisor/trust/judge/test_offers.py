@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.registering import AT, FILE, INSTRUCTIONS, OnlyNamed, definition_hash, row, stdio, told_tool, tool_key
+from support.trust.approvals import AT, FILE, INSTRUCTIONS, OnlyNamed, definition_hash, row, stdio, told_tool, tool_key
 
 from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Seen, Stored, Subject, key_of_qualified
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey, LiveTool

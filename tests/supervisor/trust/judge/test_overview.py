@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from support.registering import AT, FILE, INSTRUCTIONS, LAUNCH, row, stdio, told_tool, tool_key
+from support.trust.approvals import AT, FILE, INSTRUCTIONS, LAUNCH, row, stdio, told_tool, tool_key
 
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.events.events import (

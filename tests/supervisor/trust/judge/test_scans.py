@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.registering import FILE, INSTRUCTIONS, row, stdio, told_tool
+from support.trust.approvals import FILE, INSTRUCTIONS, row, stdio, told_tool
 
 from quarterdeck.ledger.events.events import Approved, Authority, Enrolled, Gone, Scanned, Seen, Subject
 from quarterdeck.trust.judge import scans as module

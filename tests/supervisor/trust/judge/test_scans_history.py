@@ -1,6 +1,6 @@
 """Today's rules over all that was ever offered."""
 
-from support.registering import AT, told_tool, tool_key
+from support.trust.approvals import AT, told_tool, tool_key
 
 from quarterdeck.ledger.events.events import Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey

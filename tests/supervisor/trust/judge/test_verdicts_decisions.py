@@ -1,7 +1,7 @@
 """What a person decides, as events: all of it, and only what is on offer."""
 
 import pytest
-from support.registering import AT, FILE, LAUNCH, tool_key
+from support.trust.approvals import AT, FILE, LAUNCH, tool_key
 
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey

@@ -1,7 +1,7 @@
 """From what is approved to its lock, and from what is listed to what a lock is held against."""
 
 import pytest
-from support.histories import (
+from support.ledger.histories import (
     BODIES,
     EVIL,
     NOW,

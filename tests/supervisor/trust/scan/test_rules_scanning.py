@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.real_tools import read_servers
+from support.servers.real_tools import read_servers
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.scan import (

@@ -1,6 +1,6 @@
 """Neighbours are whoever the book knows, whatever has answered, and whatever of it is held."""
 
-from support.registering import AT, FILE
+from support.trust.approvals import AT, FILE
 
 from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ServerKey

@@ -1,0 +1,1 @@
+"""Clients of what is served: raw ones, stock ones, and their configuration files."""

@@ -1,0 +1,1 @@
+"""Secrets: planted in configurations, and kept in keyrings."""

@@ -1,0 +1,1 @@
+"""The documentation's pages, and what their examples need."""

@@ -1,0 +1,83 @@
+"""A handle on a worker that a test plays, its owner, and the ends of what was asked."""
+
+from dataclasses import dataclass, field
+
+import anyio
+
+from quarterdeck.fleet.handle import WorkerHandle
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.link.events import LinkTerms, Refusal
+from quarterdeck_protocol.link.frames import Call, Failed, Log, Reply, ServerStart
+from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_sandbox.policy.promises import Receipt
+from support.fleet.workers import PlayedWorker
+from support.waiting import PATIENCE_S
+
+REFUSED = FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED)
+EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3))
+
+
+@dataclass
+class Owner:
+    """Hears of a handle; notes all of it in order."""
+
+    heard: list[object] = field(default_factory=list)
+
+    def on_tools_changed(self) -> None:
+        """See `Listener`."""
+        self.heard.append("tools")
+
+    def on_log(self, line: Log) -> None:
+        """See `Listener`."""
+        self.heard.append(line)
+
+    def on_started(self, start: ServerStart, receipt: Receipt) -> None:
+        """See `Listener`."""
+        self.heard.append((start, receipt))
+
+    def on_lost(self, fault: FaultRecord) -> None:
+        """See `Listener`."""
+        self.heard.append(fault)
+
+    @property
+    def losses(self) -> list[FaultRecord]:
+        """The losses that it was told of."""
+        return [word for word in self.heard if isinstance(word, FaultRecord)]
+
+
+class Desk:
+    """A handle on a played worker, its owner, and the ends of what was asked."""
+
+    def __init__(self, terms: LinkTerms | None = None, *, is_born: bool = True) -> None:
+        self.owner = Owner()
+        self.worker = PlayedWorker(terms=terms)
+        self.handle: WorkerHandle = self.worker.hired("a", self.owner, is_born=is_born)
+        self.ended: dict[int, tuple[Reply, bytes]] = {}
+        self.notes: list[ProgressNote] = []
+
+    def call(
+        self, timeout_s: float = 30.0, body: bytes = b"{}", *, progress: bool = False
+    ) -> tuple[int, Refusal | None]:
+        """Ask; the request's id, and why it was not taken."""
+        frame = Call(self.handle.next_id(), timeout_s, "echo", progress)
+
+        def on_reply(reply: Reply, answer: bytes) -> None:
+            assert frame.request_id not in self.ended, "a request ended twice"
+            self.ended[frame.request_id] = reply, answer
+
+        refusal = self.handle.ask(frame, body, on_reply, self.notes.append if progress else None)
+        return frame.request_id, refusal
+
+    def fault(self, request_id: int) -> FaultRecord:
+        """The fault that a request ended with."""
+        reply, _ = self.ended[request_id]
+        assert isinstance(reply, Failed)
+        return reply.fault
+
+
+async def greeted(terms: LinkTerms | None = None) -> Desk:
+    """A desk whose worker has proved itself."""
+    desk = Desk(terms)
+    with anyio.fail_after(PATIENCE_S):
+        await desk.handle.greeted
+    return desk

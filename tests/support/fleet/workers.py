@@ -1,0 +1,214 @@
+"""Workers that a test plays by hand: the far end of a handle's link, without a process, a socket or a server."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import anyio
+import msgspec
+
+from quarterdeck.fleet.embedded import MemoryWay
+from quarterdeck.fleet.handle import WorkerHandle, WorkerListener
+from quarterdeck_protocol.faults import Dossier, FaultRecord, ProtocolFault
+from quarterdeck_protocol.io.driver import LinkDriver
+from quarterdeck_protocol.link.events import Arrived, Greeted, LinkEvent, LinkTerms, Side
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    Call,
+    Cancel,
+    Close,
+    Condemn,
+    Failed,
+    List,
+    News,
+    Open,
+    OpenOrder,
+    Request,
+    ServerCard,
+    ServerStart,
+)
+from quarterdeck_protocol.link.session import Link
+from support.waiting import PATIENCE_S
+
+TOKEN: Final = b"a token of a test's"
+
+CARD: Final = ServerCard("2025-11-25", pid=4711, name="played", announces_tools=True)
+"""What a played server says of itself."""
+
+Asked = TypeVar("Asked", Open, List, Call, Close)
+
+Rule = Callable[["PlayedWorker", Any, bytes], None]
+"""Answers one kind of request: the worker, the request, its body."""
+
+
+class PlayedWorker:
+    """The worker's end of one link.  Requests without a rule wait in `asked` for the test's answer."""
+
+    def __init__(self, *, terms: LinkTerms | None = None) -> None:
+        self.rules: dict[type, Rule] = {}
+        self.asked: asyncio.Queue[tuple[Request, bytes]] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[Cancel] = asyncio.Queue()
+        self.condemned: asyncio.Queue[Condemn] = asyncio.Queue()
+        self.greeted = asyncio.Event()
+        self.kills = 0
+        self.terms = terms
+        self.to_worker, self.to_supervisor = MemoryWay(), MemoryWay()
+        self._handle: WorkerHandle | None = None
+        self._driver: LinkDriver | None = None
+
+    @property
+    def handle(self) -> WorkerHandle:
+        """The supervisor's side of it, once hired."""
+        assert self._handle is not None
+        return self._handle
+
+    @property
+    def driver(self) -> LinkDriver:
+        """Its own end of the link, once it was born."""
+        assert self._driver is not None
+        return self._driver
+
+    def hired(self, name: str, listener: WorkerListener, *, is_born: bool = True) -> WorkerHandle:
+        """The handle on it; without `is_born` it never says hello."""
+        loop = asyncio.get_running_loop()
+        handle = self._handle = WorkerHandle(name, listener)
+        link = Link(Side.SUPERVISOR, token=TOKEN, version="1", now=loop.time(), terms=self.terms)
+        driver = LinkDriver(link, self.to_worker, handle.on_event)
+        self.to_supervisor.receive = driver.receive
+        handle.attach(driver)
+        handle.kill = self._on_kill
+        handle.pid = 42
+        if is_born:
+            theirs = Link(Side.WORKER, token=TOKEN, version="1", now=loop.time(), terms=self.terms, pid=42)
+            self._driver = LinkDriver(theirs, self.to_supervisor, self._on_event)
+            self.to_worker.receive = self._driver.receive
+        return handle
+
+    def dies(self, returncode: int | None = -9) -> None:
+        """Its process is gone."""
+        self.handle.on_exit(returncode)
+        if self._driver is not None:
+            self._driver.close()
+
+    def leaves(self) -> None:
+        """Stop both ends' timers, at a test's end."""
+        self.handle.driver.close()
+        if self._driver is not None:
+            self._driver.close()
+
+    async def next(self, kind: type[Asked]) -> tuple[Asked, bytes]:
+        """The next request, which must be of this kind."""
+        with anyio.fail_after(PATIENCE_S):
+            frame, body = await self.asked.get()
+        assert isinstance(frame, kind), f"asked {frame} instead"
+        return frame, body
+
+    async def next_cancel(self) -> Cancel:
+        """The next request that was given up."""
+        with anyio.fail_after(PATIENCE_S):
+            return await self.cancelled.get()
+
+    def answer(self, request: Request, body: bytes = b"", **members: Any) -> None:
+        """The request's good end."""
+        self.driver.reply(Answer(request.request_id, **members), body)
+
+    def fail(self, request: Request, fault: FaultRecord) -> None:
+        """The request's bad end."""
+        self.driver.reply(Failed(request.request_id, fault))
+
+    def says(self, news: News, body: bytes = b"") -> None:
+        """Something unasked."""
+        assert self.driver.post(news, body)
+
+    def _on_kill(self) -> None:
+        self.kills += 1
+        asyncio.get_running_loop().call_soon(self.dies)
+
+    def _on_event(self, event: LinkEvent) -> None:
+        match event:
+            case Greeted():
+                self.greeted.set()
+            case Arrived(frame=Cancel() as cancel):
+                self.cancelled.put_nowait(cancel)
+            case Arrived(frame=Condemn() as order):
+                self.condemned.put_nowait(order)
+            case Arrived(frame=frame, body=body):
+                assert isinstance(frame, Request)
+                rule = self.rules.get(type(frame))
+                if rule is None:
+                    self.asked.put_nowait((frame, body))
+                else:
+                    rule(self, frame, body)
+            case _:
+                raise AssertionError(f"the played worker heard {event}")
+
+
+def opens(worker: PlayedWorker, request: Open, body: bytes) -> None:
+    """A rule: the server is greeted."""
+    msgspec.json.decode(body, type=OpenOrder)
+    worker.answer(request, msgspec.json.encode(CARD), era=CARD.era)
+
+
+def lists(*names: str) -> Rule:
+    """A rule: these tools."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+
+    def rule(worker: PlayedWorker, request: List, _: bytes) -> None:
+        worker.answer(request, msgspec.json.encode(tools))
+
+    return rule
+
+
+def closes(worker: PlayedWorker, request: Close, _: bytes) -> None:
+    """A rule: the server stops, then the worker exits."""
+    worker.answer(request, msgspec.json.encode(Dossier()))
+    asyncio.get_running_loop().call_soon(worker.dies, 0)
+
+
+class PlayedSession:
+    """A session whose worker a test plays: it opens, lists nothing and closes by itself unless told otherwise."""
+
+    isolated = True
+
+    def __init__(self, *, fault: ProtocolFault | None = None) -> None:
+        self.worker = PlayedWorker()
+        self.worker.rules = {Open: opens, List: lists(), Close: closes}
+        self.eras: list[str] = []
+        self.older_eras = 0
+        self.limited: list[ServerStart] = []
+        self.ended = 0
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self._fault = fault
+
+    async def start(self, listener: WorkerListener) -> WorkerHandle:
+        """See `Session`."""
+        if self._fault is not None:
+            raise self._fault
+        handle = self.worker.hired("played", listener)
+        await handle.greeted
+        return handle
+
+    def order(self) -> OpenOrder:
+        """See `Session`."""
+        return OpenOrder("{}")
+
+    def remember_era(self, era: str) -> None:
+        """See `Session`."""
+        self.eras.append(era)
+
+    def try_older_era(self) -> bool:
+        """See `Session`."""
+        self.older_eras += 1
+        return self.older_eras == 1
+
+    def enforce_limits(self, start: ServerStart) -> None:
+        """See `Session`: nobody looks."""
+        self.limited.append(start)
+
+    async def end(self) -> None:
+        """See `Session`."""
+        self.ended += 1
+        await self.may_end.wait()
+        if self.worker._handle is not None:
+            self.worker.leaves()

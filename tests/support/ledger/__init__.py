@@ -1,0 +1,1 @@
+"""Ledgers to try things on, and a story in them."""

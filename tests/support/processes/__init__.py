@@ -1,0 +1,1 @@
+"""Start a process, and what is left of it: commands, forks, pretend programs, leftovers."""

@@ -1,0 +1,83 @@
+"""Nothing may be left behind: which processes live below this test.
+
+Zombies do not count: they hold nothing, and reaping them is the business of PID 1.  But those of this very process do:
+whoever started them has forgotten them.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from support.processes.commands import fork_server
+from support.waiting import PATIENCE_S, eventually
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this id exists and is no zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def descendants(pid: int | None = None) -> dict[int, str]:
+    """The running processes below `pid` (None: below this one), as pid -> command line.
+
+    Our own zombies are among them.  Those whose parent died are below PID 1 and not in here: watch them by their pids.
+    """
+    found = {}
+    for process in psutil.Process(pid).children(recursive=True):
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = " ".join(process.cmdline())
+            elif process.ppid() == os.getpid():
+                found[process.pid] = f"{process.name()}, which nobody waits for"
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def running_with(text: str) -> dict[int, str]:
+    """All running processes with `text` in their command line, as pid -> command line; finds orphans too."""
+    found = {}
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if text in line and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found[process.pid] = line
+    return found
+
+
+def assert_gone(pids: Iterable[int], within_s: float = PATIENCE_S) -> None:
+    """Wait until none of these processes runs.
+
+    Raises:
+        AssertionError: one still does after `within_s` seconds.
+    """
+    watched = tuple(pids)
+    eventually(lambda: not any(map(is_running, watched)), within_s, f"the end of the processes {watched}")
+
+
+@contextmanager
+def no_leftovers(within_s: float = PATIENCE_S) -> Iterator[None]:
+    """Require that what the body started below this process is gone soon after the body.
+
+    Raises:
+        AssertionError: a process that was not there before still runs `within_s` seconds after the body.
+    """
+    # It forks for all tests, and is not taken for something that the first of them left.
+    fork_server()
+    before = descendants()
+    yield
+    left: dict[int, str] = {}
+
+    def none_left() -> bool:
+        nonlocal left
+        left = {pid: line for pid, line in descendants().items() if pid not in before}
+        return not left
+
+    try:
+        eventually(none_left, within_s)
+    except AssertionError:
+        raise AssertionError(f"left behind: {left}") from None

@@ -1,0 +1,1 @@
+"""Confinements, attacks on them, and what this machine can enforce."""

@@ -1,0 +1,1 @@
+"""JSON values and schemas at random, and what providers take of them."""

@@ -1,0 +1,1 @@
+"""Servers to talk to: scripted, pretend, real and public ones, MCP and web."""

@@ -1,0 +1,1 @@
+"""What tests of native tools share: sessions, boxes, cards, races."""

@@ -1,0 +1,1 @@
+"""Approvals over a fleet in memory."""

@@ -1,0 +1,280 @@
+"""A approvals over a fleet in memory, with a recorder that a test can hold up, or fill the disk of."""
+
+# ruff: noqa: D102 - what each method means is said in `Recorder` and `Locks`
+
+
+# ruff: noqa: D102 - what each method means is said in `Approvals`
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from quarterdeck.config.load.origin import Origin, Standing
+from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
+from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
+from quarterdeck.trust.approvals import Approvals
+from quarterdeck.trust.configured_servers import Surroundings, row_of
+from quarterdeck.trust.gate import GatedFleet
+from quarterdeck.trust.judge.documents import Document, hash_of
+from quarterdeck.trust.judge.offers import Offer
+from quarterdeck.trust.judge.server_rows import Locks, ServerRow
+from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter, TrustMode
+from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.link.frames import ServerCard
+from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
+from quarterdeck_protocol.tools import RawCall, ToolDescriptor
+from support.fleet.memory_fleet import ERA, FakeEndpoint, FakeFleet
+from support.waiting import PATIENCE_S, until
+
+AT: Final = "2026-01-02T03:04:05.678Z"
+
+FILE: Final = Path("/nonexistent/deck.json")
+"""The file of a test's rows."""
+
+INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+LAUNCH: Final = ItemKey(Subject.LAUNCH)
+
+
+def tool_key(name: str) -> ItemKey:
+    """A tool, as the ledger names it."""
+    return ItemKey(Subject.TOOL, name)
+
+
+class ReviewGate(threading.Event):
+    """While it is cleared, lists are being looked through; `started` says of how many that began."""
+
+    started = 0
+
+
+class MemoryRecorder:
+    """What it records, it records at once, unless a test clears `may_write` or sets `is_full`.
+
+    Attributes:
+        writing: how many wait for `may_write`.
+        refused: how many could not be kept.
+        slow: the hash of a document that is not read before `may_read` is set.
+        reading: how many began to wait for that.
+    """
+
+    def __init__(self, book: Book | None = None, documents: Mapping[str, bytes] | None = None) -> None:
+        self.book: Final = book or Book()
+        self.documents: Final = dict(documents or {})
+        self.events: Final[list[LedgerEvent]] = []
+        self.may_write = asyncio.Event()
+        self.may_write.set()
+        self.writing = 0
+        self.is_full = False
+        self.refused = 0
+        self.may_read = asyncio.Event()
+        self.slow = ""
+        self.reading = 0
+
+    async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
+        self.writing += 1
+        try:
+            await self.may_write.wait()
+        finally:
+            self.writing -= 1
+        if self.is_full and events:
+            self.refused += 1
+            raise LedgerWriteError("disk full")
+        self.documents |= documents
+        for event in events:
+            self.events.append(event)
+            self.book.apply(Stored(self.book.last_seq + 1, AT, event))
+
+    async def document(self, hash_: str) -> bytes | None:
+        if hash_ == self.slow:
+            self.reading += 1
+            await self.may_read.wait()
+        return self.documents.get(hash_)
+
+
+class ToldEndpoint(FakeEndpoint):
+    """An endpoint whose definitions a test writes."""
+
+    def __init__(self, config: ServerConfig, *, instructions: str = "", **tools: str) -> None:
+        super().__init__(config.id)
+        self.config = config
+        self.card = ServerCard(ERA, name="told", version="1", instructions=instructions)  # type: ignore[assignment]
+        self.lists(**tools)
+
+    def lists(self, **tools: str) -> None:
+        """Have these tools: their names, and what they say."""
+        self._tools = tuple(told_tool(self.config.id, name, text) for name, text in tools.items())
+
+
+def told_tool(server: str, name: str, text: str) -> RemoteTool:
+    """A tool that says this."""
+    ref = RemoteToolRef(server, name)
+    schema = {"type": "object", "properties": {}}
+    definition = msgspec.json.encode({"name": name, "description": text, "inputSchema": schema})
+    return RemoteTool(ref, ToolDescriptor(qualify_tool_name(ref), text, schema, definition))
+
+
+def stdio(
+    server: str = "fs", command: str = "run", *, trust: TrustMode = TrustMode.BASELINE, deny: tuple[str, ...] = ()
+) -> StdioServerConfig:
+    """A server's configuration."""
+    return StdioServerConfig(id=server, command=command, trust=trust, tools=ToolFilter(deny=deny))
+
+
+def row(
+    config: ServerConfig, *, standing: Standing = Standing.NAMED, path: Path = FILE, lock: Locks | None = None
+) -> ServerRow:
+    """Its row in a file."""
+    written: dict[str, Any] = {"command": getattr(config, "command", ""), "trust": str(config.trust)}
+    return row_of(config, Origin(path, f"{config.id}", standing, written), Surroundings(lock))
+
+
+class Bench:
+    """A approvals at work."""
+
+    def __init__(self, recorder: MemoryRecorder | None = None) -> None:
+        self.recorder = recorder or MemoryRecorder()
+        self.fleet: Any = FakeFleet()
+        self.approvals = Approvals(self.recorder, self.fleet, home_of=lambda _: Path("/nonexistent"))
+        self.gate = GatedFleet(self.fleet, self.approvals)
+
+    async def runs(self, endpoint: FakeEndpoint, **options: Any) -> None:
+        """Configure one server alone, have it ready, and judged."""
+        await self.approvals.set_rows([row(endpoint.config, **options)])
+        self.replaces(endpoint)
+        await self.judged(endpoint.config.id)
+
+    def replaces(self, endpoint: FakeEndpoint) -> None:
+        """It is the endpoint of its server from now on."""
+        self.fleet.by_id[endpoint.config.id] = endpoint
+        self.fleet.tell()
+
+    async def lists(self, server: str = "fs", **tools: str) -> None:
+        """The server has these tools from now on, and they are judged."""
+        self.fleet.by_id[server].lists(**tools)
+        self.fleet.tell()
+        await self.judged(server)
+
+    async def judged(self, server: str = "fs") -> None:
+        """Wait until nothing of the server waits to be judged."""
+        await self.until(lambda: self.approvals.is_judged(server))
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Let the loop run until it is so."""
+        await until(is_so)
+
+    def offered(self, server: str = "fs") -> list[tuple[str, str]]:
+        """What clients are shown: names and texts."""
+        gate = self.gate.endpoint(server)
+        return [(tool.ref.name, tool.descriptor.description) for tool in gate.offered()] if gate is not None else []
+
+    def held(self, server: str = "fs") -> dict[str, str]:
+        """What is held, by name; the instructions have an empty one."""
+        return {key.name: verdict.value for key, verdict in self.approvals.offer(server).held.items()}
+
+    def can_call(self, tool: str, server: str = "fs") -> bool:
+        """Whether a call of it goes to the server at once."""
+        gate, endpoint = self.gate.endpoint(server), self.fleet.by_id.get(server)
+        if gate is None or endpoint is None:
+            return False
+        before = len(endpoint.begun)
+        gate.begin(RawCall(tool, b"{}"), lambda _: None).cancel()
+        return len(endpoint.begun) > before
+
+    def entry(self, server: str = "fs", path: Path = FILE) -> Entry:
+        """What the ledger knows."""
+        return self.recorder.book.entry(str(path), server)
+
+    def item(self, key: ItemKey, server: str = "fs") -> Item:
+        """What the ledger knows of one thing."""
+        return self.entry(server).items[key]
+
+    async def approve(self, key: ItemKey, server: str = "fs") -> None:
+        """A person approves what is on offer; it is judged anew."""
+        await self.approvals.decide([Decision(str(FILE), server, key, self.item(key, server).seen)])
+        await self.judged(server)
+
+
+@asynccontextmanager
+async def bench(recorder: MemoryRecorder | None = None) -> AsyncIterator[Bench]:
+    """A approvals that watches; it is closed at the end."""
+    made = Bench(recorder)
+    made.approvals.start()
+    yield made
+    made.recorder.may_write.set()
+    made.recorder.may_read.set()
+    with anyio.fail_after(PATIENCE_S):
+        await made.approvals.close()
+
+
+def definition_hash(name: str, text: str, server: str = "fs") -> str:
+    """The hash of a tool that says this."""
+    return hash_of(told_tool(server, name, text).descriptor.definition or b"")
+
+
+class OnlyNamed:
+    """A `deck.lock` that names tools of servers, in every form; see `Locks`."""
+
+    def __init__(self, **names: set[str]) -> None:
+        self._names = names
+
+    def for_server(self, server: str) -> "OnlyNamed":
+        return OnlyNamed(**{server: self._names.get(server, set())})
+
+    def admits(self, document: Document) -> bool:
+        return any(document.key.name in names for names in self._names.values())
+
+
+class TrustingApprovals:
+    """Offers what the fleet's endpoints have; see `Approvals`."""
+
+    def __init__(self, fleet: FakeFleet, configs: tuple[ServerConfig, ...]) -> None:
+        self.rows: tuple[ServerRow, ...] = tuple(row_of(config, None) for config in configs)
+        self._fleet = fleet
+
+    @property
+    def held(self) -> Mapping[str, Offer]:
+        return {}
+
+    @property
+    def held_counts(self) -> Mapping[str, int]:
+        return {}
+
+    @property
+    def held_launches(self) -> tuple[str, ...]:
+        return ()
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        callback()
+        return self._fleet.watch(callback)
+
+    def offer(self, server: str) -> Offer:
+        endpoint = self._fleet.endpoint(server)
+        tools = endpoint.offered() if endpoint is not None else ()
+        return Offer(tools, frozenset(tool.ref.name for tool in tools))
+
+    def is_provisional(self, _: str) -> bool:
+        return False
+
+    def admits(self, server: str, tool: str, _: Any) -> bool:
+        return tool in self.offer(server).names
+
+    def refusal(self, *_: str) -> None:
+        return None
+
+    def launch_fault(self, _: str) -> None:
+        return None
+
+    def is_judged(self, _: str) -> bool:
+        return True
+
+
+def home_of(_: str) -> Path:
+    """Nobody's home."""
+    return Path("/nonexistent")

@@ -1,0 +1,1 @@
+"""A worker's session over a server that a test plays."""

@@ -1,0 +1,164 @@
+"""A worker over a server that a test plays: its run, its calls and its lists."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import msgspec
+
+from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
+from quarterdeck_protocol.link.events import Arrived
+from quarterdeck_protocol.link.frames import (
+    Call,
+    Cancel,
+    Failed,
+    ListChanged,
+    Log,
+    Lost,
+    Open,
+    OpenOrder,
+    Progress,
+    Reply,
+    Request,
+)
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_worker.session import ServerRun
+from quarterdeck_worker.stdio.calls import Ended
+from quarterdeck_worker.worker import Worker
+from support.fleet.workers import CARD
+from support.waiting import PATIENCE_S, turns
+
+EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3))
+NO_COMMAND = FaultRecord(FaultKind.SPAWN_FAILED, "no such command", "command_not_found", Delivery.NOT_SENT)
+ORDER = OpenOrder("{}", {"A": "1"}, "/home")
+
+
+class PlayedServer:
+    """A server whose run, calls and lists a test plays by hand."""
+
+    def __init__(self) -> None:
+        self.card = CARD
+        self.calls = self
+        self.orders: list[OpenOrder] = []
+        self.begun: dict[int, tuple[Call, bytes, Callable[[Ended], None]]] = {}
+        self.cancelled: list[tuple[int, str]] = []
+        self.opens_by_itself = True
+        self.unfit: FaultRecord | None = None
+        self.tools: bytes | Exception | None = b"[]"
+        self.is_dying = anyio.Event()
+        self.fault: Exception | None = None
+        self.ended: list[str] = []
+        self._run: ServerRun | None = None
+
+    @property
+    def run(self) -> ServerRun:
+        """Its run, once it is asked for."""
+        assert self._run is not None
+        return self._run
+
+    async def live(self, order: OpenOrder, run: ServerRun) -> None:
+        """See `LiveServer`."""
+        self.orders.append(order)
+        self._run = run
+        run.diagnose = lambda: Dossier(uptime_s=1.0)
+        try:
+            if self.opens_by_itself:
+                self.open()
+            async with anyio.create_task_group() as tasks:
+
+                async def until(event: anyio.Event) -> None:
+                    await event.wait()
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(until, run.stop)
+                tasks.start_soon(until, self.is_dying)
+            if self.fault is not None:
+                raise self.fault
+        except anyio.get_cancelled_exc_class():
+            self.ended.append("cancelled")
+            raise
+        self.ended.append("stopped")
+
+    def open(self) -> None:
+        """It has been greeted."""
+        self.run.on_open(self)  # type: ignore[arg-type]
+
+    def refusal(self) -> FaultRecord | None:
+        """See `OpenServer`."""
+        return self.unfit
+
+    async def list_tools(self) -> bytes:
+        """See `OpenServer`."""
+        if self.tools is None:
+            await anyio.sleep_forever()
+        if isinstance(self.tools, Exception):
+            raise self.tools
+        assert self.tools is not None
+        return self.tools
+
+    def begin(self, call: Call, arguments: bytes, done: Callable[[Ended], None]) -> None:
+        """See `CallPath`."""
+        self.begun[call.request_id] = call, arguments, done
+
+    def cancel(self, request_id: int, reason: str) -> bool:
+        """See `CallPath`."""
+        self.cancelled.append((request_id, reason))
+        return True
+
+    def answers(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
+        """End a call."""
+        self.begun[request_id][2](Ended(outcome))
+
+
+class Stage:
+    """A worker, its server, and what it said."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self.server = PlayedServer()
+        self.replies: dict[int, tuple[Reply, bytes]] = {}
+        self.posted: list[Progress | Log | ListChanged | Lost] = []
+        self.worker = Worker(tasks, self.server.live, lambda: 0.0)
+        self.worker.attach(self)
+
+    def reply(self, frame: Reply, body: bytes = b"") -> None:
+        """See `LinkEnd`."""
+        assert frame.request_id not in self.replies, "a request was answered twice"
+        self.replies[frame.request_id] = frame, body
+
+    def post(self, frame: Progress | Log | ListChanged | Lost) -> bool:
+        """See `LinkEnd`."""
+        self.posted.append(frame)
+        return True
+
+    async def hears(self, frame: Request | Cancel, body: bytes = b"") -> None:
+        """Something arrives; what follows from it happens."""
+        self.worker.on_event(Arrived(frame, body))
+        await turns()
+
+    async def opens(self) -> None:
+        """Its server is asked to open, as request 1."""
+        await self.hears(Open(1, 60.0), msgspec.json.encode(ORDER))
+
+    def fault(self, request_id: int) -> FaultRecord:
+        """The fault that a request was answered with."""
+        reply, body = self.replies[request_id]
+        assert isinstance(reply, Failed)
+        assert body == b""
+        return reply.fault
+
+
+@asynccontextmanager
+async def stage() -> AsyncIterator[Stage]:
+    """A worker that has been asked nothing; nothing of it is left at the end."""
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            yield Stage(tasks)
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Stage]:
+    """A worker whose server is open."""
+    async with stage() as played:
+        await played.opens()
+        yield played

@@ -1,0 +1,103 @@
+"""One server's life under way over a played process, and what it told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.faults import FaultRecord
+from quarterdeck_protocol.link.frames import Call, ListChanged, Log, OpenOrder, Progress
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_worker.session import OpenServer, ServerFault, ServerRun, run_server
+from quarterdeck_worker.stdio.calls import Ended
+from quarterdeck_worker.stdio.notifications import Notifier
+from support.servers.scripted_session import INITIALIZED, LEGACY, Answer
+from support.waiting import PATIENCE_S
+from support.worker.server_process import PlayedProcess
+
+ANSWERS: dict[str, Answer] = {
+    "initialize": INITIALIZED,
+    "tools/list": {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}},
+    "tools/call": lambda params: {"result": {"content": [], "asked": params}},
+}
+
+
+class Stage:
+    """A life under way, and what it told."""
+
+    def __init__(self, answers: dict[str, Answer], order: OpenOrder) -> None:
+        self.process = PlayedProcess(answers)
+        self.plans: list[LaunchPlan] = []
+        self.opened: list[OpenServer] = []
+        self.lost: list[FaultRecord] = []
+        self.news: list[Progress | Log | ListChanged] = []
+        self.run = ServerRun(Notifier(self._post, lambda: 0.0), self._on_open, self.lost.append)
+        self.is_open = anyio.Event()
+        self.task = asyncio.ensure_future(run_server(order, self.run, self._launch))
+
+    def _post(self, frame: Progress | Log | ListChanged) -> bool:
+        self.news.append(frame)
+        return True
+
+    def _on_open(self, server: OpenServer) -> None:
+        self.opened.append(server)
+        self.is_open.set()
+
+    async def _launch(self, plan: LaunchPlan) -> Any:
+        self.plans.append(plan)
+        return self.process
+
+    @property
+    def server(self) -> OpenServer:
+        """The greeted server."""
+        [server] = self.opened
+        return server
+
+    async def fault(self) -> FaultRecord:
+        """How it ended by itself."""
+        with pytest.raises(ServerFault) as caught:
+            await self.task
+        assert str(caught.value) == caught.value.record.message
+        return caught.value.record
+
+
+def ordered(config: ServerConfig, **members: Any) -> OpenOrder:
+    """The order to run this server."""
+    return OpenOrder(config.model_dump_json(), **members)
+
+
+@asynccontextmanager
+async def stage(
+    answers: dict[str, Answer] | None = None, *, era: str = LEGACY, max_result_bytes: int = 10_000
+) -> AsyncIterator[Stage]:
+    """The life of a stdio server; stopped at the end, with nothing left."""
+    config = StdioServerConfig(id="a", command="/bin/sh", args=("-c", "x"), max_result_bytes=max_result_bytes)
+    played = Stage(ANSWERS if answers is None else answers, ordered(config, env={"A": "1"}, home="/", era=era))
+    with anyio.fail_after(PATIENCE_S):
+        yield played
+        played.run.stop.set()
+        await asyncio.gather(played.task, return_exceptions=True)
+    if played.plans:
+        assert len(played.process.stopped) == 1
+        assert played.process.is_released
+    else:
+        played.process.dies(0)
+        played.process.close_fds()
+
+
+async def opened(played: Stage) -> OpenServer:
+    """The server, once greeted."""
+    await played.is_open.wait()
+    return played.server
+
+
+async def ended(server: OpenServer, request_id: int = 1) -> SplitResult | FaultRecord:
+    """The end of a call of `echo`."""
+    end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+    server.calls.begin(Call(request_id, 30.0, "echo"), b'{"a":1}', end.set_result)
+    return (await end).outcome

@@ -33,7 +33,7 @@ from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.fleet import ServerFleetImpl
 from quarterdeck.fleet.runtime import Runtime
 from quarterdeck.ledger.open import SERVE, WritingRecorder, open_recorder
-from quarterdeck.ledger.store.calls import CallLog
+from quarterdeck.ledger.store.call_table import CallLog
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder
 from quarterdeck.tools.bridge import LiveBox

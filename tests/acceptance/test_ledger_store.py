@@ -15,7 +15,7 @@ from support.processes.line_child import LineChild
 from quarterdeck.ledger.events.events import Approved, Enrolled
 from quarterdeck.ledger.store.database import read_head
 from quarterdeck.ledger.store.lease import Holder, take_lease
-from quarterdeck.ledger.store.read import LedgerReader
+from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore
 
 KILLS: Final = 60

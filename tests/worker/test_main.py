@@ -26,7 +26,7 @@ from quarterdeck_protocol.link.frames import Answer, Close, Open, OpenOrder, Rep
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker import main as main_module
 from quarterdeck_worker.main import EXIT_LINK_LOST, VERSION, Dealer
-from quarterdeck_worker.session import OpenServer, ServerRun
+from quarterdeck_worker.server_run import OpenServer, ServerRun
 
 pytestmark = pytest.mark.anyio
 

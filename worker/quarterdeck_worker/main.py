@@ -32,7 +32,7 @@ from quarterdeck_sandbox import (
     raise_oom_score,
 )
 
-from .session import run_server
+from .server_run import run_server
 from .worker import Worker
 
 RETRY_S: Final = 0.1

@@ -43,11 +43,11 @@ from quarterdeck_protocol.link.frames import (
 )
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_worker.sdk_requests import fault_of_error
-from quarterdeck_worker.stdio.calls import Ended
 from quarterdeck_worker.stdio.notifications import Notifier
+from quarterdeck_worker.stdio.short_calls import Ended
 
 from .sdk_requests import ListingError
-from .session import OpenServer, ServerFault, ServerRun
+from .server_run import OpenServer, ServerFault, ServerRun
 
 RunServer = Callable[[OpenOrder, ServerRun], Awaitable[None]]
 """`run_server`, or its in-process twin."""

@@ -45,7 +45,7 @@ from quarterdeck_sandbox import (
 from .greeting import greet, request_envelope
 from .main import EXIT_FAILED, be_quiet, work
 from .sdk_requests import list_tools
-from .session import CLIENT, SERVER_CONFIG
+from .server_run import CLIENT, SERVER_CONFIG
 
 TRIALS_S: Final = 1.0
 """What is being tried takes a tenth of it."""

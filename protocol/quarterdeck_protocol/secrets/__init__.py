@@ -1,11 +1,10 @@
 """Secrets in texts: the one recogniser of them, and what takes known ones out.  Pure.
 
-`tokens` knows a secret by name and looks, `urls` in URLs, `text` in texts, values and command lines; `redaction` takes
-known ones out in whatever spelling.
+Module `tokens` knows a secret by name and looks, `urls` in URLs, `recognise` in texts, values and command lines;
+`redactor` takes known ones out in whatever spelling.
 """
 
-from .redaction import REDACTED, Redactor, secret_values
-from .text import (
+from .recognise import (
     Hide,
     has_login,
     hide_args,
@@ -17,6 +16,7 @@ from .text import (
     secrets_in,
     secrets_in_args,
 )
+from .redactor import REDACTED, Redactor, secret_values
 from .tokens import is_secret_name
 from .urls import only_origins, origin_of
 

@@ -2,7 +2,7 @@
 
 A name (of a variable, an option, a header, a query parameter) is read as its words: `dbPassword`, `DB_PASSWORD` and
 `db-password` are the same.  Mostly its last word decides: `--api-key` is secret, `--key-file` is where one is kept,
-`--max-tokens` is a number, `--author` is no `auth`.  Module `text` knows where to look.
+`--max-tokens` is a number, `--author` is no `auth`.  Module `recognise` knows where to look.
 """
 
 import re

@@ -21,7 +21,7 @@ from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import OpenOrder, ServerStart
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_worker.connection_faults import root_cause
-from quarterdeck_worker.session import ServerFault, ServerRun, adopt_session
+from quarterdeck_worker.server_run import ServerFault, ServerRun, adopt_session
 from quarterdeck_worker.worker import Worker
 
 from .handle import WorkerHandle, WorkerListener

@@ -26,7 +26,7 @@ from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.store.calls import CallRow
+from quarterdeck.ledger.store.call_table import CallRow
 from quarterdeck.ledger.store.compaction import needs_compaction
 from quarterdeck.ledger.store.database import audit_time
 from quarterdeck.ledger.store.lease import Holder, Lease, LeaseHeldError, read_holder, take_lease

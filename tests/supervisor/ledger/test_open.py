@@ -10,7 +10,7 @@ from support.ledger.ledgers import AT, Clock, approved, digest_of, documents_of,
 
 from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
 from quarterdeck.ledger.open import MAX_QUEUED, LedgerWriter
-from quarterdeck.ledger.store.calls import CallRow
+from quarterdeck.ledger.store.call_table import CallRow
 from quarterdeck.ledger.store.compaction import compact
 from quarterdeck.ledger.store.store import LedgerStore
 

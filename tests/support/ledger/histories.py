@@ -21,7 +21,7 @@ from quarterdeck.ledger.events.events import (
     Subject,
 )
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.ledger.store.calls import CallRow
+from quarterdeck.ledger.store.call_table import CallRow
 from quarterdeck.ledger.store.store import LedgerStore
 from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document
 

@@ -45,7 +45,7 @@ IMPORTED: Final = (
     "quarterdeck.host.session.provider",
     "quarterdeck.host.stdio.serve",
     "quarterdeck.ledger.open",
-    "quarterdeck.ledger.store.read",
+    "quarterdeck.ledger.store.reader",
     "quarterdeck.config.settings",
     "quarterdeck.trust.judge.overview",
     "quarterdeck_protocol.configs",

@@ -22,8 +22,8 @@ from quarterdeck_protocol.link.frames import (
     Request,
 )
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.session import ServerRun
-from quarterdeck_worker.stdio.calls import Ended
+from quarterdeck_worker.server_run import ServerRun
+from quarterdeck_worker.stdio.short_calls import Ended
 from quarterdeck_worker.worker import Worker
 from support.fleet.workers import CARD
 from support.waiting import PATIENCE_S, turns

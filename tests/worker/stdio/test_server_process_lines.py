@@ -14,9 +14,9 @@ from support.waiting import PATIENCE_S, turns
 from quarterdeck_protocol.link.frames import Call, ListChanged, Log, Progress
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.stdio import server_process as stdio_module
-from quarterdeck_worker.stdio.calls import FIRST_SHORT_ID, Ended, ShortCalls
 from quarterdeck_worker.stdio.notifications import Notifier
 from quarterdeck_worker.stdio.server_process import StdioLines
+from quarterdeck_worker.stdio.short_calls import FIRST_SHORT_ID, Ended, ShortCalls
 
 pytestmark = pytest.mark.anyio
 

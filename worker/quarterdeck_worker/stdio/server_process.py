@@ -26,9 +26,9 @@ from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineTooLongError, Messag
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox import ConfinedProcess, StderrKeeper, infer_hints
 
-from .calls import ShortCalls, ids_in
 from .notifications import LogParams, Notifier, ProgressParams, log_text
 from .pipe import READ_BYTES, ServerPipe
+from .short_calls import ShortCalls, ids_in
 
 MAX_INBOX: Final = 256
 """Messages that wait for the SDK before the server is no longer read."""

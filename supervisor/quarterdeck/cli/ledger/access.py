@@ -11,7 +11,7 @@ from quarterdeck.config.places.paths import state_dir
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.errors import LedgerError
-    from quarterdeck.ledger.store.read import LedgerReader
+    from quarterdeck.ledger.store.reader import LedgerReader
 
 
 def directory() -> Path:
@@ -28,7 +28,7 @@ def reading() -> "Iterator[LedgerReader]":
     Raises:
         CommandError: it cannot be; also for a `LedgerError` of the block.
     """
-    from quarterdeck.ledger.store.read import LedgerReader
+    from quarterdeck.ledger.store.reader import LedgerReader
 
     with ledger_errors(), LedgerReader.open_reader(directory()) as reader:
         yield reader

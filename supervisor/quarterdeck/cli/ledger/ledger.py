@@ -31,7 +31,7 @@ from .views import (
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
-    from quarterdeck.ledger.store.read import LedgerReader
+    from quarterdeck.ledger.store.reader import LedgerReader
     from quarterdeck.trust.diff.changes import ServerDiff
     from quarterdeck.trust.judge.overview import Matter, ServerMatters
 

@@ -50,7 +50,7 @@ def verify(
         found = reader.verify(hash_of)
         problem = found.reason
         if witness is not None and found.is_intact:
-            from quarterdeck.ledger.store.read import contradiction
+            from quarterdeck.ledger.store.reader import contradiction
 
             problem = contradiction(reader, witness)
     is_whole = found.is_intact and not problem
@@ -146,7 +146,7 @@ def _redact(*, json: bool) -> None:
     from quarterdeck.config.places.paths import state_dir
     from quarterdeck.ledger.events.events import hash_of
     from quarterdeck.ledger.open import secrets_key
-    from quarterdeck.ledger.store.redaction import redact
+    from quarterdeck.ledger.store.redact import redact
     from quarterdeck.ledger.store.store import LedgerStore
     from quarterdeck.trust.judge.launches import redacted_launch
     from quarterdeck_protocol.secrets import REDACTED, hide_text, only_origins

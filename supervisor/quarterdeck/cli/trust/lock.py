@@ -21,7 +21,7 @@ from .views import describe_key
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
-    from quarterdeck.ledger.store.read import LedgerReader
+    from quarterdeck.ledger.store.reader import LedgerReader
     from quarterdeck.trust.lock.ignores import Ignores
     from quarterdeck.trust.lock.lockfile import DeckLock, Draft, Drift
 

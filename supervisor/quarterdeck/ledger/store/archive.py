@@ -22,7 +22,7 @@ from quarterdeck.ledger.events.events import LedgerEvent, Stored
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Piece, StoredDocument, read, read_header
 
-from .rows import Selection
+from .queries import Selection
 
 ARCHIVE_NAME: Final = "archive"
 

@@ -22,9 +22,9 @@ from quarterdeck.ledger.events.events import Checkpoint
 from quarterdeck.ledger.events.json_lines import read_header
 from quarterdeck.ledger.store.database import audit_time
 
-from . import rows
+from . import queries
 from .archive import ARCHIVE_NAME, archive_path, pieces, write_file
-from .read import LedgerReader
+from .reader import LedgerReader
 from .store import LedgerStore
 
 
@@ -106,7 +106,7 @@ def compact(store: LedgerStore) -> Compacted | None:
     except UnsafePathError as error:
         raise UnsafeLedgerError(str(error)) from error
     with store.reading():
-        book = rows.fold(store.connection)  # not the store's, which may be read and changed in another thread
+        book = queries.fold(store.connection)  # not the store's, which may be read and changed in another thread
     checkpoint = Checkpoint(scope="", server="", count=head.count, head=head.hash, state=book.to_state())
     store.stand_for(checkpoint, book.documents())
     return Compacted(path, head.count - start.count, head)

@@ -28,8 +28,8 @@ from quarterdeck.ledger.events.chain import ChainRow, Head, Verdict, link, verif
 from quarterdeck.ledger.events.events import TRUST_EVENTS, Checkpoint, LedgerEvent, Stored, encode_event
 from quarterdeck.ledger.events.json_lines import Piece, StoredDocument
 
-from . import rows
-from .calls import CallRow, insert_calls
+from . import queries
+from .call_table import CallRow, insert_calls
 from .database import (
     BACKUP_NAME,
     DATABASE_NAME,
@@ -43,7 +43,7 @@ from .database import (
     write_head,
 )
 from .migrations import lookups
-from .read import LedgerReader
+from .reader import LedgerReader
 
 TAIL: Final = 1_000
 """Events before the head that are checked at every opening, with all those after it."""
@@ -267,7 +267,7 @@ class LedgerStore(LedgerReader):
 
     def _begin(self, anchor: Head | None) -> None:
         with self.reading():
-            tip, at = rows.tip(self.connection)
+            tip, at = queries.tip(self.connection)
         self._end = _End(tip, at, anchor, _identity(self.directory))
         if anchor is None:
             self.sync()  # before the first event: from now on a missing head is one that was taken away
@@ -351,8 +351,8 @@ def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head
 def _anchor(reader: LedgerReader) -> Head | None:
     """The head of a ledger whose last events are what was written and reach to it; None for one without either."""
     with reader.reading():
-        tip, _ = rows.tip(reader.connection)
-        start = rows.start(reader.connection)
+        tip, _ = queries.tip(reader.connection)
+        start = queries.start(reader.connection)
         path = reader.directory / HEAD_NAME
         try:
             head = read_head(reader.directory, tip.count)
@@ -366,8 +366,8 @@ def _anchor(reader: LedgerReader) -> Head | None:
             raise TruncatedLedgerError(tip.count, head.count)
         if head.count < start.count:
             raise MissingHeadError(path, tip.count, "names an event that was archived,")
-        before = rows.head_at(reader.connection, max(head.count - TAIL, start.count), start)
-        found = verify(rows.rows(reader.connection, before.count), head, before)
+        before = queries.head_at(reader.connection, max(head.count - TAIL, start.count), start)
+        found = verify(queries.rows(reader.connection, before.count), head, before)
     if not found.is_intact:
         raise BrokenChainError(found.broken_seq or head.count, found.reason)
     return head

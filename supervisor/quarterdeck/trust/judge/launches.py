@@ -20,7 +20,7 @@ from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.secrets import Hide, hide_args, hide_text, hide_value, hide_whole
-from quarterdeck_protocol.secrets.text import STAND_IN
+from quarterdeck_protocol.secrets.recognise import STAND_IN
 
 from .documents import Document, sayable, value_of
 

@@ -28,7 +28,7 @@ from quarterdeck.ledger.errors import (
 from quarterdeck.ledger.events.chain import Verdict
 from quarterdeck.ledger.store import migrations
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.read import LedgerReader
+from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore, accept_head
 
 

@@ -32,7 +32,7 @@ from quarterdeck.ledger.events.events import Began, Checkpoint, Seen, Subject
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store import store as store_module
 from quarterdeck.ledger.store.database import read_head
-from quarterdeck.ledger.store.rows import Selection
+from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.ledger.store.store import LedgerStore
 
 

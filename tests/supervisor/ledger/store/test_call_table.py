@@ -7,8 +7,8 @@ import pytest
 from support.ledger.ledgers import AT, enrolled, opened
 
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.store import calls
-from quarterdeck.ledger.store.calls import MAX_WAITING, CallLog, CallRow, insert_calls
+from quarterdeck.ledger.store import call_table
+from quarterdeck.ledger.store.call_table import MAX_WAITING, CallLog, CallRow, insert_calls
 from quarterdeck.ledger.store.compaction import compact
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import WireResult
@@ -40,7 +40,7 @@ def test_the_oldest_make_room(tmp_path: Path) -> None:
 
 def test_more_calls_than_a_page_holds_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A day's list would end after its first page."""
-    monkeypatch.setattr(calls, "_PAGE", 4)
+    monkeypatch.setattr(call_table, "_PAGE", 4)
     with opened(tmp_path / "l") as store:
         store.record_calls(call(number) for number in range(1, 20))
         assert [row.bytes for row in store.calls()] == list(range(19, 0, -1))

@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S, turns
 from support.worker.sessions import ANSWERS, ended, opened, stage
 
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker import session as session_module
+from quarterdeck_worker import server_run
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
@@ -40,7 +40,7 @@ async def test_a_modern_server_that_cannot_be_listened_to_stays_open() -> None:
 
 async def test_a_lost_subscription_means_that_tools_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What changed while nobody listened would never be seen."""
-    monkeypatch.setattr(session_module, "RELISTEN_S", 0.0)
+    monkeypatch.setattr(server_run, "RELISTEN_S", 0.0)
     scenes: list[str] = ["lost", "event", "lost", "end"]
     news: list[str] = []
 
@@ -61,8 +61,8 @@ async def test_a_lost_subscription_means_that_tools_may_have_changed(monkeypatch
         def tools_changed(self) -> None:
             news.append(scenes[0] if scenes else "none")
 
-    monkeypatch.setattr(session_module, "listen", listen)
+    monkeypatch.setattr(server_run, "listen", listen)
     with anyio.fail_after(PATIENCE_S):
-        await session_module._subscribe(None, Newsdesk())  # type: ignore[arg-type]
+        await server_run._subscribe(None, Newsdesk())  # type: ignore[arg-type]
     assert scenes == []
     assert news == ["event", "lost", "lost", "end"]

@@ -8,7 +8,7 @@ from support.ledger.histories import fill, open_ledger
 from quarterdeck.ledger.errors import ArchivedError
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.store.compaction import compact
-from quarterdeck.ledger.store.read import LedgerReader, contradiction
+from quarterdeck.ledger.store.reader import LedgerReader, contradiction
 
 
 def contradicted(state: Path, witness: Head) -> str:

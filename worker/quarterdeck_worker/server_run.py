@@ -39,9 +39,9 @@ from quarterdeck_sandbox import (
 )
 from quarterdeck_worker.remote_connection import EndNotice, RemoteConfig, StatusRecorder, dial
 from quarterdeck_worker.sdk_requests import SdkCalls
-from quarterdeck_worker.stdio.calls import CallPath, ShortCalls
 from quarterdeck_worker.stdio.notifications import Notifier, log_text
 from quarterdeck_worker.stdio.server_process import ServerProcess, first_of
+from quarterdeck_worker.stdio.short_calls import CallPath, ShortCalls
 
 from .connection_faults import broken, not_greeted, refused_or_closed, root_cause, session_gone, unreachable
 from .greeting import greet, is_modern, request_envelope

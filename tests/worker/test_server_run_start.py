@@ -16,8 +16,8 @@ from support.worker.sessions import ANSWERS, ordered, stage
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_worker import session
-from quarterdeck_worker.session import ServerFault, ServerRun, run_server
+from quarterdeck_worker import server_run
+from quarterdeck_worker.server_run import ServerFault, ServerRun, run_server
 from quarterdeck_worker.stdio.notifications import Notifier
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
@@ -60,7 +60,7 @@ async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_
     def no_room(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
 
-    monkeypatch.setattr(session, "_empty_if_over", no_room)
+    monkeypatch.setattr(server_run, "_empty_if_over", no_room)
     run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
     order = ordered(StdioServerConfig(id="a", command="/bin/sh"), env={}, home="/", tmp="/tmp/x")
     with pytest.raises(ServerFault, match=r"No space left on device: /tmp/x.*make room there") as caught:

@@ -8,7 +8,7 @@ import pytest
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult, correlation_key, split_line
-from quarterdeck_worker.stdio.calls import (
+from quarterdeck_worker.stdio.short_calls import (
     FIRST_SHORT_ID,
     MAX_ERROR_CHARS,
     Ended,

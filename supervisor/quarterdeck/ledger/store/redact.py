@@ -41,7 +41,7 @@ from quarterdeck.ledger.events.events import (
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Piece, StoredDocument, read_header
 
-from . import archive, rows
+from . import archive, queries
 from .archive import ARCHIVE_NAME
 from .compaction import compact
 from .database import BACKUP_NAME
@@ -115,7 +115,7 @@ def _rewrite(store: LedgerStore, sources: Sequence["_Source"], rewriter: "_Rewri
     except UnsafePathError as error:
         raise UnsafeLedgerError(str(error)) from error
     with store.reading():
-        book = rewriter.book(rows.fold(store.connection))
+        book = rewriter.book(queries.fold(store.connection))
     checkpoint = Checkpoint(
         scope="", server="", count=new.count, head=new.hash, state=book.to_state(), redacted=str(before)
     )
@@ -256,7 +256,7 @@ def _sources(store: LedgerStore) -> tuple[list[_Source], int]:
 
     def events() -> Iterator[tuple[ChainRow, LedgerEvent]]:
         with store.reading():
-            yield from check(rows.rows(store.connection), start)
+            yield from check(queries.rows(store.connection), start)
 
     return [*found, _Source(start, head, events, store.documents)], missing
 

@@ -21,10 +21,10 @@ from quarterdeck.ledger.events.events import Checkpoint, Stored
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.events.json_lines import StoredDocument
 
-from . import archive, rows
-from .calls import CallRow, select_calls
+from . import archive, queries
+from .call_table import CallRow, select_calls
 from .database import DATABASE_NAME, open_for_reading, read_head, reading
-from .rows import Selection
+from .queries import Selection
 
 _DOCUMENTS: Final = 16
 """Documents that are held at a time; each may have 4 MiB."""
@@ -51,19 +51,19 @@ class LedgerReader:
     def book(self) -> Book:
         """What all events amount to; of a reader, those that were there when it was first asked for."""
         with self.reading():
-            return rows.fold(self.connection)
+            return queries.fold(self.connection)
 
     @property
     def head(self) -> Head:
         """Where the chain ends at this moment."""
         with self.reading():
-            return rows.tip(self.connection)[0]
+            return queries.tip(self.connection)[0]
 
     @property
     def start(self) -> Head:
         """Where the events begin that are not archived."""
         with self.reading():
-            return rows.start(self.connection)
+            return queries.start(self.connection)
 
     def document(self, digest: str, *, archived: bool = False) -> bytes | None:
         """A document by its hash; with `archived` those that were compacted away are looked through, too."""
@@ -112,16 +112,16 @@ class LedgerReader:
             else iter(())
         )
         with self.reading():
-            here = rows.select(self.connection, selection, newest_first=newest_first)
+            here = queries.select(self.connection, selection, newest_first=newest_first)
             yield from islice(chain(here, old) if newest_first else chain(old, here), limit)
 
     def book_at(self, when: int | str) -> Book:
         """What the events up to a number, or up to a time, amounted to; an archive is read when it is needed."""
         with self.reading(), snapshot(self.connection):
-            start = rows.start(self.connection)
-            seq = when if isinstance(when, int) else rows.seq_at(self.connection, when)
+            start = queries.start(self.connection)
+            seq = when if isinstance(when, int) else queries.seq_at(self.connection, when)
             if seq > start.count or not start.count:
-                return rows.fold(self.connection, seq)
+                return queries.fold(self.connection, seq)
         return archive.archived_book(self.directory, start, when)
 
     def verify(self, hash_of: Callable[[bytes], str] | None = None, *, anchored: bool = True) -> Verification:
@@ -136,8 +136,8 @@ class LedgerReader:
             with self.reading(), snapshot(self.connection):
                 # First, for a writer may bring it forward at any moment.
                 anchor = read_head(self.directory, 0) if anchored else None
-                start = rows.start(self.connection)
-                checked = verify(rows.rows(self.connection, compare=True), anchor, start)
+                start = queries.start(self.connection)
+                checked = verify(queries.rows(self.connection, compare=True), anchor, start)
                 problem = _damage(self.connection) or self._changed(hash_of)
         except BrokenChainError as error:
             return replace(nothing, broken_seq=error.seq, reason=error.reason)
@@ -153,8 +153,8 @@ class LedgerReader:
         Close it before the ledger is written again.
         """
         with self.reading(), snapshot(self.connection):
-            start, (head, _) = rows.start(self.connection), rows.tip(self.connection)
-            yield from json_lines.write(start, head, check(rows.rows(self.connection), start), self.documents())
+            start, (head, _) = queries.start(self.connection), queries.tip(self.connection)
+            yield from json_lines.write(start, head, check(queries.rows(self.connection), start), self.documents())
 
     def calls(
         self,
@@ -249,7 +249,7 @@ def _hash_at(reader: LedgerReader, seq: int) -> str:
         return Head().hash
     if seq >= start.count:
         with reader.reading():
-            return rows.head_at(reader.connection, seq, start).hash
+            return queries.head_at(reader.connection, seq, start).hash
     for path, begin in archive.segments(reader.directory, start):
         if seq == begin.count:
             return begin.hash

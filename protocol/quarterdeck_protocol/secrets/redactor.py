@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from .text import SCHEME, is_ordinary, secrets_in
+from .recognise import SCHEME, is_ordinary, secrets_in
 from .tokens import is_secret_name
 
 REDACTED: Final = "[redacted]"

@@ -160,7 +160,7 @@ async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest
 def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_gone: bool) -> SelfTest:
     lines = said.decode(errors="replace").splitlines()
     if not lines:
-        return SelfTest(why=f"the attacks did not start: {complaint or 'they said nothing'}")
+        return SelfTest(why=f"the attacks did not start: {complaint or 'no output'}")
     told = {name: (outcome, detail) for name, outcome, detail in (line.split(" ", 2) for line in lines if " " in line)}
     told["outlive_the_stop"] = ("held", "all of it is gone") if is_gone else ("escaped", "a daemon lives on")
     if (scene.folder / "outside" / "written").exists():

@@ -92,7 +92,7 @@ class NetworkNamespace:
             raise LaunchError(
                 "network_failed",
                 f"the sandbox's network could not be made: the command for it {how_it_ended(child.returncode)}"
-                + (f": {words}" if words else " and said nothing"),
+                + (f": {words}" if words else ", without output"),
             )
 
 

@@ -170,7 +170,7 @@ async def connect(machine: Machine, child_pid: int) -> Uplink:
                 finally:
                     os.close(ready)
                 if not told:
-                    raise LaunchError("network_failed", f"{name} gave no network: {uplink.said or 'it said nothing'}")
+                    raise LaunchError("network_failed", f"{name} gave no network: {uplink.said or 'no output'}")
                 uplink.watch(told)
                 closed = closed_networks(own_addresses())
                 laid = _routes(closed) + ("" if machine.slirp4netns else _policies(closed))

@@ -88,7 +88,7 @@ async def _watch(process: ConfinedProcess) -> None:
 
 
 async def _report_network_loss(process: ConfinedProcess, said: list[str]) -> None:
-    said.append(f"its network was gone before it ended ({await process.network_lost()})")
+    said.append(f"its network failed before it ended ({await process.network_lost()})")
 
 
 async def _pass_on(fd: int, keeper: StderrKeeper, done: anyio.Event) -> None:

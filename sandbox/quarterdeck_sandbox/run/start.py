@@ -194,7 +194,7 @@ def _last_words(child: subprocess.Popen[bytes]) -> str:
     child.wait()
     os.set_blocking(child.stderr.fileno(), False)
     words = (child.stderr.read() or b"").decode(errors="replace").strip()
-    return words[-LAST_WORDS_CHARS:] or f"it ended with {child.returncode} and said nothing"
+    return words[-LAST_WORDS_CHARS:] or f"it ended with {child.returncode}, without output"
 
 
 def _our_namespaces() -> dict[str, str]:

@@ -96,7 +96,7 @@ async def test_a_command_that_fails_in_there_without_a_word_is_said_to_have() ->
     """The reason would be missing: a sentence that ends in a colon."""
     async with waiting("true") as sandbox:
         async with network_of(sandbox.pid) as network:
-            with pytest.raises(LaunchError, match=r"was killed by SIGKILL and said nothing$"):
+            with pytest.raises(LaunchError, match=r"was killed by SIGKILL, without output$"):
                 await network.run(MACHINE, "/bin/sh", "-c", "kill -KILL $$")
         await sandbox.go()
 

@@ -59,7 +59,7 @@ async def test_the_loss_of_its_network_is_told(tier_home: TierHome, monkeypatch:
 
     monkeypatch.setattr(ConfinedProcess, "network_lost", lost)
     _, dossier = await run(tier_home.shell("exit 3"))
-    assert "its network was gone before it ended (slirp4netns was killed by SIGKILL)" in dossier.hints
+    assert "its network failed before it ended (slirp4netns was killed by SIGKILL)" in dossier.hints
 
 
 async def test_giving_up_ends_the_whole_tree(tier_home: TierHome) -> None:

@@ -62,10 +62,6 @@ if TYPE_CHECKING:
     from .run.confinement import Confinement as Confinement
     from .run.foreground import run_foreground as run_foreground
     from .run.hints import infer_hints as infer_hints
-    from .run.identity import Identity as Identity
-    from .run.identity import choose_identity as choose_identity
-    from .run.identity import closed_to as closed_to
-    from .run.identity import out_of_reach as out_of_reach
     from .run.process import ConfinedProcess as ConfinedProcess
     from .run.process_settings import WORKER_OOM_SCORE as WORKER_OOM_SCORE
     from .run.process_settings import ZYGOTE_OOM_SCORE as ZYGOTE_OOM_SCORE
@@ -79,6 +75,10 @@ if TYPE_CHECKING:
     from .run.start import start as start
     from .run.stderr import StderrKeeper as StderrKeeper
     from .run.stderr import split_time as split_time
+    from .run.unix_user import UnixUser as UnixUser
+    from .run.unix_user import choose_user as choose_user
+    from .run.unix_user import closed_to as closed_to
+    from .run.unix_user import out_of_reach as out_of_reach
     from .usage.disk_use import DiskUse as DiskUse
     from .usage.disk_use import disk_use as disk_use
     from .usage.disk_use import measure as measure

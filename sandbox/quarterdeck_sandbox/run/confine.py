@@ -31,7 +31,7 @@ from quarterdeck_sandbox.view.layout import build_view, identity_mounts, name_mo
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
 
 from .confinement import Confinement
-from .identity import ROOT, Identity, choose_identity, closed_to, hand_over, out_of_reach
+from .unix_user import ROOT, UnixUser, choose_user, closed_to, hand_over, out_of_reach
 
 OWN_PREFIX: Final = sys.base_prefix
 """Where the gate's interpreter lives."""
@@ -127,7 +127,7 @@ def _identity(
     places: Places,
     choice: Choice,
     machine: Machine,
-) -> tuple[Identity, str]:
+) -> tuple[UnixUser, str]:
     """Whom it becomes when we are root, and, where it stays root, why and what would help.
 
     Raises:
@@ -135,7 +135,7 @@ def _identity(
     """
     if not machine.other_users:
         return ROOT, "root without capabilities, as no other user can be used here"
-    identity = choose_identity(places.home, policy.write)
+    identity = choose_user(places.home, policy.write)
     if identity.is_root:
         if choice.tier is Tier.BUBBLEWRAP and not machine.landlock_abi:
             raise LaunchError(
@@ -160,7 +160,7 @@ def _identity(
     return ROOT, f"root without capabilities, as {closed}; {remedy}"
 
 
-def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: Identity | None, places: Places) -> View:
+def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: UnixUser | None, places: Places) -> View:
     """The view with what depends on more than the policy: users, names, and what the gate itself needs."""
     uid, gid = (identity.uid, identity.gid) if identity else (os.getuid(), os.getgid())
     mounts = [*identity_mounts(uid, gid, str(places.home))]
@@ -177,7 +177,7 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...], identity: I
     return view.with_mounts(mounts)
 
 
-def _secrets(view: View, places: Places, identity: Identity | None) -> Iterator[str]:
+def _secrets(view: View, places: Places, identity: UnixUser | None) -> Iterator[str]:
     """Existing paths that must not be open to the process, for the probes to try."""
     if identity and identity.is_root:
         yield from (path for path in _OF_ROOT if os.path.exists(path))
@@ -189,7 +189,7 @@ def _secrets(view: View, places: Places, identity: Identity | None) -> Iterator[
             yield credential.path
 
 
-def _rlimits(limits: Limits, choice: Choice, identity: Identity | None) -> tuple[tuple[int, int], ...]:
+def _rlimits(limits: Limits, choice: Choice, identity: UnixUser | None) -> tuple[tuple[int, int], ...]:
     found = [(resource.RLIMIT_CORE, 0)]
     for name, number in _RLIMITS.items():
         value = getattr(limits, name)
@@ -202,7 +202,7 @@ def _rlimits(limits: Limits, choice: Choice, identity: Identity | None) -> tuple
     return tuple(found)
 
 
-def _others(choice: Choice, identity: Identity | None) -> int:
+def _others(choice: Choice, identity: UnixUser | None) -> int:
     """Threads that count against the same limit and are not the process's: of its user, unless it has its own count."""
     if choice.counts_alone:
         return 0

@@ -10,7 +10,7 @@ from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import PropertyFinding
 from quarterdeck_sandbox.program.launch import LaunchPlan
 
-from .identity import Identity
+from .unix_user import UnixUser
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Confinement:
     limits: Limits
     rlimits: tuple[tuple[int, int], ...]
     seccomp: bytes
-    identity: Identity | None
+    identity: UnixUser | None
     routes: tuple[Route, ...]
     secrets: tuple[str, ...]
     machine: Machine

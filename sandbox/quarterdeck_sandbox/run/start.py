@@ -31,10 +31,10 @@ from quarterdeck_sandbox.program.launch import LaunchError, exec_error, words_of
 
 from .cgroup import Cgroup
 from .confinement import Confinement
-from .identity import open_to_all
 from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
 from .spawn import GATE_FOLDER, GATE_S, GateChannel, Stdio, spawn_bubblewrap, spawn_reaper
+from .unix_user import open_to_all
 
 LAST_WORDS_CHARS: Final = 500
 """Of what a sandbox that could not be built said on stderr."""

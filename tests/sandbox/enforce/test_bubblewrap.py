@@ -15,10 +15,10 @@ from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, in_order
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.identity import Identity
+from quarterdeck_sandbox.run.unix_user import UnixUser
 
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True, hides_users=True))
-SOMEBODY = Identity(61200, 61200, dedicated=True)
+SOMEBODY = UnixUser(61200, 61200, dedicated=True)
 MIB = 1 << 20
 
 
@@ -166,7 +166,7 @@ def test_root_makes_the_mounts_and_keeps_only_what_it_takes_to_become_another() 
     ("port", "identity", "needed"),
     [(80, SOMEBODY, True), (1023, SOMEBODY, True), (1024, SOMEBODY, False), (80, None, False)],
 )
-def test_the_right_to_low_ports_is_given_only_for_low_ports(port: int, identity: Identity | None, needed: bool) -> None:
+def test_the_right_to_low_ports_is_given_only_for_low_ports(port: int, identity: UnixUser | None, needed: bool) -> None:
     """A listed host with a low port could not be listened for; or an ordinary user's program would keep the right."""
     routes = (Route("a.example", port, "127.64.0.1"),)
     found = words(network=(f"a.example:{port}",), routes=routes, identity=identity)

@@ -14,7 +14,7 @@ from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Strength
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.identity import Identity
+from quarterdeck_sandbox.run.unix_user import UnixUser
 
 OURS = {"mnt": "mnt:[1]", "pid": "pid:[1]", "net": "net:[1]"}
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True), landlock_abi=6, seccomp=True)
@@ -80,7 +80,7 @@ def test_what_was_closed_and_is_open_starts_nothing() -> None:
 
 def test_a_promise_that_was_observed_is_in_the_receipt() -> None:
     """`inspect` would show nothing, or something else than what is in force."""
-    made = confinement(identity=Identity(61200, 61200, dedicated=True))
+    made = confinement(identity=UnixUser(61200, 61200, dedicated=True))
     receipt = observe_receipt(made, report(), OURS, {})
     assert receipt.findings == made.promised
     assert (receipt.tier, receipt.uid, receipt.network) == (Tier.BUBBLEWRAP, 61200, "none")
@@ -152,7 +152,7 @@ def test_an_old_landlock_under_another_user_must_still_keep_signals_inside() -> 
     """A server could kill its supervisor, although it runs as somebody else."""
     made = confinement(
         tier=Tier.LANDLOCK,
-        identity=Identity(61200, 61200, dedicated=True),
+        identity=UnixUser(61200, 61200, dedicated=True),
         machine=replace(MACHINE, landlock_abi=5),
     )
     assert (

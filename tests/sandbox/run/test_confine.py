@@ -17,8 +17,8 @@ from quarterdeck_sandbox.policy.mounts import MountKind, Places
 from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.run.confine import Requester, confine
 from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.identity import ROOT
 from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.run.unix_user import ROOT
 
 pytestmark = pytest.mark.anyio
 

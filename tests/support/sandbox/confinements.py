@@ -26,8 +26,8 @@ from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.run.identity import choose_identity, hand_over
 from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.run.unix_user import choose_user, hand_over
 from support.sandbox.machine_facts import NO_LANDLOCK, bubblewrap_missing
 
 POLICIES: Final = {
@@ -101,7 +101,7 @@ class TierHome:
             limits=policy.limits,
             rlimits=((resource.RLIMIT_CORE, 0),),
             seccomp=self.filter(),
-            identity=choose_identity(self.home, ()) if self._is_handed_over else None,
+            identity=choose_user(self.home, ()) if self._is_handed_over else None,
             routes=(),
             secrets=(),
             machine=machine,
@@ -139,7 +139,7 @@ def tier_home_of(tier: Tier) -> Iterator[TierHome]:
         tier_home = TierHome(tier, Path(os.path.realpath(base)) / "home")
         tier_home.home.mkdir(mode=0o700)
         if tier_home._is_handed_over:
-            hand_over(choose_identity(tier_home.home, ()), (tier_home.home,))
+            hand_over(choose_user(tier_home.home, ()), (tier_home.home,))
         yield tier_home
 
 

@@ -21,7 +21,6 @@ from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy, Tier
 from quarterdeck_sandbox import (
     SYSTEM_FOLDERS,
-    Identity,
     LaunchError,
     LaunchPlan,
     PathRules,
@@ -29,7 +28,8 @@ from quarterdeck_sandbox import (
     Prefix,
     Requester,
     TreeMonitor,
-    choose_identity,
+    UnixUser,
+    choose_user,
     closed_to,
     environment_of,
     is_environment,
@@ -191,12 +191,12 @@ def _showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester)
     return tuple(found[:MAX_SHOWN])
 
 
-def _identity(policy: SandboxPolicy, requester: Requester) -> Identity | None:
+def _identity(policy: SandboxPolicy, requester: Requester) -> UnixUser | None:
     """As whom commands will run when we are root."""
     if requester.machine.euid != 0:
         return None
     try:
-        return choose_identity(requester.places.home, policy.write)
+        return choose_user(requester.places.home, policy.write)
     except LaunchError:
         return None  # every command will say so
 

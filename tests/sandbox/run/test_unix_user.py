@@ -9,13 +9,13 @@ import pytest
 from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run import identity as identity_module
-from quarterdeck_sandbox.run.identity import (
+from quarterdeck_sandbox.run import unix_user
+from quarterdeck_sandbox.run.unix_user import (
     FIRST_UID,
     LAST_UID,
     ROOT,
-    Identity,
-    choose_identity,
+    UnixUser,
+    choose_user,
     closed_to,
     hand_over,
     open_to_all,
@@ -40,7 +40,7 @@ def test_what_may_be_written_says_who_writes_it(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     writable = [owned(tmp_path / "one", ALICE), owned(tmp_path / "two", ALICE)]
-    assert choose_identity(home, writable) == Identity(ALICE, ALICE, dedicated=False)
+    assert choose_user(home, writable) == UnixUser(ALICE, ALICE, dedicated=False)
 
 
 @root
@@ -48,7 +48,7 @@ def test_what_is_roots_is_written_by_root(tmp_path: Path) -> None:
     """In a container everything is root's: a server that was granted a folder could not write to it."""
     home = tmp_path / "home"
     home.mkdir()
-    assert choose_identity(home, [owned(tmp_path / "one", 0)]) == ROOT
+    assert choose_user(home, [owned(tmp_path / "one", 0)]) == ROOT
     assert ROOT.is_root
 
 
@@ -57,7 +57,7 @@ def test_paths_of_two_users_are_refused_by_name(tmp_path: Path) -> None:
     """One of the two could not be written, and nobody would know."""
     one, two = owned(tmp_path / "one", ALICE), owned(tmp_path / "two", BOB)
     with pytest.raises(LaunchError) as caught:
-        choose_identity(tmp_path, [one, two])
+        choose_user(tmp_path, [one, two])
     for word in (one, two, str(ALICE), str(BOB)):
         assert word in str(caught.value)
 
@@ -65,17 +65,17 @@ def test_paths_of_two_users_are_refused_by_name(tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
     """A misspelt grant would be a traceback."""
     with pytest.raises(LaunchError, match=f"{tmp_path}/gone, which does not exist") as caught:
-        choose_identity(tmp_path, [str(tmp_path / "gone")])
+        choose_user(tmp_path, [str(tmp_path / "gone")])
     assert caught.value.code == "sandbox_refused"
 
 
 @root
 def test_its_group_is_never_one_of_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project that belongs to the group of root would open every file of that group."""
-    assert choose_identity(tmp_path, [owned(tmp_path / "one", ALICE, 0)]).gid == ALICE
+    assert choose_user(tmp_path, [owned(tmp_path / "one", ALICE, 0)]).gid == ALICE
     entry = pwd.struct_passwd(("alice", "x", ALICE, 4711, "", "/", "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: entry)
-    assert choose_identity(tmp_path, [owned(tmp_path / "two", ALICE, 42)]).gid == 4711
+    assert choose_user(tmp_path, [owned(tmp_path / "two", ALICE, 42)]).gid == 4711
 
 
 @root
@@ -84,20 +84,20 @@ def test_without_such_paths_it_is_a_user_of_its_own_the_same_at_each_start(tmp_p
     home, other = tmp_path / "home", tmp_path / "other"
     home.mkdir()
     other.mkdir()
-    first = choose_identity(home, ())
+    first = choose_user(home, ())
     assert first.dedicated
     assert FIRST_UID <= first.uid == first.gid <= LAST_UID
-    assert choose_identity(home, ()) == first
-    assert choose_identity(other, ()) != first
+    assert choose_user(home, ()) == first
+    assert choose_user(other, ()) != first
     hand_over(first, (home,))
-    assert choose_identity(home, ()) == first
+    assert choose_user(home, ()) == first
 
 
 @root
 def test_a_home_keeps_its_user_whoever_runs(tmp_path: Path) -> None:
     """What it keeps in its home would be lost to it."""
-    assert choose_identity(Path(owned(tmp_path / "home", LAST_UID)), ()).uid == LAST_UID
-    assert choose_identity(Path(owned(tmp_path / "other", ALICE)), ()).uid != ALICE
+    assert choose_user(Path(owned(tmp_path / "home", LAST_UID)), ()).uid == LAST_UID
+    assert choose_user(Path(owned(tmp_path / "other", ALICE)), ()).uid != ALICE
 
 
 class Running:
@@ -109,9 +109,9 @@ class Running:
 
 def test_a_user_who_runs_something_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two servers would share a user, and a limit on processes."""
-    first = identity_module._unused_uid(tmp_path)
-    monkeypatch.setattr(identity_module.psutil, "process_iter", lambda attrs: [Running(first)])
-    assert identity_module._unused_uid(tmp_path) not in (first, 0)
+    first = unix_user._unused_uid(tmp_path)
+    monkeypatch.setattr(unix_user.psutil, "process_iter", lambda attrs: [Running(first)])
+    assert unix_user._unused_uid(tmp_path) not in (first, 0)
 
 
 @root
@@ -120,17 +120,17 @@ def test_a_user_whose_server_sleeps_is_not_taken(tmp_path: Path) -> None:
     sleeping, home = tmp_path / "a" / "home", tmp_path / "b" / "home"
     for folder in (sleeping, home):
         folder.mkdir(parents=True)
-    first = identity_module._unused_uid(home)
+    first = unix_user._unused_uid(home)
     os.chown(sleeping, first, first)
-    assert identity_module._unused_uid(home) != first
+    assert unix_user._unused_uid(home) != first
 
 
 def test_a_machine_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The four thousandth server would loop for ever, or share a user."""
     everybody = [Running(uid) for uid in range(FIRST_UID, LAST_UID + 1)]
-    monkeypatch.setattr(identity_module.psutil, "process_iter", lambda attrs: everybody)
+    monkeypatch.setattr(unix_user.psutil, "process_iter", lambda attrs: everybody)
     with pytest.raises(LaunchError, match="stop some"):
-        identity_module._unused_uid(tmp_path)
+        unix_user._unused_uid(tmp_path)
 
 
 @root
@@ -143,7 +143,7 @@ def test_handing_over_changes_all_within_and_follows_nothing(tmp_path: Path) -> 
     (outside / "file").write_text("")
     (home / "link").symlink_to(outside)
     (home / "deep" / "link").symlink_to(outside / "file")
-    hand_over(Identity(ALICE, BOB, dedicated=False), (home,))
+    hand_over(UnixUser(ALICE, BOB, dedicated=False), (home,))
     for path in (home, *home.rglob("*")):
         status = path.lstat()
         assert (status.st_uid, status.st_gid) == (ALICE, BOB), path
@@ -155,7 +155,7 @@ def test_what_is_handed_over_already_is_left_alone(tmp_path: Path) -> None:
     """Every start would walk through a whole home."""
     home = Path(owned(tmp_path / "home", ALICE))
     (home / "file").write_text("")
-    hand_over(Identity(ALICE, ALICE, dedicated=False), (home,))
+    hand_over(UnixUser(ALICE, ALICE, dedicated=False), (home,))
     assert (home / "file").stat().st_uid == 0
 
 
@@ -163,7 +163,7 @@ def test_what_is_handed_over_already_is_left_alone(tmp_path: Path) -> None:
 def test_a_way_that_is_closed_to_it_is_named(tmp_path: Path) -> None:
     """Without mounts of its own a server in somebody's home would fail as if its program did not exist."""
     os.chmod(tmp_path, 0o700)
-    somebody = Identity(ALICE, BOB, dedicated=False)
+    somebody = UnixUser(ALICE, BOB, dedicated=False)
     inner = tmp_path / "inner"
     inner.mkdir()
     why = out_of_reach(somebody, [str(inner)])

@@ -27,7 +27,7 @@ LAST_UID: Final = 65519
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class UnixUser:
     """A user and its group.  `dedicated` says that nobody else runs as it."""
 
     uid: int
@@ -45,10 +45,10 @@ class Identity:
         return self.uid == 0
 
 
-ROOT: Final = Identity(0, 0, dedicated=False)
+ROOT: Final = UnixUser(0, 0, dedicated=False)
 
 
-def choose_identity(home: Path, writable: Iterable[str]) -> Identity:
+def choose_user(home: Path, writable: Iterable[str]) -> UnixUser:
     """The owner of what it may write when that is one user, else a user of its own, the same at each start.
 
     Args:
@@ -73,13 +73,13 @@ def choose_identity(home: Path, writable: Iterable[str]) -> Identity:
         [(uid, (_, gid))] = owners.items()
         if uid == 0:
             return ROOT
-        return Identity(uid, _group_of(uid, gid), dedicated=False)
+        return UnixUser(uid, _group_of(uid, gid), dedicated=False)
     owner = os.stat(home).st_uid
     uid = owner if FIRST_UID <= owner <= LAST_UID else _unused_uid(home)
-    return Identity(uid, uid, dedicated=True)
+    return UnixUser(uid, uid, dedicated=True)
 
 
-def hand_over(identity: Identity, folders: Iterable[Path]) -> None:
+def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:
     """Give private directories, and all that is in them, to `identity`.
 
     Raises:
@@ -96,7 +96,7 @@ def hand_over(identity: Identity, folders: Iterable[Path]) -> None:
         os.chown(folder, identity.uid, identity.gid)
 
 
-def out_of_reach(identity: Identity, paths: Iterable[str]) -> str:
+def out_of_reach(identity: UnixUser, paths: Iterable[str]) -> str:
     """Why `identity` cannot walk to one of `paths`, which without mounts of its own it must; empty when it can."""
     for path in paths:
         for folder in reversed(Path(os.path.realpath(path)).parents):
@@ -105,7 +105,7 @@ def out_of_reach(identity: Identity, paths: Iterable[str]) -> str:
     return ""
 
 
-def closed_to(identity: Identity, paths: Iterable[str]) -> str:
+def closed_to(identity: UnixUser, paths: Iterable[str]) -> str:
     """Why `identity` may not read one of `paths` itself, which no mount changes; empty when it may."""
     for path in paths:
         needed = stat.S_IROTH | (stat.S_IXOTH if os.path.isdir(path) else 0)
@@ -154,7 +154,7 @@ def _group_of(uid: int, found: int) -> int:
     return gid or uid
 
 
-def _allows(identity: Identity, path: Path, needed: int) -> bool:
+def _allows(identity: UnixUser, path: Path, needed: int) -> bool:
     """Whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
     status = path.stat()
     shift = 6 if status.st_uid == identity.uid else 3 if status.st_gid == identity.gid else 0

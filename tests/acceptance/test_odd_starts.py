@@ -174,7 +174,7 @@ def test_a_serve_that_is_ended_while_it_starts_has_its_code_and_leaves_nothing(
             assert process.stderr is not None
             # The first import of ours after signals are heeded; many follow, and take a while.
             before = iter(process.stderr.readline, b"")
-            assert any(b"quarterdeck.host.stdio.greeter" in line for line in before)
+            assert any(b"quarterdeck.host.stdio.early_reply" in line for line in before)
             process.send_signal(number)
             rest = process.stderr.read()
         assert process.returncode == code

@@ -321,7 +321,7 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
         assert product.decks is not None
         assert product.create_host().box is product.box
         assert maker.opened == []
-        async with product.decks.lend("a client", is_bound=True) as box:
+        async with product.decks.borrow("a client", is_bound=True) as box:
             assert box.native_names == {"note"}
     assert maker.closed == [0]
     assert wishes == [(native, True, ())]

@@ -29,7 +29,7 @@ def main() -> NoReturn:
     process.end_at_once(serves=serves)
     process.secure_streams()
     if serves:
-        from quarterdeck.host.stdio.greeter import refuse_early, start_early
+        from quarterdeck.host.stdio.early_reply import refuse_early, start_early
 
         if not {"--http", "--help", "-h"} & set(sys.argv):
             # Before all other imports: a client waits for its first answer.

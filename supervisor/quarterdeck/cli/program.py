@@ -194,7 +194,7 @@ def _report(error: Exception) -> int:
 def complain(code: ExitCode, message: str, remedy: str | None) -> None:
     """Say on stderr what went wrong, in one line, and in another what to do; and to a client that waits for us."""
     from quarterdeck.cli.shared.output import print_line
-    from quarterdeck.host.stdio.greeter import refuse_early
+    from quarterdeck.host.stdio.early_reply import refuse_early
 
     print_line(f"error[{code.name.lower()}]: {printable(message)}", "red", stderr=True)
     if remedy:

@@ -139,7 +139,7 @@ async def _decide(product: Product, views: Sequence[DecisionView]) -> Answer:
 async def _native_tools(product: Product) -> tuple[ToolView, ...]:
     if product.decks is None:
         return ()
-    async with product.decks.lend(OWN_DECK, is_bound=False) as box:
+    async with product.decks.borrow(OWN_DECK, is_bound=False) as box:
         return tuple(
             ToolView(tool.name, "", tool.description, msgspec.Raw(msgspec.json.encode(native_form(tool))))
             for tool in box.descriptors()

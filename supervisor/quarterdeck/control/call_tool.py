@@ -90,7 +90,7 @@ def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:
 async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCallResult:
     from quarterdeck.host.session.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
 
-    async with decks.lend(OWN_DECK, is_bound=False) as box:
+    async with decks.borrow(OWN_DECK, is_bound=False) as box:
         if name not in box.native_names and not box.problem:
             raise no_such_tool(name, box.descriptors())
         call = ClientCall("command", name, is_modern=True, arguments=msgspec.json.decode(arguments))

@@ -223,7 +223,7 @@ async def test_a_server_that_asks_instead_of_answering_is_a_clear_fault() -> Non
         assert played.endpoint.phase is READY
 
 
-async def test_the_short_way_delivers_once_and_never_before_it_returns() -> None:
+async def test_a_raw_call_is_delivered_once_and_never_before_it_has_begun() -> None:
     """A host would be called back for a call that it does not know yet."""
     settled: list[CallEnd] = []
     async with stage() as played:
@@ -238,7 +238,7 @@ async def test_the_short_way_delivers_once_and_never_before_it_returns() -> None
         assert played.worker.cancelled.empty()
 
 
-async def test_a_short_call_that_is_cancelled_delivers_nothing() -> None:
+async def test_a_raw_call_that_is_cancelled_delivers_nothing() -> None:
     """A client would get an answer to what it cancelled."""
     settled: list[CallEnd] = []
     async with stage() as played:
@@ -252,7 +252,7 @@ async def test_a_short_call_that_is_cancelled_delivers_nothing() -> None:
         assert settled == []
 
 
-async def test_a_refused_short_call_delivers_why_unless_it_is_cancelled_first() -> None:
+async def test_a_refused_raw_call_delivers_why_unless_it_is_cancelled_first() -> None:
     """A host would wait for a call that never left, or answer one that its client cancelled."""
     settled: list[CallEnd] = []
     async with stage() as played:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def run(at: Bench, name: str) -> tuple[object, bool]:
-    """A call by the long way."""
+    """A call that is run, not raw."""
     outcome = await LiveBox(at.gate).run(ToolCall("1", name, {}), CancelToken())
     return outcome.output, outcome.is_error
 

@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from quarterdeck.host.session.provider import ProviderHostImpl
-from quarterdeck.host.stdio.greeter import Head
+from quarterdeck.host.stdio.early_reply import FirstLine
 from quarterdeck.host.stdio.serve import NOTHING, serve_stdio
 from support.clients.mcp_clients import ENVELOPE, LEGACY
 
@@ -86,7 +86,9 @@ class LineClient:
 
 
 @asynccontextmanager
-async def served(host: ProviderHostImpl, limit: int = LINE_LIMIT, head: Head = NOTHING) -> AsyncIterator[LineClient]:
+async def served(
+    host: ProviderHostImpl, limit: int = LINE_LIMIT, head: FirstLine = NOTHING
+) -> AsyncIterator[LineClient]:
     """A client of `host`, which has stopped serving by the end; it reads at most `2 * limit` ahead."""
     stdin_fd, client_out = os.pipe()
     client_in, stdout_fd = os.pipe()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
     from quarterdeck.host.http.address import HttpOptions
     from quarterdeck.host.session.provider import ProviderHostImpl
-    from quarterdeck.host.stdio.greeter import Head
+    from quarterdeck.host.stdio.early_reply import FirstLine
     from quarterdeck.trust.lock.lockfile import DeckLock
     from quarterdeck_protocol.faults import ProtocolFault
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("quarterdeck.serve")
 
 @dataclass(frozen=True, slots=True)
 class HttpWish:
-    """How the HTTP face was asked for.
+    """How the HTTP server was asked for.
 
     Attributes:
         listener: where it will listen; None where that is another's, as will be told.
@@ -274,7 +274,7 @@ def parse_address(text: str) -> tuple[str, int]:
 async def _serve(plan: Plan) -> None:
     from quarterdeck.config.places.paths import UnsafePathError
     from quarterdeck.control.server import open_control
-    from quarterdeck.host.stdio.greeter import admit_early, finish_early
+    from quarterdeck.host.stdio.early_reply import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
     from quarterdeck_sandbox import give_back_large_blocks
 
@@ -314,7 +314,7 @@ async def _serve(plan: Plan) -> None:
         raise _unserved(fault) from None
 
 
-async def _serve_stdio(host: "ProviderHostImpl", head: "Head") -> None:
+async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine") -> None:
     from quarterdeck.host.stdio.serve import serve_stdio
 
     await serve_stdio(host, head=head)

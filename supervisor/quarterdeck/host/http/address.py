@@ -1,6 +1,6 @@
-"""Where the HTTP face listens: judge the address, and have a socket there.
+"""Where the HTTP server listens: judge the address, and have a socket there.
 
-Apart from the face (`http`), so that a wrong address is known before anything is started or imported for it.
+Apart from `serve`, so that a wrong address is known before anything is started or imported for it.
 """
 
 import errno
@@ -31,7 +31,7 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """How the HTTP face listens.
+    """How the HTTP server listens.
 
     Attributes:
         bind: a host name or address.

@@ -45,7 +45,7 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What a request gets in place of the protocol's answer; without an error the body is empty."""
 
     status: int
@@ -54,7 +54,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class Admitted:
     """The request may go on; `headers` are for its response."""
 
     headers: tuple[Header, ...] = ()
@@ -95,7 +95,7 @@ def parse_name(text: str) -> Authority:
 
 
 class Admission:
-    """The rules of one HTTP face."""
+    """The rules of one HTTP server."""
 
     def __init__(self, names: Iterable[Authority], token: str | None) -> None:
         """Rules.
@@ -107,28 +107,28 @@ class Admission:
         self._names = frozenset(names)
         self._token = token.encode() if token is not None else None
 
-    def judge(self, method: str, path: str, headers: Sequence[Header]) -> Answer | Passed:
+    def judge(self, method: str, path: str, headers: Sequence[Header]) -> HttpAnswer | Admitted:
         """What becomes of a request with this head."""
         if path.removesuffix("/") != PATH:
-            return Answer(404, f"nothing is served here: the server is at {PATH}")
+            return HttpAnswer(404, f"nothing is served here: the server is at {PATH}")
         hosts = _values(headers, b"host")
         if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
-            return Answer(421, "this Host header is not accepted: `quarterdeck serve --allow-host NAME` accepts it")
+            return HttpAnswer(421, "this Host header is not accepted: `quarterdeck serve --allow-host NAME` accepts it")
         origins = _values(headers, b"origin")
         if not all(map(self._may_ask, origins)):
-            return Answer(403, "web pages of this origin may not use this server")
+            return HttpAnswer(403, "web pages of this origin may not use this server")
         # Without a token, only programs may ask and no page, of whatever origin.
         shared = _shared_with(origins[0]) if self._token is not None and len(origins) == 1 else ()
         if shared and method == "OPTIONS" and (asked := _preflight(headers)):
-            return Answer(204, headers=(*shared, *asked))
+            return HttpAnswer(204, headers=(*shared, *asked))
         given = _values(headers, b"authorization")
         if self._token is not None and not (len(given) == 1 and _shows(given[0], self._token)):
             challenge = f'{_CHALLENGE}, error="invalid_token"' if given else _CHALLENGE
             why = "this server needs its bearer token: see `quarterdeck token show`"
-            return Answer(401, why, (*shared, (b"www-authenticate", challenge.encode())))
+            return HttpAnswer(401, why, (*shared, (b"www-authenticate", challenge.encode())))
         if twice := _given_twice(name for name, _ in headers):
-            return Answer(400, f"the header {twice} is given more than once", shared)
-        return Passed(shared)
+            return HttpAnswer(400, f"the header {twice} is given more than once", shared)
+        return Admitted(shared)
 
     def _is_ours(self, given: Authority | None) -> bool:
         return given is not None and (given in self._names or Authority(given.host) in self._names)

@@ -1,11 +1,11 @@
-"""Accept the connections of the HTTP face, so many and no more, and hold those that have shown no token to a deadline.
+"""Accept the connections of the HTTP server, a bounded number, and close those that show no token in time.
 
-Above it the face (`http`), below it uvicorn's protocol, which reads requests.  Not asyncio's own accepting, which
-bounds nothing, and which, out of descriptors, logs a traceback for each try and multiplies its tries.
+Above it `serve`, below it uvicorn's protocol, which reads requests.  Not asyncio's own accepting, which bounds nothing,
+and which, out of descriptors, logs a traceback for each try and multiplies its tries.
 
-A connection is a *stranger* until a request on it is admitted.  Of strangers there are so many at a time, and each has
-so long; over that the oldest is closed, never the newest, so that a client that asks at once is served beside any
-number of others that do not ask.  One that has sent nothing yet is a bare socket: that is what a flood is made of.
+A connection is *unproven* until a request on it is admitted.  Of those there are so many at a time, and each has so
+long; over that the oldest is closed, never the newest, so that a client that asks at once is served beside any number
+of others that do not ask.  One that has sent nothing yet is a bare socket: that is what a flood is made of.
 """
 
 import asyncio
@@ -17,13 +17,12 @@ import resource
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from .repeated_log import Repeats
 
 ADMITTED: Final = "quarterdeck.admitted"
 """In the state of a request's scope: called when the request is admitted."""
@@ -31,7 +30,7 @@ ADMITTED: Final = "quarterdeck.admitted"
 MAX_CONNECTIONS: Final = 1024
 """At a time, or as many as half of our descriptors: the other half is for servers and files."""
 
-MAX_STRANGERS: Final = 256
+MAX_UNPROVEN: Final = 256
 
 PROOF_S: Final = 10.0
 """For a connection's first request that is admitted, its head: local clients take milliseconds, far ones a second."""
@@ -41,10 +40,16 @@ MAX_HEAD_BYTES: Final = 32 * 1024
 
 BATCH: Final = 16
 """Accepted at a turn of the loop.  What a client has sent is judged six turns after it was accepted: long before it
-could be the oldest stranger."""
+could be the oldest unproven one."""
 
 PAUSE_S: Final = 0.1
 """Before the next try, where the machine lacks something that closing a connection does not bring back."""
+
+AGAIN_S: Final = 60.0
+"""Before the same is said again: a flood fills no disk, and a person who reads the log still sees that it goes on."""
+
+MAX_KINDS: Final = 64
+"""Told apart; what would be one more counts as the one that was said longest ago."""
 
 _DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _UVICORNS_LOG: Final = "uvicorn.error"
@@ -52,7 +57,7 @@ _UVICORNS_LOG: Final = "uvicorn.error"
 _log = logging.getLogger("quarterdeck.http")
 
 
-class Stranger:
+class UnprovenConnection:
     """A connection of which no request was admitted yet."""
 
     def __init__(self, accepted: socket.socket, since: float) -> None:
@@ -72,7 +77,7 @@ class Stranger:
         # Else it is on its way into a transport, which closes itself.
 
 
-class Listener(uvicorn.Server):
+class HttpListener(uvicorn.Server):
     """Uvicorn as a part: it leaves signals alone, and stops when its owner does."""
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, started: Callable[[str, int], None]) -> None:
@@ -80,12 +85,12 @@ class Listener(uvicorn.Server):
         super().__init__(config)
         self._listener = listener
         self._on_started = started
-        self._strangers: dict[Stranger, None] = {}
+        self._unproven: dict[UnprovenConnection, None] = {}
         self._admitted = 0
         self._most = 0
         self._opening: set[asyncio.Task[Any]] = set()
         self._reserve = -1
-        self._repeats = Repeats()
+        self._repeats = RepeatedLog()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -103,18 +108,18 @@ class Listener(uvicorn.Server):
         self._on_started(*self._listener.getsockname()[:2])
 
     async def on_tick(self, counter: int) -> bool:
-        """Uvicorn's, ten times a second; and strangers whose time is up are closed."""
+        """Uvicorn's, ten times a second; and unproven connections whose time is up are closed."""
         until = time.monotonic() - PROOF_S
-        while (oldest := next(iter(self._strangers), None)) is not None and oldest.since < until:
-            self._say("closed a connection that showed no token within %g s", PROOF_S)
-            self._send_away(oldest)
+        while (oldest := next(iter(self._unproven), None)) is not None and oldest.since < until:
+            self._warn("closed a connection that showed no token within %g s", PROOF_S)
+            self._close(oldest)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more, then uvicorn's own."""
         asyncio.get_running_loop().remove_reader(self._listener)
-        for stranger in list(self._strangers):
-            self._send_away(stranger)
+        for connection in list(self._unproven):
+            self._close(connection)
         self._drop_reserve()
         await super().shutdown(sockets)
 
@@ -136,19 +141,19 @@ class Listener(uvicorn.Server):
                 await task
             log.removeFilter(self._is_news)
 
-    def know(self, stranger: Stranger) -> None:
-        """Count it among the strangers no more: a request on it was admitted."""
-        if stranger in self._strangers:
-            del self._strangers[stranger]
+    def admit_connection(self, connection: UnprovenConnection) -> None:
+        """Count it as proven: a request on it was admitted."""
+        if connection in self._unproven:
+            del self._unproven[connection]
             self._admitted += 1
 
-    def forget(self, stranger: Stranger) -> None:
+    def forget(self, connection: UnprovenConnection) -> None:
         """Count it no more: it is closed."""
-        if stranger in self._strangers:
-            del self._strangers[stranger]
-        elif not stranger.is_closed:
+        if connection in self._unproven:
+            del self._unproven[connection]
+        elif not connection.is_closed:
             self._admitted -= 1
-        stranger.is_closed = True
+        connection.is_closed = True
 
     def _accept(self) -> None:
         for _ in range(BATCH):
@@ -159,27 +164,27 @@ class Listener(uvicorn.Server):
             except OSError as error:
                 if error.errno == errno.ECONNABORTED:
                     continue
-                self._do_without(error)
+                self._make_room(error)
                 return
-            is_full = len(self._strangers) + self._admitted >= self._most
-            if len(self._strangers) >= MAX_STRANGERS or (is_full and self._strangers):
-                self._say("too many connections that showed no token: closed the oldest of %d", len(self._strangers))
-                self._send_away(next(iter(self._strangers)))
+            is_full = len(self._unproven) + self._admitted >= self._most
+            if len(self._unproven) >= MAX_UNPROVEN or (is_full and self._unproven):
+                self._warn("too many connections that showed no token: closed the oldest of %d", len(self._unproven))
+                self._close(next(iter(self._unproven)))
             elif is_full:
-                self._say("refused a connection: %d are open", self._admitted)
+                self._warn("refused a connection: %d are open", self._admitted)
                 accepted.close()
                 continue
             self._meet(accepted)
 
     def _meet(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)  # noqa: FBT003 - takes no keyword
-        stranger = Stranger(accepted, time.monotonic())
-        self._strangers[stranger] = None
-        asyncio.get_running_loop().add_reader(accepted, self._hear, stranger)
+        connection = UnprovenConnection(accepted, time.monotonic())
+        self._unproven[connection] = None
+        asyncio.get_running_loop().add_reader(accepted, self._on_first_bytes, connection)
 
-    def _hear(self, stranger: Stranger) -> None:
+    def _on_first_bytes(self, connection: UnprovenConnection) -> None:
         """Hand a connection over to uvicorn, now that something came."""
-        loop, accepted = asyncio.get_running_loop(), stranger.accepted
+        loop, accepted = asyncio.get_running_loop(), connection.accepted
         loop.remove_reader(accepted)
         try:
             # A response is several writes: without this, its end waits 40 ms for the client's kernel to acknowledge
@@ -189,28 +194,28 @@ class Listener(uvicorn.Server):
         except OSError:
             has_left = True
         if has_left:
-            self.forget(stranger)
+            self.forget(connection)
             accepted.close()
             return
-        task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self, stranger), accepted))
+        task = loop.create_task(loop.connect_accepted_socket(lambda: Connection(self, connection), accepted))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    def _send_away(self, stranger: Stranger) -> None:
-        self.forget(stranger)
-        stranger.close()
+    def _close(self, connection: UnprovenConnection) -> None:
+        self.forget(connection)
+        connection.close()
 
-    def _do_without(self, error: OSError) -> None:
+    def _make_room(self, error: OSError) -> None:
         """Make room for the next connection, or refuse the one that waits; else it would be reported for ever."""
         if error.errno in _DESCRIPTORS:
-            if self._strangers:
-                self._say("%s: closed the oldest connection without a token", error.strerror)
-                self._send_away(next(iter(self._strangers)))
+            if self._unproven:
+                self._warn("%s: closed the oldest connection without a token", error.strerror)
+                self._close(next(iter(self._unproven)))
                 return
-            self._say("%s: refused a connection", error.strerror)
+            self._warn("%s: refused a connection", error.strerror)
             if self._refuse_one():
                 return
-        self._say("connections wait: %s", error)
+        self._warn("connections wait: %s", error)
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listener)
         loop.call_later(PAUSE_S, self._resume)
@@ -239,7 +244,7 @@ class Listener(uvicorn.Server):
             os.close(self._reserve)
             self._reserve = -1
 
-    def _say(self, text: str, *words: object) -> None:
+    def _warn(self, text: str, *words: object) -> None:
         unsaid = self._repeats.admit(text, time.monotonic())
         if unsaid is not None:
             _log.warning(text + "%s", *words, _more(unsaid))
@@ -260,20 +265,51 @@ def _more(unsaid: int) -> str:
 class Connection(H11Protocol):
     """One client's connection, as uvicorn knows it."""
 
-    def __init__(self, listener: Listener, stranger: Stranger) -> None:
-        """What a stranger becomes that has said something."""
-        super().__init__(listener.config, listener.server_state, {ADMITTED: lambda: listener.know(stranger)})
+    def __init__(self, listener: HttpListener, connection: UnprovenConnection) -> None:
+        """What an unproven connection becomes once it has sent something."""
+        super().__init__(
+            listener.config, listener.server_state, {ADMITTED: lambda: listener.admit_connection(connection)}
+        )
         self._listener = listener
-        self._stranger = stranger
+        self._unproven = connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
-        self._stranger.transport = transport
-        if self._stranger.is_closed:
+        self._unproven.transport = transport
+        if self._unproven.is_closed:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
-        self._listener.forget(self._stranger)
+        self._listener.forget(self._unproven)
         super().connection_lost(exc)
+
+
+@dataclass(slots=True)
+class _Said:
+    at: float
+    unsaid: int = 0
+
+
+class RepeatedLog:
+    """What was said, and when."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, _Said] = {}
+
+    def admit(self, kind: str, now: float) -> int | None:
+        """Whether to say this: None for no, else how many of its kind were not said since the last.
+
+        Args:
+            kind: what is the same each time.
+            now: monotonic, seconds.
+        """
+        known = self._said.get(kind)
+        if known is not None and now - known.at < AGAIN_S:
+            known.unsaid += 1
+            return None
+        if known is None and len(self._said) >= MAX_KINDS:
+            del self._said[min(self._said, key=lambda one: self._said[one].at)]
+        self._said[kind] = _Said(now)
+        return known.unsaid if known is not None else 0

@@ -1,9 +1,7 @@
 """Serve many clients over streamable HTTP, on loopback unless told otherwise, in both protocol eras.
 
-The SDK's session manager speaks the protocol; `listener` accepts connections, `guard` admits requests; here is how it
-all starts and stops.  No signal handler is touched.
-
-Apply the rules of admission to each request, before anything of it but its head is looked at.
+The SDK's session manager speaks the protocol, `listener` accepts connections, `admission` judges each request by its
+head alone; here is how it all starts and stops.  No signal handler is touched.
 """
 
 import asyncio
@@ -28,11 +26,11 @@ from quarterdeck.host.session.provider import ProviderHostImpl
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 from .address import HttpOptions, listen
-from .admission import LOOPBACK_NAMES, PATH, Admission, Answer, Authority, Header, parse_name
-from .listener import ADMITTED, MAX_HEAD_BYTES, Listener
+from .admission import LOOPBACK_NAMES, PATH, Admission, Authority, Header, HttpAnswer, parse_name
+from .listener import ADMITTED, MAX_HEAD_BYTES, HttpListener
 
 
-class Guard:
+class AdmissionMiddleware:
     """Lets through what is admitted, and answers the rest."""
 
     def __init__(self, app: ASGIApp, admission: Admission) -> None:
@@ -45,7 +43,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         verdict = self._admission.judge(scope["method"], scope["path"], scope["headers"])
-        if isinstance(verdict, Answer):
+        if isinstance(verdict, HttpAnswer):
             response: Response = Response(status_code=verdict.status)
             if verdict.error:
                 response = JSONResponse({"error": verdict.error}, verdict.status)
@@ -96,23 +94,23 @@ async def serve_http(
     """
     listener = listener or listen(options)
     try:
-        face = host.make_face()
+        server = host.make_server()
         manager = StreamableHTTPSessionManager(
-            face,
-            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the guard has it
+            server,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # admission has it
             max_request_body_size=options.max_body_bytes,
             max_sessions=MAX_SESSIONS,
         )
         requests = _Requests(StreamableHTTPASGIApp(manager))
-        server = Listener(_configured(requests, options), listener, started)
+        accepting = HttpListener(_configured(requests, options), listener, started)
         told_to_end = asyncio.Event()
 
         async def own() -> None:
-            async with server.running(told_to_end), manager.run(), anyio.create_task_group() as tasks:
-                tasks.start_soon(face.tell_changes)
+            async with accepting.running(told_to_end), manager.run(), anyio.create_task_group() as tasks:
+                tasks.start_soon(server.tell_changes)
                 await told_to_end.wait()
-                face.sessions.listen.close()
-                await _drain(face.drain, requests)
+                server.sessions.listen.close()
+                await _drain(server.drain, requests)
                 tasks.cancel_scope.cancel()
 
         # In a task of its own: whoever is cancelled here must not take the sessions with it before they are answered.
@@ -171,7 +169,7 @@ class _Requests:
 def _configured(endpoint: ASGIApp, options: HttpOptions) -> uvicorn.Config:
     app: ASGIApp = Starlette(routes=[Route(PATH, endpoint=endpoint)])
     return uvicorn.Config(
-        Guard(app, Admission(_names(options), options.token)),
+        AdmissionMiddleware(app, Admission(_names(options), options.token)),
         lifespan="off",
         ws="none",
         proxy_headers=False,

@@ -1,4 +1,4 @@
-"""The bearer token of the HTTP face: a file that only its owner can read."""
+"""The bearer token of the HTTP server: a file that only its owner can read."""
 
 import os
 import secrets

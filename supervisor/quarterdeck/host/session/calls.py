@@ -1,6 +1,6 @@
-"""Run one `tools/call` the long way, over any tool box, to a result that the SDK's session can send.
+"""Run one `tools/call` over any tool source, to a result that the SDK's session can send.
 
-A grafted tool goes through the box's short way here too, so that progress and cancellation work on every transport.
+A server's tool is a raw call here too, so that progress and cancellation work on every transport.
 Every failure is a result with `isError`; only cancellation leaves as an exception.
 """
 
@@ -49,7 +49,7 @@ ANSWER_S: Final = 1.0
 
 
 class Drain:
-    """How the calls of one face end when serving does.
+    """How the calls of one server end when serving does.
 
     Attributes:
         closing: switched when no further call is begun.

@@ -57,13 +57,13 @@ class Decks:
         self._live = live
         self._open_deck = open_deck
         self._idle_s = idle_s
-        self._places: dict[Hashable, _Place] = {}
+        self._places: dict[Hashable, _ClientDeck] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._last_problem = ""
 
     @asynccontextmanager
-    async def lend(
+    async def borrow(
         self, client: Hashable, *, is_bound: bool, live: ToolSource | None = None
     ) -> AsyncIterator[SessionSource]:
         """The box of `client` for one request, opened when this is its first; it does not end meanwhile.
@@ -86,7 +86,7 @@ class Decks:
             if not is_bound and not self._make_room():
                 yield source_without_native(f"{MAX_NAMED} other clients are using theirs: try again later", live)
                 return
-            place = self._places[client] = _Place(self._open_deck, live, is_bound=is_bound)
+            place = self._places[client] = _ClientDeck(self._open_deck, live, is_bound=is_bound)
         place.enter()
         try:
             yield await self._box(client, place, live)
@@ -112,7 +112,7 @@ class Decks:
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _box(self, client: Hashable, place: "_Place", live: ToolSource) -> SessionSource:
+    async def _box(self, client: Hashable, place: "_ClientDeck", live: ToolSource) -> SessionSource:
         try:
             return await place.opened()
         except Exception as error:
@@ -136,7 +136,7 @@ class Decks:
         return True
 
 
-class _Place:
+class _ClientDeck:
     """One client's deck, from its opening to its end, in an owner task."""
 
     def __init__(self, open_deck: OpenDeck, live: ToolSource, *, is_bound: bool) -> None:

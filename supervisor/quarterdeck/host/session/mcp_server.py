@@ -1,12 +1,10 @@
-"""One MCP server over a tool box, as the SDK runs it, for both protocol eras.
+"""Serve one tool source with the SDK's MCP server, for both protocol eras, and tell clients that its tools changed.
 
-The SDK judges every request (handshake, versions, parameters) and mints every envelope; what a grafted server said is
-put under that envelope by a middleware, past the SDK's models, which would drop what they do not know.
-It owns no transport: `provider` runs it over a stream pair, `http` under a session manager.
+The SDK judges every request (handshake, versions, parameters) and makes every envelope; what a server said is put under
+that envelope by a middleware, past the SDK's models, which would drop what they do not know.  It owns no transport:
+`provider` runs it over a stream pair, `http` under a session manager.
 
-Which clients are live, and telling them that the tools have changed.
-
-Legacy sessions get the notification itself; 2026-07-28 clients get it on the streams that they opened with
+Legacy sessions get the notification of a change itself; 2026-07-28 clients get it on the streams that they opened with
 `subscriptions/listen`.  The SDK keeps no registry of legacy sessions, so this one does.
 """
 
@@ -46,7 +44,7 @@ TELL_S: Final = 5.0
 
 
 class Sessions:
-    """The live clients of one face."""
+    """The live clients of one server."""
 
     def __init__(self) -> None:
         self._legacy: dict[Connection, ServerSession] = {}
@@ -120,7 +118,7 @@ async def _tell_one(session: ServerSession) -> None:
 
 
 @dataclass(slots=True)
-class Answer:
+class ResultSlot:
     """Where a handler leaves the whole result for the middleware that asked it."""
 
     whole: dict[str, object] | None = None
@@ -132,11 +130,11 @@ _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 _HAS_DECK: Final = "quarterdeck/deck"
 """Key of a connection's state: its deck is ended when it ends."""
 
-Context = ServerRequestContext[Answer, Any]
+Context = ServerRequestContext[ResultSlot, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaceOptions:
+class ServerOptions:
     """How a box is shown.
 
     Attributes:
@@ -151,8 +149,8 @@ class FaceOptions:
 
 
 @dataclass(slots=True)
-class Shown:
-    """What all faces of one host share.
+class SharedContent:
+    """What all servers of one host share.
 
     Attributes:
         decks: the native tools, offered before those of `box`; None for none.
@@ -161,12 +159,12 @@ class Shown:
     box: ToolSource
     name: str
     version: str
-    options: FaceOptions = field(default_factory=FaceOptions)
+    options: ServerOptions = field(default_factory=ServerOptions)
     decks: Decks | None = None
     has_settled: bool = False
 
 
-class Face(Server[Answer]):
+class McpServer(Server[ResultSlot]):
     """The MCP server that clients see.
 
     Args:
@@ -174,7 +172,7 @@ class Face(Server[Answer]):
         is_alone: whether it serves one client alone, over one connection; `leave` says that it is gone.
     """
 
-    def __init__(self, shown: Shown, *, is_alone: bool = False) -> None:
+    def __init__(self, shown: SharedContent, *, is_alone: bool = False) -> None:
         self.sessions: Final = Sessions()
         self.drain: Final = Drain()
         self._shown = shown
@@ -206,7 +204,7 @@ class Face(Server[Answer]):
         )
 
     async def tell_changes(self) -> None:
-        """Tell this face's clients of every change of the box; returns at once for a static one."""
+        """Tell its clients of every change of the box; returns at once for a static one."""
         if self._shown.box.can_change:
             await self.sessions.tell_changes(self._shown.box)
 
@@ -217,7 +215,7 @@ class Face(Server[Answer]):
 
     async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method in ("tools/list", "tools/call") and ctx.request_id is not None:
-            answer = Answer()
+            answer = ResultSlot()
             skeleton = await call_next(replace(ctx, lifespan_context=answer))
             if answer.whole is None or not isinstance(skeleton, dict):
                 return skeleton
@@ -240,7 +238,7 @@ class Face(Server[Answer]):
                     forget()
         self._shown.has_settled = True
         self.sessions.listed(self._shown.box.descriptors())
-        async with self._lent(context) as box:
+        async with self._source_for(context) as box:
             shown = self._catalog.publish(box.descriptors(), context.protocol_version)
         context.lifespan_context.whole = {"tools": shown}
         return types.ListToolsResult(tools=[])
@@ -255,24 +253,24 @@ class Face(Server[Answer]):
             meta=_own_meta(meta),
             tell=_teller(context) if "progressToken" in meta else None,
         )
-        async with self._lent(context) as box:
+        async with self._source_for(context) as box:
             context.lifespan_context.whole = await run_call(box, call, self.drain)
         return types.CallToolResult(content=[])
 
-    def _lent(self, context: Context) -> AbstractAsyncContextManager[ToolSource]:
+    def _source_for(self, context: Context) -> AbstractAsyncContextManager[ToolSource]:
         """The box that this request's client is answered from."""
         decks, live = self._shown.decks, self._shown.box
         if decks is None:
             return nullcontext(live)
         if self._is_alone:
-            return decks.lend(self, is_bound=True, live=live)
+            return decks.borrow(self, is_bound=True, live=live)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return decks.lend(_caller(context), is_bound=False, live=live)
+            return decks.borrow(_caller(context), is_bound=False, live=live)
         connection = connection_of(context.session)
         if _HAS_DECK not in connection.state:
             connection.state[_HAS_DECK] = True
             connection.exit_stack.callback(decks.end, connection)
-        return decks.lend(connection, is_bound=True, live=live)
+        return decks.borrow(connection, is_bound=True, live=live)
 
     def _header_schema(self, name: str) -> Mapping[str, Any] | None:
         # Asked for 2026-07-28 requests only: earlier revisions mirror nothing, and neither do native tools.
@@ -282,8 +280,8 @@ class Face(Server[Answer]):
 
 
 @asynccontextmanager
-async def _lifespan(_: Server[Answer]) -> AsyncIterator[Answer]:
-    yield Answer()
+async def _lifespan(_: Server[ResultSlot]) -> AsyncIterator[ResultSlot]:
+    yield ResultSlot()
 
 
 def _caller(context: Context) -> str:

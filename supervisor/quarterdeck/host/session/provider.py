@@ -19,7 +19,7 @@ from quarterdeck_protocol.tools import ToolBox, as_source
 
 from .calls import Drain, alone
 from .decks import Decks
-from .mcp_server import Face, FaceOptions, Shown
+from .mcp_server import McpServer, ServerOptions, SharedContent
 from .sources import RenamedSource
 
 StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
@@ -49,8 +49,8 @@ class ProviderHost(Protocol):
 class RunningProviderHost:
     """One connection being served."""
 
-    def __init__(self, face: Face, transport: StreamPair) -> None:
-        self._face = face
+    def __init__(self, server: McpServer, transport: StreamPair) -> None:
+        self._server = server
         self._scope = anyio.CancelScope()
         self._ended: Final = asyncio.Event()
         self._fault: ProtocolFault | None = None
@@ -77,12 +77,12 @@ class RunningProviderHost:
 
     @property
     def drain(self) -> Drain:
-        """How its calls on the long way end."""
-        return self._face.drain
+        """How the calls that its session runs end."""
+        return self._server.drain
 
     def end_listening(self) -> None:
         """End the streams that a client holds open to hear of changes; each gets its answer."""
-        self._face.sessions.listen.close()
+        self._server.sessions.listen.close()
 
     async def cancel(self) -> None:
         """End the connection and wait until it has; calls in flight are cancelled.  Harmless when it has ended."""
@@ -94,25 +94,27 @@ class RunningProviderHost:
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._face.tell_changes)
-                    await self._face.run(read, write, self._face.create_initialization_options())
+                    tasks.start_soon(self._server.tell_changes)
+                    await self._server.run(read, write, self._server.create_initialization_options())
                     tasks.cancel_scope.cancel()
         except Exception as error:
             self._fault = ProtocolFault(FaultKind.TRANSPORT, f"serving the client broke: {alone(error)}", error)
         finally:
-            self._face.leave()
+            self._server.leave()
             self._ended.set()
 
 
 class ProviderHostImpl:
     """The one provider host.  Holds every connection until it ends, so that a dropped handle ends nothing."""
 
-    def __init__(self, box: ToolBox, info: ProviderHostInfo, options: FaceOptions, decks: Decks | None = None) -> None:
+    def __init__(
+        self, box: ToolBox, info: ProviderHostInfo, options: ServerOptions, decks: Decks | None = None
+    ) -> None:
         self.box: Final = as_source(box)
         self.info: Final = info
         self._options = options
         self._decks = decks
-        self._shown = Shown(self.box, info.name, info.version, options, decks)
+        self._shown = SharedContent(self.box, info.name, info.version, options, decks)
         self._running: set[RunningProviderHost] = set()
 
     def within(self, budget: NameBudget) -> "ProviderHostImpl":
@@ -124,13 +126,13 @@ class ProviderHostImpl:
         """Our identity as JSON, as 2026-07-28 results carry it."""
         return msgspec.json.encode({"name": self.info.name, "version": self.info.version})
 
-    def make_face(self) -> Face:
+    def make_server(self) -> McpServer:
         """A server for all connections of one HTTP listener."""
-        return Face(self._shown)
+        return McpServer(self._shown)
 
     async def connect(self, transport: StreamPair) -> RunningProviderHost:
         """Serve one client over `transport`; see `ProviderHost.connect`."""
-        running = RunningProviderHost(Face(self._shown, is_alone=True), _checked(transport))
+        running = RunningProviderHost(McpServer(self._shown, is_alone=True), _checked(transport))
         self._running.add(running)
         running._owner.add_done_callback(lambda _: self._running.discard(running))  # noqa: SLF001 - its other half
         # Once around the loop, so that the session reads before the caller goes on.
@@ -159,7 +161,7 @@ def create_provider_host(
         instructions: what a client is told when it comes; asked each time, an empty text is none.
         decks: over the same box, native tools for each client beside it; closed by whoever gives them.
     """
-    options = FaceOptions(portable_schemas=portable_schemas, settled=settled, instructions=instructions)
+    options = ServerOptions(portable_schemas=portable_schemas, settled=settled, instructions=instructions)
     return ProviderHostImpl(box, info or ProviderHostInfo(), options, decks)
 
 

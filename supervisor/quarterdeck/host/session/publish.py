@@ -1,9 +1,7 @@
-"""How tools are shown to MCP clients: the server's whole definition under its qualified name.  No I/O.
+"""How tools are shown to MCP clients: a server's whole definition under its qualified name, a native tool's own form.
 
-Nothing of a definition is interpreted but its name.  What a client's protocol revision forbids is shown in a plainer
-form: a client refuses a whole list for one bad tool.
-
-A native tool as an MCP client is shown it.  Pure, and light: commands show the same.
+No I/O.  Nothing of a definition is interpreted but its name.  What a client's protocol revision forbids is shown in a
+plainer form: a client refuses a whole list for one bad tool.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""What a client is told about one call: values on the long way, bytes on the short one.  Pure.
+"""What a client is told about one call: values for the SDK's session, bytes for a raw call.  Pure.
 
-A grafted tool's result passes whole; a native outcome is projected to one text block.  Nothing here sends.
+The result of a server's tool passes whole; a native outcome becomes text.
 """
 
 import json
@@ -61,7 +61,7 @@ def render(output: object) -> str:
 
 
 def outcome_result(outcome: ToolOutcome, *, is_modern: bool) -> dict[str, object]:
-    """An outcome for the long way: its `wire` whole when there is one, else its `output` as text.
+    """An outcome for the SDK's session: its `wire` whole when there is one, else its `output` as text.
 
     Of several blocks each is a text: a model reads them as their tool wrote them.
 

@@ -1,9 +1,7 @@
 """Serve one client over a pair of descriptors, the process's standard streams by default.
 
-Every line comes through here once.  Calls of grafted tools may take the short way, from bytes to bytes; everything
-else goes to the SDK's session.  One sink serialises both ways.  `shortway` decides, this carries out.
-
-One call on the short way, from its request to its answer on the wire.
+Every line is read here once.  Calls of servers' tools may be raw calls, from bytes to bytes, as `raw_calls` decides;
+everything else goes to the SDK's session.  One sink writes the answers of both.
 """
 
 import asyncio
@@ -28,45 +26,46 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineBuffer, LineTooLongError
 from quarterdeck_protocol.tools import CallEnd, PendingCall, ProgressNote, RawCall, ToolSource, WireResult
 
-from .greeter import Head, claimed_stdio
-from .short_way import (
+from .early_reply import FirstLine, claimed_stdio
+from .raw_calls import (
     INVALID_REQUEST,
     MAX_LINE_BYTES,
     ClientMessage,
-    Gate,
-    ShortRequest,
+    Key,
+    RawCallGate,
+    RawRequest,
     UnreadableError,
     read_cancellation,
     read_message,
 )
 from .sink import Part, Sink, open_sink
-from .streams import Inlet, Outlet, open_source
+from .streams import ClientInput, ClientOutput, open_source
 
 _logger = logging.getLogger(__name__)
 
 
-class Flight:
-    """A call under way; it ends once, answered or cancelled."""
+class StdioCall:
+    """A raw call, from its request to its answer on the wire; it ends once, answered or cancelled."""
 
-    __slots__ = ("_call", "_is_over", "_on_over", "_request", "_server_info", "_sink")
+    __slots__ = ("_call", "_is_over", "_on_end", "_request", "_server_info", "_sink")
 
-    def __init__(self, request: ShortRequest, sink: Sink, server_info: bytes, on_over: Callable[[int | str], None]):
+    def __init__(self, request: RawRequest, sink: Sink, server_info: bytes, on_end: Callable[[Key], None]):
         self._request = request
         self._sink = sink
         self._server_info = server_info if request.is_modern else None
-        self._on_over = on_over
+        self._on_end = on_end
         self._call: PendingCall | None = None
         self._is_over = False
 
     def begin(self, box: ToolSource) -> bool:
-        """Start the call; False when it has to go the long way."""
+        """Start the call; False when the session has to run it."""
         request = self._request
         on_progress = self._pass_on if request.progress_token else None
         call = RawCall(request.name, request.arguments, request.meta, on_progress=on_progress)
         try:
             self._call = box.begin(call, self._settle)
         except Exception:
-            # Ours to mend; on the long way it becomes an answer, here it would be silence.
+            # Ours to mend; the session makes it an answer, here it would be silence.
             _logger.exception("the call of %s could not begin", request.name)
         return self._call is not None
 
@@ -122,7 +121,7 @@ class Flight:
 
     def _end(self) -> None:
         self._is_over = True
-        self._on_over(self._request.key)
+        self._on_end(self._request.key)
 
 
 MAX_IN_FLIGHT: Final = 4096
@@ -138,12 +137,12 @@ that waits for our exit (the SDK's for 2 s) does not notice."""
 CLOSE_S: Final = 2.0
 """How long the session, and then what is left to write, may take once the client is gone."""
 
-NOTHING: Final = Head()
+NOTHING: Final = FirstLine()
 """Nobody has read anything before us."""
 
 
 async def serve_stdio(
-    host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None, head: Head = NOTHING
+    host: ProviderHostImpl, *, stdin_fd: int | None = None, stdout_fd: int | None = None, head: FirstLine = NOTHING
 ) -> None:
     """Serve one client until it closes its end, or this is cancelled; then what is under way ends.
 
@@ -166,26 +165,25 @@ async def serve_stdio(
 
 
 class _Connection:
-    """One client: its lines, its session, its calls in flight."""
+    """One client: its lines, its session, its calls under way."""
 
-    def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int, head: Head) -> None:
+    def __init__(self, host: ProviderHostImpl, stdin_fd: int, stdout_fd: int, head: FirstLine) -> None:
         self._host = host
         self._head = head
         self._server_info = host.server_info
-        self._gate = Gate()
-        self._flights: dict[int | str, Flight] = {}
+        self._gate: RawCallGate[StdioCall] = RawCallGate()
         self._over = asyncio.Event()
-        self._landed = asyncio.Event()
+        self._progress = asyncio.Event()
         self._is_abandoned = False
         self._is_ending = False
         self._lines = LineBuffer(MAX_LINE_BYTES)
-        self._inlet = Inlet(on_room=self._balance, on_closed=self._abandon)
+        self._input = ClientInput(on_room=self._balance, on_closed=self._abandon)
         self._sink = open_sink(stdout_fd, on_broken=self._abandon, on_room=self._balance)
         self._source = open_source(stdin_fd, self._take, self._over.set)
 
     async def serve(self) -> None:
-        outlet = Outlet(self._sink, self._answered, greeted_id=self._head.greeted_id)
-        running = await self._host.connect((self._inlet, outlet))
+        outlet = ClientOutput(self._sink, self._answered, greeted_id=self._head.greeted_id)
+        running = await self._host.connect((self._input, outlet))
         try:
             self._take(self._head.data)
             await self._over.wait()
@@ -205,27 +203,27 @@ class _Connection:
         with anyio.move_on_after(END_OF_INPUT_S if self._over.is_set() else GRACE_S):
             await self._finished()
         self._source.close()
-        for flight in list(self._flights.values()):
-            flight.end()
+        for call in self._gate.calls:
+            call.end()
         running.drain.ending.cancel()
         with anyio.move_on_after(ANSWER_S):
             await self._finished()
-        self._inlet.end()
+        self._input.end()
         with anyio.move_on_after(CLOSE_S):
             await running.ended()
         await running.cancel()
         await self._sink.close(CLOSE_S)
 
     async def _finished(self) -> None:
-        """Wait until nothing is in flight that could still be answered."""
+        """Wait until nothing is under way that could still be answered."""
         while self._gate.in_flight and not self._is_abandoned:
-            self._landed.clear()
-            await self._landed.wait()
+            self._progress.clear()
+            await self._progress.wait()
 
     def _abandon(self) -> None:
         """Nobody is left to answer, or to be answered."""
         self._is_abandoned = True
-        self._landed.set()
+        self._progress.set()
         self._over.set()
 
     def _take(self, data: bytes) -> None:
@@ -239,7 +237,7 @@ class _Connection:
         self._balance()
 
     def _balance(self) -> None:
-        if self._over.is_set() or self._inlet.is_full or self._sink.is_congested:
+        if self._over.is_set() or self._input.is_full or self._sink.is_congested:
             self._source.pause()
         else:
             self._source.resume()
@@ -252,23 +250,22 @@ class _Connection:
             return
         if self._cancel(message):
             return
-        # At the end the session's way says why nothing is begun any more.
+        # At the end the session says why nothing is begun any more.
         request = self._gate.admit(message) if not self._is_ending else None
         if request is not None and self._gate.in_flight < MAX_IN_FLIGHT:
-            flight = Flight(request, self._sink, self._server_info, self._land)
-            if flight.begin(self._host.box):
-                self._gate.began(request.key)
-                self._flights[request.key] = flight
+            call = StdioCall(request, self._sink, self._server_info, self._on_end)
+            if call.begin(self._host.box):
+                self._gate.began(request.key, call)
                 return
         self._forward(line, message)
 
     def _cancel(self, message: ClientMessage) -> bool:
-        """Whether `message` cancelled a call on the short way, so that the session need not know."""
+        """Whether `message` cancelled a raw call, so that the session need not know."""
         cancelled = read_cancellation(message)
-        flight = self._flights.get(cancelled.key) if cancelled is not None else None
-        if cancelled is None or flight is None:
+        call = self._gate.call(cancelled.key) if cancelled is not None else None
+        if cancelled is None or call is None:
             return False
-        flight.cancel(cancelled.reason)
+        call.cancel(cancelled.reason)
         return True
 
     def _forward(self, line: bytes, message: ClientMessage) -> None:
@@ -282,16 +279,15 @@ class _Connection:
             self._refuse(request_id, INVALID_REQUEST, "not a JSON-RPC 2.0 message")
             return
         self._gate.forwarded(message)
-        self._inlet.put(SessionMessage(parsed))
+        self._input.put(SessionMessage(parsed))
 
-    def _land(self, key: int | str) -> None:
-        self._gate.settled(key)
-        self._flights.pop(key, None)
-        self._landed.set()
+    def _on_end(self, key: Key) -> None:
+        self._gate.ended(key)
+        self._progress.set()
 
     def _answered(self, request_id: int | str | None, *, is_success: bool) -> None:
         self._gate.answered(request_id, is_success=is_success)
-        self._landed.set()
+        self._progress.set()
 
     def _refuse(self, request_id: int | str | None, code: int, reason: str) -> None:
         _logger.warning("a client's message was refused: %s", reason)

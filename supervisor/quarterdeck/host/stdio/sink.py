@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from .greeter import can_poll, post
+from .early_reply import can_poll, post
 
 HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """A sink that holds more is congested: droppable lines are dropped, and the client is not read."""

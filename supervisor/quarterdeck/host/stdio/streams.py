@@ -1,9 +1,8 @@
-"""The SDK's stream pair over a client's lines: bounded towards the session, patient towards the client.
-
-Read one descriptor without blocking the event loop.
+"""Read a client's descriptor without blocking the event loop, and the SDK's stream pair over its lines.
 
 Pipes and sockets are polled; files, terminals and whatever shares its description with stderr are read by a daemon
-thread.  Descriptors are borrowed: their owner closes them.
+thread.  Descriptors are borrowed: their owner closes them.  The streams are bounded towards the session, and wait for a
+slow client.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
 from pydantic_core import PydanticSerializationError
 
-from .greeter import can_poll, post
+from .early_reply import can_poll, post
 from .sink import Sink
 
 CHUNK_BYTES: Final = 64 * 1024
@@ -176,7 +175,7 @@ class _Managed:
         await self.aclose()
 
 
-class Inlet(_Managed):
+class ClientInput(_Managed):
     """What the session reads.  Filled from the event loop; `on_room` tells that it took something."""
 
     def __init__(self, *, on_room: Callable[[], None], on_closed: Callable[[], None]) -> None:
@@ -238,7 +237,7 @@ class Inlet(_Managed):
             raise StopAsyncIteration from None
 
 
-class Outlet(_Managed):
+class ClientOutput(_Managed):
     """What the session writes; waits while the client does not read."""
 
     def __init__(self, sink: Sink, on_answered: OnAnswered, *, greeted_id: int | str | None = None) -> None:

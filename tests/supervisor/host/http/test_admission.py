@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from quarterdeck.host.http.admission import (
     LOOPBACK_NAMES,
     Admission,
-    Answer,
+    Admitted,
     Authority,
-    Passed,
+    HttpAnswer,
     parse_authority,
     parse_name,
 )
@@ -23,12 +23,12 @@ NAMES = [parse_name(name) for name in (*LOOPBACK_NAMES, "deck.example", "port.ex
 def judged(*headers: tuple[str, str], method: str = "POST", path: str = "/mcp", token: str | None = TOKEN) -> int:
     """The status of the refusal; 0 when it goes on."""
     verdict = judge(*headers, method=method, path=path, token=token)
-    return verdict.status if isinstance(verdict, Answer) else 0
+    return verdict.status if isinstance(verdict, HttpAnswer) else 0
 
 
 def judge(
     *headers: tuple[str, str], method: str = "POST", path: str = "/mcp", token: str | None = TOKEN
-) -> Answer | Passed:
+) -> HttpAnswer | Admitted:
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     return Admission(NAMES, token).judge(method, path, raw)
 
@@ -162,7 +162,7 @@ def test_a_foreign_page_may_not_ask_first_or_second(origin: str) -> None:
 def test_a_request_without_the_token_or_with_two_is_refused_with_a_challenge(given: list[str]) -> None:
     """Any program of any user of this machine can reach a port."""
     verdict = judge(HOST, *(("authorization", one) for one in given))
-    assert isinstance(verdict, Answer)
+    assert isinstance(verdict, HttpAnswer)
     assert verdict.status == 401
     assert dict(verdict.headers)[b"www-authenticate"].startswith(b'Bearer realm="quarterdeck"')
 
@@ -202,16 +202,16 @@ def test_a_browser_of_a_page_of_ours_may_ask_before_it_sends_and_read_the_answer
     """A client in a browser could never send its token."""
     origin = ("origin", "http://localhost:6274")
     verdict = judge(HOST, origin, *PREFLIGHT, method="OPTIONS")
-    assert isinstance(verdict, Answer)
+    assert isinstance(verdict, HttpAnswer)
     assert (verdict.status, verdict.error) == (204, "")
     headers = dict(verdict.headers)
     assert headers[b"access-control-allow-origin"] == b"http://localhost:6274"
     assert headers[b"access-control-allow-headers"] == b"authorization, mcp-name, x"
     passed = judge(HOST, origin, BEARER)
-    assert isinstance(passed, Passed)
+    assert isinstance(passed, Admitted)
     assert dict(passed.headers)[b"access-control-allow-origin"] == b"http://localhost:6274"
     refused = judge(HOST, origin)
-    assert isinstance(refused, Answer)
+    assert isinstance(refused, HttpAnswer)
     assert dict(refused.headers)[b"access-control-allow-origin"] == b"http://localhost:6274"
 
 
@@ -221,7 +221,7 @@ def test_nobody_else_gets_a_preflight_answered() -> None:
     assert judged(HOST, *PREFLIGHT, method="OPTIONS") == 401
     assert judged(HOST, ("origin", "http://localhost"), method="OPTIONS") == 401
     open_to_all = judge(HOST, ("origin", "http://localhost"), *PREFLIGHT, method="OPTIONS", token=None)
-    assert open_to_all == Passed()
+    assert open_to_all == Admitted()
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "http://a", "a b", "a:x", "u@a", "[::1"])

@@ -1,4 +1,4 @@
-"""Connections of the HTTP face: bounded, held to a deadline until they show the token, and never the client's loss."""
+"""Connections of the HTTP server: bounded, closed when they show no token in time, and never the client's loss."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import uvicorn
 from support.waiting import eventually_async
 
 from quarterdeck.host.http import listener as module
-from quarterdeck.host.http.listener import ADMITTED, Listener
+from quarterdeck.host.http.listener import ADMITTED, HttpListener
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ KNOWN = b"POST /mcp HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\nContent-Length: 0
 UNKNOWN = b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
 
 
-class Face:
+class PlayedServer:
     """A listener whose requests with an Authorization are admitted; those to /hold wait to be let go."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Face:
         config = uvicorn.Config(
             self.answer, interface="asgi3", lifespan="off", log_config=None, timeout_graceful_shutdown=5
         )
-        self.listener = Listener(config, self.socket, lambda *_: self.started.set())
+        self.listener = HttpListener(config, self.socket, lambda *_: self.started.set())
         self.started = anyio.Event()
 
     async def answer(self, scope: Any, receive: Any, send: Any) -> None:
@@ -67,19 +67,19 @@ class Face:
     @property
     def counted(self) -> tuple[int, int]:
         """How many are strangers, and how many are admitted."""
-        return len(self.listener._strangers), self.listener._admitted
+        return len(self.listener._unproven), self.listener._admitted
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Face]:
+async def serving() -> AsyncIterator[PlayedServer]:
     with anyio.fail_after(PATIENCE_S):
-        face = Face()
-        async with face.listener.running(asyncio.Event()):
-            await face.started.wait()
-            yield face
-            face.release.set()
-        assert face.counted[0] == 0
-        face.socket.close()
+        played = PlayedServer()
+        async with played.listener.running(asyncio.Event()):
+            await played.started.wait()
+            yield played
+            played.release.set()
+        assert played.counted[0] == 0
+        played.socket.close()
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
@@ -94,24 +94,24 @@ async def test_a_client_that_asks_is_served_beside_any_number_that_do_not(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any program of the machine could lock every client out, without the token."""
-    monkeypatch.setattr(module, "MAX_STRANGERS", 32)
-    async with serving() as face:
-        flood = [await face.dial(said) for _ in range(100)]
-        assert await face.ask() == b"200"
-        assert face.counted[0] <= 32
+    monkeypatch.setattr(module, "MAX_UNPROVEN", 32)
+    async with serving() as played:
+        flood = [await played.dial(said) for _ in range(100)]
+        assert await played.ask() == b"200"
+        assert played.counted[0] <= 32
         assert await ended(flood[0][0]) == b""
         for _, writer in flood:
             writer.close()
-        assert await face.ask() == b"200"
-        await eventually_async(lambda: face.counted == (0, 0))
+        assert await played.ask() == b"200"
+        await eventually_async(lambda: played.counted == (0, 0))
 
 
 @pytest.mark.parametrize("said", [b"", b"POST", UNKNOWN, UNKNOWN * 3], ids=["silent", "begun", "refused", "pipelined"])
 async def test_a_connection_that_shows_no_token_is_closed_in_time(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A header sent a byte at a time, or one wrong request after the other, would hold a connection for ever."""
     monkeypatch.setattr(module, "PROOF_S", 0.05)
-    async with serving() as face:
-        reader, writer = await face.dial(said)
+    async with serving() as played:
+        reader, writer = await played.dial(said)
 
         async def dribble() -> None:
             with contextlib.suppress(ConnectionError):
@@ -126,21 +126,21 @@ async def test_a_connection_that_shows_no_token_is_closed_in_time(said: bytes, m
             tasks.cancel_scope.cancel()
         assert said_back.count(b"401") == said.count(b"\r\n\r\n")
         writer.close()
-        await eventually_async(lambda: face.counted == (0, 0))
+        await eventually_async(lambda: played.counted == (0, 0))
 
 
 async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long call, or the stream that a client listens on, would be cut."""
     monkeypatch.setattr(module, "PROOF_S", 0.05)
-    monkeypatch.setattr(module, "MAX_STRANGERS", 4)
-    async with serving() as face:
-        reader, writer = await face.dial(KNOWN.replace(b"/mcp", b"/hold"))
-        await face.held.wait()
-        for stranger, other in [await face.dial() for _ in range(20)]:
+    monkeypatch.setattr(module, "MAX_UNPROVEN", 4)
+    async with serving() as played:
+        reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
+        await played.held.wait()
+        for stranger, other in [await played.dial() for _ in range(20)]:
             assert await ended(stranger) == b""
             other.close()
-        assert face.counted[1] == 1
-        face.release.set()
+        assert played.counted[1] == 1
+        played.release.set()
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
 
@@ -148,18 +148,18 @@ async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypa
 async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that hold the token could leave no descriptor for servers and files."""
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
-    async with serving() as face:
-        held = [await face.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(3)]
-        await eventually_async(lambda: face.counted == (0, 3))
-        reader, writer = await face.dial(KNOWN)
+    async with serving() as played:
+        held = [await played.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(3)]
+        await eventually_async(lambda: played.counted == (0, 3))
+        reader, writer = await played.dial(KNOWN)
         assert await ended(reader) == b""
         writer.close()
-        face.release.set()
+        played.release.set()
         for reader, writer in held:
             await reader.readline()
             writer.close()
-        await eventually_async(lambda: face.counted == (0, 0))
-        assert await face.ask() == b"200"
+        await eventually_async(lambda: played.counted == (0, 0))
+        assert await played.ask() == b"200"
 
 
 @pytest.fixture
@@ -185,11 +185,11 @@ async def test_out_of_descriptors_who_waits_is_refused_at_once_said_once_and_the
     few_descriptors: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A machine out of descriptors would write a hundred megabytes of log a minute, and never recover."""
-    async with serving() as face:
+    async with serving() as played:
         clients = [socket.socket() for _ in range(40)]
         few_descriptors(0)
         for one in clients:
-            one.connect(face.place)
+            one.connect(played.place)
         streams = []
         for one in clients:
             one.setblocking(False)  # noqa: FBT003 - takes no keyword
@@ -197,7 +197,7 @@ async def test_out_of_descriptors_who_waits_is_refused_at_once_said_once_and_the
                 streams.append(await asyncio.get_running_loop().sock_recv(one, 1))
         assert set(streams) <= {b""}
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-        assert await face.ask() == b"200"
+        assert await played.ask() == b"200"
         for one in clients:
             one.close()
     assert [line for line in lines(caplog) if "refused" in line] == ["Too many open files: refused a connection"]
@@ -207,13 +207,13 @@ async def test_out_of_descriptors_a_stranger_goes_before_a_client_is_refused(
     few_descriptors: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A flood without the token could use up all descriptors below every bound."""
-    async with serving() as face:
-        flood = [await face.dial() for _ in range(8)]
-        await eventually_async(lambda: face.counted == (8, 0))
+    async with serving() as played:
+        flood = [await played.dial() for _ in range(8)]
+        await eventually_async(lambda: played.counted == (8, 0))
         client = socket.socket()
         client.setblocking(False)  # noqa: FBT003 - takes no keyword
         few_descriptors(0)
-        await asyncio.get_running_loop().sock_connect(client, face.place)
+        await asyncio.get_running_loop().sock_connect(client, played.place)
         await asyncio.get_running_loop().sock_sendall(client, KNOWN)
         assert (await asyncio.get_running_loop().sock_recv(client, 12)) == b"HTTP/1.1 200"
         client.close()
@@ -228,8 +228,8 @@ async def test_a_lack_that_closing_does_not_end_is_waited_out(
 ) -> None:
     """The event loop would do nothing but try."""
     monkeypatch.setattr(module, "PAUSE_S", 0.01)
-    async with serving() as face:
-        real, tries = face.listener._listener, 0
+    async with serving() as played:
+        real, tries = played.listener._listener, 0
 
         class Poor:
             """Out of memory five times."""
@@ -244,9 +244,9 @@ async def test_a_lack_that_closing_does_not_end_is_waited_out(
                     raise OSError(105, "No buffer space available")
                 return real.accept()
 
-        face.listener._listener = Poor()  # type: ignore[assignment]
-        assert await face.ask() == b"200"
-        face.listener._listener = real
+        played.listener._listener = Poor()  # type: ignore[assignment]
+        assert await played.ask() == b"200"
+        played.listener._listener = real
         assert tries > 5
     assert [line for line in lines(caplog) if "wait" in line] == [
         "connections wait: [Errno 105] No buffer space available"
@@ -255,22 +255,22 @@ async def test_a_lack_that_closing_does_not_end_is_waited_out(
 
 async def test_malformed_requests_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
     """Anybody could fill the disk with the log, without the token."""
-    async with serving() as face:
+    async with serving() as played:
         with caplog.at_level(logging.WARNING):
             for _ in range(20):
-                assert await face.ask(b"\x00\x01\r\n\r\n") == b"400"
+                assert await played.ask(b"\x00\x01\r\n\r\n") == b"400"
     assert lines(caplog) == ["Invalid HTTP request received."]
     assert not logging.getLogger("uvicorn.error").filters
 
 
 async def test_a_response_does_not_wait_for_the_clients_acknowledgement() -> None:
     """Each call over HTTP would take 44 ms: its end waited for the kernel of a client that waited for its end."""
-    async with serving() as face:
-        reader, writer = await face.dial(KNOWN.replace(b"/mcp", b"/hold"))
-        await face.held.wait()
-        (connection,) = face.listener.server_state.connections
+    async with serving() as played:
+        reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
+        await played.held.wait()
+        (connection,) = played.listener.server_state.connections
         accepted = connection.transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        face.release.set()
+        played.release.set()
         await reader.readline()
         writer.close()

@@ -6,7 +6,7 @@ import pytest
 
 from quarterdeck.host.http.admission import Admission, parse_name
 from quarterdeck.host.http.listener import ADMITTED
-from quarterdeck.host.http.serve import Guard
+from quarterdeck.host.http.serve import AdmissionMiddleware
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ async def asked(token: bytes) -> list[str]:
     headers = [(b"host", b"localhost"), (b"authorization", b"Bearer " + token)]
     state = {ADMITTED: lambda: happened.append("admitted")}
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers, "state": state}
-    await Guard(app, Admission([parse_name("localhost")], "secret"))(scope, receive, send)
+    await AdmissionMiddleware(app, Admission([parse_name("localhost")], "secret"))(scope, receive, send)
     return happened
 
 

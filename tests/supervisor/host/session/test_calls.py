@@ -1,4 +1,4 @@
-"""One call the long way: every end is a result, only cancellation raises."""
+"""One call that the session runs: every end is a result, only cancellation raises."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ async def test_arguments_that_json_cannot_say_are_refused():
 
 
 async def test_a_tool_that_is_not_grafted_goes_to_the_runner():
-    """The short way declines what it does not know."""
+    """No raw call begins of a name that nobody knows."""
     box = LiveBox()
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:

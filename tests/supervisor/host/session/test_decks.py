@@ -34,7 +34,7 @@ async def test_a_client_keeps_its_deck_and_shares_it_with_nobody():
     maker = DeckMaker()
     decks = decks_of(maker)
     for client, before in (("a", []), ("a", [1]), ("b", []), ("a", [1, 2])):
-        async with decks.lend(client, is_bound=True) as box:
+        async with decks.borrow(client, is_bound=True) as box:
             assert (await call(box, "note", len(before) + 1)).output == before
     assert len(maker.opened) == 2
     assert maker.closed == []
@@ -55,7 +55,7 @@ async def test_requests_that_come_at_once_open_one_deck():
     decks = decks_of(maker)
 
     async def use():
-        async with decks.lend("a", is_bound=True) as box:
+        async with decks.borrow("a", is_bound=True) as box:
             await call(box, "note")
 
     async with anyio.create_task_group() as tasks:
@@ -69,7 +69,7 @@ async def test_a_bound_deck_ends_when_its_connection_does():
     """Background processes of clients that left would run on."""
     maker = DeckMaker()
     decks = decks_of(maker, idle_s=0)
-    async with decks.lend("a", is_bound=True):
+    async with decks.borrow("a", is_bound=True):
         pass
     await asyncio.sleep(0)
     assert maker.closed == []
@@ -77,7 +77,7 @@ async def test_a_bound_deck_ends_when_its_connection_does():
     decks.end("a")
     decks.end("nobody")
     await eventually_async(lambda: maker.closed == [0])
-    async with decks.lend("a", is_bound=True):
+    async with decks.borrow("a", is_bound=True):
         assert len(maker.opened) == 2
     await decks.close()
 
@@ -94,13 +94,13 @@ async def test_a_deck_without_a_connection_ends_when_idle_and_never_during_a_cal
     decks = decks_of(maker, idle_s=0)
 
     async def use():
-        async with decks.lend("a", is_bound=False) as box:
+        async with decks.borrow("a", is_bound=False) as box:
             assert (await call(box, "wait")).output == "done"
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(use)
         await eventually_async(lambda: maker.opened)
-        async with decks.lend("a", is_bound=False):
+        async with decks.borrow("a", is_bound=False):
             pass
         for _ in range(10):
             await asyncio.sleep(0)
@@ -115,7 +115,7 @@ async def test_a_client_that_comes_back_in_time_finds_its_deck():
     maker = DeckMaker()
     decks = decks_of(maker, idle_s=3600)
     for _ in range(3):
-        async with decks.lend("a", is_bound=False):
+        async with decks.borrow("a", is_bound=False):
             pass
     assert len(maker.opened) == 1
     await decks.close()
@@ -128,11 +128,11 @@ async def test_of_too_many_clients_the_one_idle_longest_makes_room(monkeypatch):
     maker = DeckMaker()
     decks = decks_of(maker, idle_s=3600)
     for client in ("a", "b", "a"):
-        async with decks.lend(client, is_bound=False):
+        async with decks.borrow(client, is_bound=False):
             pass
-    async with decks.lend("bound", is_bound=True):
+    async with decks.borrow("bound", is_bound=True):
         pass
-    async with decks.lend("c", is_bound=False):
+    async with decks.borrow("c", is_bound=False):
         pass
     await eventually_async(lambda: maker.closed == [1])
     await decks.close()
@@ -145,7 +145,7 @@ async def test_when_all_are_at_work_one_more_client_is_told_to_wait(monkeypatch)
     live.graft("s__t")
     maker = DeckMaker()
     decks = decks_of(maker, live)
-    async with decks.lend("a", is_bound=False), decks.lend("b", is_bound=False) as box:
+    async with decks.borrow("a", is_bound=False), decks.borrow("b", is_bound=False) as box:
         assert names(box) == ["s__t"]
         refused = await call(box, "note")
     assert refused.is_error
@@ -166,7 +166,7 @@ async def test_a_deck_that_cannot_be_opened_says_why_and_the_rest_goes_on(caplog
     decks = decks_of(maker, live)
     with caplog.at_level(logging.ERROR):
         for _ in range(2):
-            async with decks.lend("a", is_bound=True) as box:
+            async with decks.borrow("a", is_bound=True) as box:
                 assert names(box) == ["s__t"]
                 assert box.problem == "the workspace is gone"
                 refused = await call(box, "read")
@@ -174,7 +174,7 @@ async def test_a_deck_that_cannot_be_opened_says_why_and_the_rest_goes_on(caplog
     assert refused.output == "read was not run: there are no native tools: the workspace is gone"
     assert len(caplog.records) == 1
     maker.prepare = lambda deck: None
-    async with decks.lend("a", is_bound=True) as box:
+    async with decks.borrow("a", is_bound=True) as box:
         assert names(box) == ["note", "s__t"]
     await decks.close()
 
@@ -184,7 +184,7 @@ async def test_a_deck_that_takes_too_long_to_open_is_not_waited_for(monkeypatch)
     monkeypatch.setattr(module, "OPEN_S", 0.01)
     maker, gate = DeckMaker(), anyio.Event()
     decks = Decks(LiveBox(), lambda: _slow(maker, gate))
-    async with decks.lend("a", is_bound=True) as box:
+    async with decks.borrow("a", is_bound=True) as box:
         assert "did not start" in box.problem
     gate.set()
     await decks.close()
@@ -209,7 +209,7 @@ async def test_a_request_that_is_given_up_leaves_the_deck_to_the_others():
     decks = Decks(LiveBox(), lambda: _slow(maker, gate))
 
     async def use():
-        async with decks.lend("a", is_bound=True) as box:
+        async with decks.borrow("a", is_bound=True) as box:
             return names(box)
 
     first, second = asyncio.create_task(use()), asyncio.create_task(use())
@@ -227,7 +227,7 @@ async def test_the_end_waits_for_every_deck_and_opens_no_other():
     maker, gate = DeckMaker(), anyio.Event()
     maker.at_the_end = gate.wait
     decks = decks_of(maker)
-    async with decks.lend("a", is_bound=True):
+    async with decks.borrow("a", is_bound=True):
         pass
     closing = asyncio.create_task(decks.close())
     for _ in range(5):
@@ -236,7 +236,7 @@ async def test_the_end_waits_for_every_deck_and_opens_no_other():
     gate.set()
     await closing
     assert maker.closed == [0]
-    async with decks.lend("b", is_bound=True) as box:
+    async with decks.borrow("b", is_bound=True) as box:
         assert "shutting down" in box.problem
     assert len(maker.opened) == 1
 
@@ -247,7 +247,7 @@ async def test_a_deck_that_does_not_end_is_given_up(monkeypatch, caplog):
     maker = DeckMaker()
     maker.at_the_end = anyio.sleep_forever
     decks = decks_of(maker)
-    async with decks.lend("a", is_bound=True):
+    async with decks.borrow("a", is_bound=True):
         pass
     with caplog.at_level(logging.ERROR):
         await decks.close()
@@ -264,7 +264,7 @@ async def test_a_deck_that_fails_at_its_end_is_logged_and_the_others_end(caplog)
     maker.at_the_end = fail
     decks = decks_of(maker)
     for client in "ab":
-        async with decks.lend(client, is_bound=True):
+        async with decks.borrow(client, is_bound=True):
             pass
     with caplog.at_level(logging.ERROR):
         await decks.close()
@@ -278,8 +278,8 @@ async def test_a_client_may_be_shown_the_grafted_tools_under_other_names():
     shown.graft("s__as_shown")
     decks = decks_of(maker, live)
     for client, beside, expected in (("a", shown, "s__as_shown"), ("b", None, "s__as_it_is")):
-        async with decks.lend(client, is_bound=True, live=beside) as box:
+        async with decks.borrow(client, is_bound=True, live=beside) as box:
             assert names(box) == ["note", expected]
     await decks.close()
-    async with decks.lend("late", is_bound=True, live=shown) as box:
+    async with decks.borrow("late", is_bound=True, live=shown) as box:
         assert names(box) == ["s__as_shown"]

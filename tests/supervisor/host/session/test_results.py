@@ -201,7 +201,7 @@ def test_an_outcome_is_its_wire_when_it_has_one_and_its_output_when_not():
 
 
 def test_a_faults_parts_are_its_result_under_the_envelope():
-    """A fault on the short way reads as on the long one."""
+    """A fault of a raw call reads as any other."""
     fault = bad_result("why")
     assert joined(fault_parts(fault, None)) == fault_result(fault)
     assert joined(fault_parts(fault, INFO))["_meta"].keys() == {FAULT_META_KEY, SERVER_INFO_KEY}

@@ -34,7 +34,7 @@ def result_of(answer):
 
 
 @ERAS
-async def test_a_call_takes_the_short_way_with_its_bytes_untouched(era):
+async def test_a_raw_call_leaves_its_bytes_untouched(era):
     """Numbers and spacing that a JSON library would rewrite must reach the server as the client wrote them."""
     box = LiveBox()
     body = b'{ "content":[{"type":"text","text":"\\u00e9","new":1.0}],"x":1E2}'
@@ -99,7 +99,7 @@ async def test_the_stock_client_works_over_pipes_in_both_eras():
 
 
 async def test_a_native_tool_goes_the_long_way():
-    """The short way knows grafted tools only."""
+    """Raw calls are for servers' tools only."""
     box = LiveBox()
     async with served(create_provider_host(box)) as client:
         await client.open_legacy()

@@ -9,7 +9,7 @@ from support.tools.tool_boxes import LiveBox, NativeBox, hold
 
 from quarterdeck.host.session.provider import create_provider_host
 from quarterdeck.host.stdio import serve
-from quarterdeck.host.stdio.short_way import INVALID_REQUEST, MAX_LINE_BYTES, PARSE_ERROR
+from quarterdeck.host.stdio.raw_calls import INVALID_REQUEST, MAX_LINE_BYTES, PARSE_ERROR
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,7 @@ async def test_half_a_line_at_the_end_is_no_message():
 
 
 async def test_a_call_before_the_handshake_goes_to_the_session_and_is_refused():
-    """The short way must not be a way around the handshake."""
+    """A raw call must not be a way around the handshake."""
     box = LiveBox()
     box.graft("s__t")
     async with served(create_provider_host(box)) as client:

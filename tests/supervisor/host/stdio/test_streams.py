@@ -7,7 +7,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
-from quarterdeck.host.stdio.streams import MAX_WAITING, Inlet, Outlet
+from quarterdeck.host.stdio.streams import MAX_WAITING, ClientInput, ClientOutput
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ class FakeSink:
 def new_inlet():
     """An inlet, and what it tells."""
     told = []
-    return Inlet(on_room=lambda: told.append("room"), on_closed=lambda: told.append("closed")), told
+    return ClientInput(on_room=lambda: told.append("room"), on_closed=lambda: told.append("closed")), told
 
 
 async def test_messages_come_in_order_and_then_the_end():
@@ -88,10 +88,10 @@ async def test_a_waiting_session_is_woken():
 
 
 async def test_what_the_session_writes_is_a_line_and_its_answers_are_told():
-    """An answered request is what opens the short way."""
+    """An answered request is what lets raw calls begin."""
     sink, answered = FakeSink(), []
     sink.has_room.set()
-    outlet = Outlet(sink, lambda request_id, *, is_success: answered.append((request_id, is_success)))
+    outlet = ClientOutput(sink, lambda request_id, *, is_success: answered.append((request_id, is_success)))
     await outlet.send(NOTE)
     await outlet.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=1, result={"n": None})))
     await outlet.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id="a", error=ErrorData(code=1, message="m"))))
@@ -106,7 +106,7 @@ async def test_an_answer_that_cannot_be_written_costs_its_own_request_only(value
     """The connection would end, and with it every other call."""
     sink = FakeSink()
     sink.has_room.set()
-    outlet = Outlet(sink, lambda *_, **__: None)
+    outlet = ClientOutput(sink, lambda *_, **__: None)
     await outlet.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=1, result={"v": value})))
     written = json.loads(sink.written)
     assert (written["id"], written["error"]["code"]) == (1, INTERNAL_ERROR)
@@ -115,7 +115,7 @@ async def test_an_answer_that_cannot_be_written_costs_its_own_request_only(value
 async def test_the_session_waits_while_the_client_does_not_read():
     """Its answers would pile up."""
     sink = FakeSink()
-    outlet = Outlet(sink, lambda *_, **__: None)
+    outlet = ClientOutput(sink, lambda *_, **__: None)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(outlet.send, NOTE)
@@ -126,7 +126,7 @@ async def test_the_session_waits_while_the_client_does_not_read():
 
 async def test_nothing_is_written_to_a_closed_stream():
     """The SDK expects this very error."""
-    outlet = Outlet(FakeSink(), lambda *_, **__: None)
+    outlet = ClientOutput(FakeSink(), lambda *_, **__: None)
     async with outlet:
         pass
     with pytest.raises(anyio.ClosedResourceError):

@@ -13,7 +13,7 @@ from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck.host.session.provider import ProviderHostInfo, create_provider_host
-from quarterdeck.host.stdio.greeter import HANDSHAKE_VERSIONS, EarlyGreeter, Head, answer_to
+from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS, EarlyReply, FirstLine, answer_to
 
 INFO = {"name": "raw", "version": "1"}
 
@@ -81,7 +81,7 @@ def test_what_is_unusual_is_left_to_the_session(line: bytes) -> None:
 def test_a_client_is_greeted_once_it_is_sure_that_it_can_be_served(pipes: tuple[int, int, int, int]) -> None:
     """A client would be told that all is well by one that dies a moment later."""
     greeter_in, client_out, client_in, greeter_out = pipes
-    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter = EarlyReply(greeter_in, greeter_out)
     greeter.start()
     os.write(client_out, initialize(id="a"))
     assert not select.select([client_in], [], [], 0)[0]
@@ -96,7 +96,7 @@ def test_a_client_is_greeted_once_it_is_sure_that_it_can_be_served(pipes: tuple[
 def test_a_client_that_comes_after_that_is_greeted_at_once(pipes: tuple[int, int, int, int]) -> None:
     """A client that is slower than our configuration would wait for all of our imports."""
     greeter_in, client_out, client_in, greeter_out = pipes
-    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter = EarlyReply(greeter_in, greeter_out)
     greeter.start()
     greeter.admit("")
     os.write(client_out, initialize(id=7))
@@ -107,27 +107,27 @@ def test_a_client_that_comes_after_that_is_greeted_at_once(pipes: tuple[int, int
 @pytest.mark.parametrize("is_admitted", [True, False])
 def test_a_client_that_says_nothing_is_given_over_as_it_is(pipes: tuple[int, int, int, int], is_admitted: bool) -> None:
     """A slow client would hold up the start."""
-    greeter = EarlyGreeter(pipes[0], pipes[3])
+    greeter = EarlyReply(pipes[0], pipes[3])
     greeter.start()
     if is_admitted:
         greeter.admit("")
-    assert greeter.finish() == Head()
+    assert greeter.finish() == FirstLine()
 
 
 def test_half_a_line_is_given_over_unanswered(pipes: tuple[int, int, int, int]) -> None:
     """Half of a client's first message would be lost."""
-    greeter = EarlyGreeter(pipes[0], pipes[3])
+    greeter = EarlyReply(pipes[0], pipes[3])
     os.write(pipes[1], b'{"jsonrpc"')
     os.close(pipes[1])
     greeter.start()
     greeter.admit("")
-    assert greeter.finish() == Head(b'{"jsonrpc"', None)
+    assert greeter.finish() == FirstLine(b'{"jsonrpc"', None)
 
 
 def test_every_request_that_has_come_is_refused_with_the_reason(pipes: tuple[int, int, int, int]) -> None:
     """A client would wait for a process that is gone, or show its user an end without a cause."""
     greeter_in, client_out, client_in, greeter_out = pipes
-    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter = EarlyReply(greeter_in, greeter_out)
     greeter.start()
     note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
     os.write(client_out, initialize(id="a") + note + b"garbage\n" + initialize(id=2, method="tools/list"))
@@ -141,7 +141,7 @@ def test_every_request_that_has_come_is_refused_with_the_reason(pipes: tuple[int
 def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int, int, int]) -> None:
     """One that fails faster than its client writes would end without a word."""
     greeter_in, client_out, client_in, greeter_out = pipes
-    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter = EarlyReply(greeter_in, greeter_out)
     greeter.start()
     refusing = threading.Thread(target=greeter.refuse, args=("no",), kwargs={"within_s": 20.0})
     refusing.start()
@@ -155,7 +155,7 @@ def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int
 def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, int]) -> None:
     """One request would have two answers."""
     greeter_in, client_out, client_in, greeter_out = pipes
-    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter = EarlyReply(greeter_in, greeter_out)
     os.write(client_out, initialize(id=1) + initialize(id=2, method="ping"))
     greeter.start()
     greeter.admit("")
@@ -174,7 +174,7 @@ def test_refusing_a_client_that_has_left_is_quiet(pipes: tuple[int, int, int, in
         os.dup2(null, client_in)
         os.close(null)
     os.close(client_out)
-    greeter = EarlyGreeter(greeter_in, greeter_out)
+    greeter = EarlyReply(greeter_in, greeter_out)
     greeter.start()
     greeter.refuse("no")
 
@@ -182,7 +182,7 @@ def test_refusing_a_client_that_has_left_is_quiet(pipes: tuple[int, int, int, in
 @pytest.mark.anyio
 async def test_the_session_goes_on_where_the_greeter_stopped() -> None:
     """A client that was greeted early would be greeted twice, or not be served."""
-    async with served(create_provider_host(LiveBox()), head=Head(initialize(id=1), 1)) as client:
+    async with served(create_provider_host(LiveBox()), head=FirstLine(initialize(id=1), 1)) as client:
         await client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         answer = await client.ask(2, "tools/list")
     assert answer["id"] == 2

@@ -6,11 +6,11 @@ import socket
 import subprocess
 import sys
 
-from quarterdeck.host.stdio.greeter import can_poll, post
+from quarterdeck.host.stdio.early_reply import can_poll, post
 
 CLAIM = """
 import os, sys
-from quarterdeck.host.stdio.greeter import claimed_stdio
+from quarterdeck.host.stdio.early_reply import claimed_stdio
 with claimed_stdio() as (private_in, private_out):
     print("stray", flush=True)
     print("late")
@@ -58,7 +58,7 @@ def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
 
 def test_what_stderr_shares_cannot_be_polled():
     """Making it non-blocking would make log lines fail."""
-    script = "from quarterdeck.host.stdio.greeter import can_poll; print(can_poll(1), end='')"
+    script = "from quarterdeck.host.stdio.early_reply import can_poll; print(can_poll(1), end='')"
     assert run(script).stdout == b"True"
     merged = subprocess.run(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=True

@@ -1,13 +1,12 @@
-"""Decide which of a client's lines may pass the SDK's session by.  Pure: lines in, decisions out.
+"""Decide which calls of a client bypass the SDK's session as raw calls, and know which are under way.  Pure.
 
-The short way opens only once that session has answered a request of this connection, so that the handshake, the
-version checks and the era are the SDK's word; and it takes a call only when nothing about it needs judgement.
-Whatever is unusual goes the long way.
+None does before that session has answered a request of this connection, so that the handshake, the version checks and
+the era are the SDK's word; and then only a call that needs no judgement.  Whatever is unusual goes to the session.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -52,8 +51,8 @@ class UnreadableError(BodyError):
         self.code = code
 
 
-class ShortRequest(msgspec.Struct, frozen=True, gc=False):
-    """A call that may take the short way.
+class RawRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request that may become a raw call.
 
     Attributes:
         id_json: the request's id as JSON, for the answer.
@@ -108,12 +107,18 @@ def read_cancellation(message: Message) -> Cancellation | None:
     return None if key is None else Cancellation(key, params.reason or "")
 
 
-class Gate:
-    """What one connection has been granted so far, and which requests are under way on either way."""
+T = TypeVar("T")
+
+
+class RawCallGate(Generic[T]):
+    """What one connection has been granted so far, and its requests under way.
+
+    `T` is a raw call, as its owner knows it.
+    """
 
     def __init__(self) -> None:
-        self._long: dict[Key, Envelope | Literal["initialize"] | None] = {}
-        self._short: set[Key] = set()
+        self._forwarded: dict[Key, Envelope | Literal["initialize"] | None] = {}
+        self._raw: dict[Key, T] = {}
         self._initialize_seen = False
         self._initialize_answered = False
         self._initialized = False
@@ -122,49 +127,58 @@ class Gate:
     @property
     def in_flight(self) -> int:
         """How many requests are under way."""
-        return len(self._long) + len(self._short)
+        return len(self._forwarded) + len(self._raw)
 
     @property
     def is_open(self) -> bool:
-        """Whether any call may take the short way."""
+        """Whether any call may be a raw one."""
         return bool(self._envelopes) or (self._initialize_answered and self._initialized)
 
-    def admit(self, message: ClientMessage) -> ShortRequest | None:
-        """The call in `message` when it may take the short way, None when the SDK's session has to see it."""
+    def admit(self, message: ClientMessage) -> RawRequest | None:
+        """The call in `message` when it may be a raw one, None when the SDK's session has to see it."""
         if message.method != "tools/call" or not self.is_open:
             return None
         key = correlation_key(message.id)
-        if key is None or key in self._long or key in self._short:
+        if key is None or key in self._forwarded or key in self._raw:
             return None
         try:
             return self._read_call(message, key)
         except (msgspec.DecodeError, BodyError):
             return None
 
-    def began(self, key: Key) -> None:
-        """A call has taken the short way."""
-        self._short.add(key)
+    def began(self, key: Key, call: T) -> None:
+        """A raw call is under way."""
+        self._raw[key] = call
 
-    def settled(self, key: Key) -> None:
-        """A call on the short way has ended."""
-        self._short.discard(key)
+    def ended(self, key: Key) -> None:
+        """A raw call has ended."""
+        self._raw.pop(key, None)
+
+    def call(self, key: Key) -> T | None:
+        """The raw call of this request, while it is under way."""
+        return self._raw.get(key)
+
+    @property
+    def calls(self) -> tuple[T, ...]:
+        """The raw calls under way."""
+        return tuple(self._raw.values())
 
     def forwarded(self, message: ClientMessage) -> None:
         """`message` was given to the SDK's session."""
         key = correlation_key(message.id)
         if key is not None and isinstance(message.method, str):
             self._initialize_seen |= message.method == "initialize"
-            self._long[key] = "initialize" if message.method == "initialize" else _envelope_of(message)
+            self._forwarded[key] = "initialize" if message.method == "initialize" else _envelope_of(message)
         elif message.method == "notifications/initialized":
             self._initialized |= self._initialize_seen
         elif (cancelled := read_cancellation(message)) is not None:
             # The session never answers what was cancelled.
-            self._long.pop(cancelled.key, None)
+            self._forwarded.pop(cancelled.key, None)
 
     def answered(self, request_id: Key | None, *, is_success: bool) -> None:
-        """The SDK's session answered a request; a success is what opens the short way."""
+        """The SDK's session answered a request; after a success there may be raw calls."""
         key = correlation_key(request_id)
-        opening = self._long.pop(key, None) if key is not None else None
+        opening = self._forwarded.pop(key, None) if key is not None else None
         if not is_success or opening is None:
             return
         if opening == "initialize":
@@ -174,7 +188,7 @@ class Gate:
             if len(self._envelopes) > _MAX_ENVELOPES:
                 del self._envelopes[next(iter(self._envelopes))]
 
-    def _read_call(self, message: ClientMessage, key: Key) -> ShortRequest | None:
+    def _read_call(self, message: ClientMessage, key: Key) -> RawRequest | None:
         params = _call_params.decode(message.params)
         arguments = bytes(params.arguments)
         check_object(arguments, max_bytes=MAX_LINE_BYTES)
@@ -188,7 +202,7 @@ class Gate:
         if token is not None:
             _token.decode(token)
         own = {name: raw for name, raw in members.items() if not name.startswith(ENVELOPE_PREFIX)}
-        return ShortRequest(
+        return RawRequest(
             key=key,
             id_json=msgspec.json.encode(message.id),
             name=params.name,

@@ -1,14 +1,12 @@
-"""Read a stdio client's first line while the rest of us is still being imported, and answer it once that is sure.
+"""Answer a stdio client's `initialize` before the imports are done.
 
 The SDK takes most of a second to import, and a client of the older era waits for the answer to `initialize` before it
 does anything else.  So the line is read at once, in a thread, and answered from here as soon as the configuration is
 read and the ledger is ours: whether this client can be served is known then.  Later the SDK's session gets the same
 line, and its answer, which says the same, is dropped.  Where nothing can be served, every request that has come is
-answered with an error that says why.
+answered with an error that says why.  Whatever is unusual about a first line is left to the session.
 
-Imports next to nothing, on purpose.  Whatever is unusual about a first line is left to the session.
-
-The process's standard streams as descriptors: claimed for the protocol, kept from everyone else.
+The claim on the process's standard streams is here too.  Imports next to nothing, on purpose.
 """
 
 import asyncio
@@ -85,7 +83,7 @@ HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 """The revisions that begin with `initialize`; a test holds them against the SDK's."""
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-"""A first line longer than this is nothing that we would answer."""
+"""A longer first line is not answered here."""
 
 REQUEST_S: Final = 1.0
 """How long one that cannot serve waits for its client's first request, to say why."""
@@ -98,12 +96,11 @@ MAX_REASON_CHARS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What was read before the session could.
+class FirstLine:
+    """What was read before the session could, as bytes.
 
     Attributes:
-        data: its bytes.
-        greeted_id: the id of the request in them that has its answer.
+        greeted_id: the id of the request in it that has its answer.
         greeted_at: when it had it, monotonic seconds.
     """
 
@@ -112,18 +109,18 @@ class Head:
     greeted_at: float | None = None
 
 
-class EarlyGreeter:
-    """Waits for a client's first line in a thread of its own, from `start` to `finish` or `refuse`."""
+class EarlyReply:
+    """Waits for a client's first line in a thread, from `start` to `finish` or `refuse`."""
 
     def __init__(self, stdin_fd: int = _STDIN, stdout_fd: int = _STDOUT) -> None:
         self._in = stdin_fd
         self._out = stdout_fd
         self._data = b""
-        self._head: Head | None = None
+        self._head: FirstLine | None = None
         self._instructions: str | None = None
         # Written to where something was decided, closed where it is over: the thread looks up from its wait.
         self._news_r, self._news_w = os.pipe()
-        self._thread = threading.Thread(target=self._wait, name="greeter", daemon=True)
+        self._thread = threading.Thread(target=self._wait, name="early reply", daemon=True)
 
     def start(self) -> None:
         """Begin to wait."""
@@ -134,12 +131,12 @@ class EarlyGreeter:
         self._instructions = instructions
         os.write(self._news_w, b"!")
 
-    def finish(self) -> Head:
+    def finish(self) -> FirstLine:
         """Stop waiting; from here on the descriptors are the caller's.  To be called once, or `refuse`."""
         os.close(self._news_w)
         self._thread.join()
         os.close(self._news_r)
-        return self._head or Head(self._data)
+        return self._head or FirstLine(self._data)
 
     def refuse(self, reason: str, within_s: float = REQUEST_S) -> None:
         """Answer every request that has come, or comes within this time, with an error; the greeting is over."""
@@ -185,7 +182,7 @@ class EarlyGreeter:
             self._write(answer)
         except OSError:
             pass  # the client has left; the session will see it too
-        self._head = Head(self._data, greeted_id, time.monotonic())
+        self._head = FirstLine(self._data, greeted_id, time.monotonic())
 
     def _read(self, until: float) -> bytes:
         """What the client says before `until`, monotonic; empty when that is nothing, or it has left."""
@@ -251,14 +248,14 @@ def _line(members: dict[str, object]) -> bytes:
 
 
 def start_early() -> None:
-    """Read what comes on the process's standard input, unless that is a terminal: a person is nobody who waits."""
+    """Read what comes on the process's standard input, unless that is a terminal: a person waits for no answer."""
     global _early
     try:
         mode = os.fstat(_STDIN).st_mode
     except OSError:
         return  # there is none
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode):
-        _early = EarlyGreeter()
+        _early = EarlyReply()
         _early.start()
 
 
@@ -268,19 +265,19 @@ def admit_early(instructions: str) -> None:
         _early.admit(instructions)
 
 
-def finish_early() -> Head:
+def finish_early() -> FirstLine:
     """What `start_early` has read and `admit_early` has had answered; nothing where nothing was read."""
     global _early
-    greeter, _early = _early, None
-    return greeter.finish() if greeter is not None else Head()
+    early, _early = _early, None
+    return early.finish() if early is not None else FirstLine()
 
 
 def refuse_early(reason: str) -> None:
     """Tell the client that `start_early` reads why it cannot be served; nothing where it is served already."""
     global _early
-    greeter, _early = _early, None
-    if greeter is not None:
-        greeter.refuse(reason)
+    early, _early = _early, None
+    if early is not None:
+        early.refuse(reason)
 
 
-_early: EarlyGreeter | None = None
+_early: EarlyReply | None = None

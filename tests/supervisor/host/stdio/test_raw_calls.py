@@ -1,4 +1,4 @@
-"""Which lines may pass the session by: tables of openings, calls and cancellations."""
+"""Which calls bypass the session: tables of openings, calls and cancellations."""
 
 import json
 
@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.host.stdio.short_way import (
+from quarterdeck.host.stdio.raw_calls import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Cancellation,
-    Gate,
-    ShortRequest,
+    RawCallGate,
+    RawRequest,
     UnreadableError,
     read_cancellation,
     read_message,
@@ -38,7 +38,7 @@ def call(request_id=9, meta=None, **params):
 
 def legacy_gate():
     """A connection that has shaken hands."""
-    gate = Gate()
+    gate = RawCallGate()
     gate.forwarded(message(id=0, method="initialize", params={}))
     gate.answered(0, is_success=True)
     gate.forwarded(message(method="notifications/initialized"))
@@ -47,7 +47,7 @@ def legacy_gate():
 
 def modern_gate(envelope=ENVELOPE):
     """A connection whose session has accepted an envelope."""
-    gate = Gate()
+    gate = RawCallGate()
     gate.forwarded(message(id=0, method="server/discover", params={"_meta": envelope}))
     gate.answered(0, is_success=True)
     return gate
@@ -77,7 +77,7 @@ OPENINGS = [
 @pytest.mark.parametrize(("steps", "is_open"), [row[1:] for row in OPENINGS], ids=[row[0] for row in OPENINGS])
 def test_the_way_opens_only_after_the_session_has_answered(steps, is_open):
     """Otherwise it would be a way around the handshake."""
-    gate = Gate()
+    gate = RawCallGate()
     for step in steps:
         if isinstance(step, tuple):
             gate.answered(step[0], is_success=step[1])
@@ -91,7 +91,7 @@ def test_the_way_opens_only_after_the_session_has_answered(steps, is_open):
 def test_a_plain_legacy_call_is_taken_with_its_parts():
     """What is handed on is what the client wrote."""
     line = b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"s__\\u0074","arguments":{ "a":1.0 }}}'
-    assert legacy_gate().admit(read_message(line)) == ShortRequest(
+    assert legacy_gate().admit(read_message(line)) == RawRequest(
         key="x",
         id_json=b'"x"',
         name="s__t",
@@ -145,13 +145,13 @@ def legacy_call(changes):
 
 @pytest.mark.parametrize("changes", TAKEN.values(), ids=TAKEN.keys())
 def test_usual_variations_are_taken(changes):
-    """The short way is for most calls, not for one spelling."""
+    """Raw calls are for most calls, not for one spelling."""
     assert legacy_gate().admit(legacy_call(changes)) is not None
 
 
 @pytest.mark.parametrize("changes", LEFT.values(), ids=LEFT.keys())
 def test_whatever_is_unusual_is_left_to_the_session(changes):
-    """It judges; the short way only carries."""
+    """It judges; a raw call is only passed on."""
     assert legacy_gate().admit(legacy_call(changes)) is None
 
 
@@ -199,9 +199,9 @@ def test_several_accepted_envelopes_are_remembered_within_bounds():
 def test_an_id_in_flight_is_not_taken_twice_on_either_way(again):
     """One answer could not be told from the other; the SDK holds 9 and "9" for one."""
     gate = legacy_gate()
-    gate.began(9)
+    gate.began(9, "call")
     assert gate.admit(call(again)) is None
-    gate.settled(9)
+    gate.ended(9)
     assert gate.admit(call(again)) is not None
     gate.forwarded(call(9, task={}))
     assert gate.in_flight == 1

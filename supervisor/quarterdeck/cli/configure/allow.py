@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import is_confirmed, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.source import Named, Source, check_server, load
 from quarterdeck.cli.trust.context import open_context, send
 from quarterdeck.common.words import printable
-from quarterdeck_protocol.plain_words import plain_words
 
 from .link import DryRun, print_diff
 
@@ -159,12 +158,8 @@ def _found(config: "StdioServerConfig") -> "list[RequiredPath]":
     from quarterdeck.config.allow_paths import missing
     from quarterdeck_sandbox import LaunchError
 
-    try:
+    with as_command_error(LaunchError, remedy=f"correct its row: quarterdeck inspect {config.id} shows it"):
         needs, said = missing(config, os.environ)
-    except LaunchError as error:
-        raise CommandError(
-            ExitCode.USAGE, str(error), f"correct its row: quarterdeck inspect {config.id} shows it"
-        ) from error
     for line in said:
         print_line(printable(line), "yellow", stderr=True)
     return needs
@@ -187,14 +182,10 @@ def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
 
     path, sandbox = subject.origin.path, sandbox_with(subject.origin.row, needs)
     assert path is not None
-    try:
+    with as_command_error(
+        LaunchError, ValueError, remedy="name a narrower path, with --read or --write", what="it cannot be given that: "
+    ):
         widened(subject.config, needs, os.environ)
-    except (LaunchError, ValueError) as error:
-        raise CommandError(
-            ExitCode.USAGE,
-            f"it cannot be given that: {plain_words(error)}",
-            "name a narrower path, with --read or --write",
-        ) from error
     try:
         file = read_user_file(path)
         new = edited(file.text, subject.origin, sandbox)
@@ -211,17 +202,13 @@ def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
 def _written(plan: _Plan) -> Path | None:
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
 
-    try:
+    with as_command_error(UserFileError, remedy=f"make {plan.path} a file of your own that can be written"):
         file = read_user_file(plan.path)
         if file.text != plan.old:
             raise CommandError(
                 ExitCode.USAGE, f"{plan.path} has changed meanwhile, and is not changed", "run the command again"
             )
         return write_user_file(file, plan.new, datetime.now(UTC))
-    except UserFileError as error:
-        raise CommandError(
-            ExitCode.USAGE, str(error), f"make {plan.path} a file of your own that can be written"
-        ) from error
 
 
 def _approve(source: Source, subject: _Subject, plan: _Plan) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.common.words import counted, printable
@@ -52,27 +52,23 @@ def import_config(
     from quarterdeck.config.load.jsonc import EditError
 
     target = (to or _user_file()).expanduser().absolute()
-    try:
+    with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):
         taken = find_servers(_locations(source), only=server or ())
-    except ImportFileError as error:
-        raise CommandError(
-            ExitCode.USAGE, str(error), "correct that file, or name another: quarterdeck config import FILE"
-        ) from error
     _check(taken, source, server or [], target)
-    try:
+    with (
+        as_command_error(UserFileError, remedy=f"make {target} a file of your own, or name another with --to FILE"),
+        as_command_error(
+            DocumentError,
+            EditError,
+            remedy="correct that file, or name another with --to FILE",
+            what=f"{target} is not changed: ",
+        ),
+    ):
         file = read_user_file(target)
         text, added, kept = add_servers(file.text, taken.found)
         diff = show_change(str(target), file.text, text, has_comments=True)
         wanted = bool(added) and not dry_run
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
-    except (DocumentError, EditError) as error:
-        raise CommandError(
-            ExitCode.USAGE, f"{target} is not changed: {error}", "correct that file, or name another with --to FILE"
-        ) from error
-    except UserFileError as error:
-        raise CommandError(
-            ExitCode.USAGE, str(error), f"make {target} a file of your own, or name another with --to FILE"
-        ) from error
     left_out = [*taken.left_out, *kept]
     if json:
         print_json(

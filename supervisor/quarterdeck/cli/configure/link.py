@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.source import NO_CONFIGURATION, OR_NATIVE
@@ -179,14 +179,8 @@ def _serve_arguments(
 def _plan(work: "Callable[[], list[LinkPlan]]") -> "list[LinkPlan]":
     from quarterdeck.config.clients.link_entry import LinkError
 
-    try:
+    with as_command_error(LinkError, remedy="correct that file, then run the command again"):
         return work()
-    except LinkError as error:
-        raise CommandError(
-            ExitCode.USAGE,
-            str(error),
-            "correct that file, then run the command again",
-        ) from error
 
 
 def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool) -> None:
@@ -199,12 +193,10 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool)
             print_line(f"{plan.location.client.title}: {printable(str(plan.location.path))}", "bold")
             print_diff(diff)
         if plan.is_needed and not dry_run:
-            try:
+            with as_command_error(
+                UserFileError, remedy=f"make {plan.location.path} a file of your own that can be written"
+            ):
                 backup = write_user_file(plan.file, plan.text, datetime.now(UTC), is_private=plan.file.status is None)
-            except UserFileError as error:
-                raise CommandError(
-                    ExitCode.USAGE, str(error), f"make {plan.location.path} a file of your own that can be written"
-                ) from error
         if not json:
             _tell(plan, backup, done, dry_run=dry_run)
         reports.append(

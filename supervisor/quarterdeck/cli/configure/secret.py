@@ -12,10 +12,9 @@ from typing import Annotated, Final
 import click
 
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck_protocol.plain_words import plain_words
 
 group: Final = Group("Keep secrets out of configuration files.")
 
@@ -36,15 +35,11 @@ def set_secret(
     """Keep a secret, in the system's keyring where there is one; it is typed without echo, or read from stdin."""
     from quarterdeck.config.secrets.store import SecretError, SecretStore, check_name
 
-    try:
+    with as_command_error(
+        SecretError, remedy="see quarterdeck secret set --help; quarterdeck doctor says whether there is a keyring"
+    ):
         check_name(name)
         kept = SecretStore().set(name, _read_value(name), in_file=file)
-    except SecretError as error:
-        raise CommandError(
-            ExitCode.USAGE,
-            str(error),
-            "see quarterdeck secret set --help; quarterdeck doctor says whether there is a keyring",
-        ) from None
     if json:
         print_json({"name": name, "place": kept.place.name.lower()})
     else:
@@ -56,10 +51,8 @@ def list_secrets(json: options.Json = False) -> None:
     """Show the names of all secrets, and where each is kept."""
     from quarterdeck.config.secrets.store import SecretError, SecretStore
 
-    try:
+    with as_command_error(SecretError, remedy="unlock the keyring, or correct that file"):
         kept = SecretStore().kept()
-    except SecretError as error:
-        raise CommandError(ExitCode.USAGE, str(error), "unlock the keyring, or correct that file") from None
     if json:
         print_json([{"name": each.name, "place": each.place.name.lower()} for each in kept])
     elif kept:
@@ -73,12 +66,11 @@ def remove_secret(name: Name, json: options.Json = False) -> None:
     """Forget a secret."""
     from quarterdeck.config.secrets.store import MissingSecretError, SecretError, SecretStore
 
-    try:
+    with (
+        as_command_error(SecretError, remedy="unlock the keyring, or correct that file"),
+        as_command_error(MissingSecretError, remedy="quarterdeck secret list shows them", code=ExitCode.NOT_FOUND),
+    ):
         gone = SecretStore().remove(name)
-    except MissingSecretError as error:
-        raise CommandError(ExitCode.NOT_FOUND, str(error), "quarterdeck secret list shows them") from None
-    except SecretError as error:
-        raise CommandError(ExitCode.USAGE, str(error), "unlock the keyring, or correct that file") from None
     if json:
         print_json({"name": name, "place": gone.place.name.lower()})
     else:
@@ -142,12 +134,11 @@ def read_token(path: Path) -> str:
     from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
     from quarterdeck.host.http.token import TokenFileError, load_or_create_token
 
-    try:
+    with as_command_error(
+        TokenFileError,
+        UnsafePathError,
+        OSError,
+        remedy="make it a file of your own that nobody else may read; or remove it, and a new one is made",
+    ):
         make_private_dir(path.parent)
         return load_or_create_token(path)
-    except (TokenFileError, UnsafePathError, OSError) as error:
-        raise CommandError(
-            ExitCode.USAGE,
-            plain_words(error),
-            "make it a file of your own that nobody else may read; or remove it, and a new one is made",
-        ) from error

@@ -7,7 +7,7 @@ import click
 
 from quarterdeck.cli.run.servers import describe_dossier
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import ExitCode, as_command_error
 from quarterdeck.cli.shared.output import Cell, paragraph_width, print_json, print_line, print_table
 from quarterdeck.cli.shared.process import run
 from quarterdeck.common.words import printable
@@ -30,10 +30,8 @@ def demo(json: options.Json = False) -> None:
     from quarterdeck.demo.run import run_demo
     from quarterdeck.demo.setup import DemoError
 
-    try:
+    with as_command_error(DemoError, remedy="quarterdeck doctor says what this machine lacks", code=ExitCode.NO_ANSWER):
         is_kept = run(lambda: run_demo(print_json if json else _Teller().tell))
-    except DemoError as error:
-        raise CommandError(ExitCode.NO_ANSWER, str(error), "quarterdeck doctor says what this machine lacks") from None
     if not is_kept:
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.common.words import counted, printable
@@ -199,10 +199,8 @@ def _witness(text: str) -> "Head":
         return Head.parse(text.replace(":", " ", 1))
     except ValueError:
         pass
-    try:
+    with as_command_error(LockFileError, remedy="name a deck.lock, or COUNT:HASH as verify prints it"):
         return load_lock(Path(text)).head
-    except LockFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error), "name a deck.lock, or COUNT:HASH as verify prints it") from None
 
 
 def _spelled(head: "Head") -> str:

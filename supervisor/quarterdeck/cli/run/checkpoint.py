@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import click
 
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.shared.process import run
@@ -136,14 +136,13 @@ async def _restore(
         raise CommandError(ExitCode.USAGE, f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
     roots = Roots(workspace, allow_dirs, closed=(state_dir(), runtime_dir()), protected=never_written)
     fs = LocalFs(roots, str(workspace))
-    try:
+    with as_command_error(
+        UnknownNodeError,
+        OSError,
+        UnsafePathError,
+        remedy="quarterdeck checkpoint list shows what can be undone; make the file or folder writable",
+    ):
         return owners[0].name, await owners[0].store.restore(node, fs)
-    except (UnknownNodeError, OSError, UnsafePathError) as error:
-        raise CommandError(
-            ExitCode.USAGE,
-            plain_words(error),
-            "quarterdeck checkpoint list shows what can be undone; make the file or folder writable",
-        ) from error
 
 
 async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
@@ -165,15 +164,13 @@ async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
             "quarterdeck checkpoint list shows those that can be undone",
         )
     found = []
-    try:
+    with as_command_error(
+        OSError, UnsafePathError, remedy=f"make {paths.sessions} a folder of your own that can be read"
+    ):
         for name in names if session is None else [session]:
             store = FileCheckpointStore(paths.session(name).checkpoints)
             if nodes := await store.nodes():
                 found.append(_Session(name, store, nodes))
-    except (OSError, UnsafePathError) as error:
-        raise CommandError(
-            ExitCode.USAGE, plain_words(error), f"make {paths.sessions} a folder of your own that can be read"
-        ) from error
     return found
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.shared.process import run as run_work
 from quarterdeck.common.words import printable
-from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -135,14 +134,13 @@ async def _run(
         requester = Requester(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
         if wanted.confines_files and wanted.write:
             # A configuration in there is not the user's word alone from now on.
-            try:
+            with as_command_error(
+                OSError,
+                UnsafePathError,
+                remedy="make the state directory writable, or name another: --state-dir DIR",
+                what="the paths that it may write cannot be recorded: ",
+            ):
                 record_exposure(state_dir(), wanted.write)
-            except (OSError, UnsafePathError) as error:
-                raise CommandError(
-                    ExitCode.USAGE,
-                    f"the paths that it may write cannot be recorded: {plain_words(error)}",
-                    "make the state directory writable, or name another: --state-dir DIR",
-                ) from error
         confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted, requester)
         receipts: list[Receipt] = []
 
@@ -175,10 +173,8 @@ def _policy(
 
     fields: dict[str, Any] = {}
     if file is not None:
-        try:
+        with as_command_error(OSError, ValueError, remedy=_POLICY_HELP, what=f"{file}: "):
             fields = json_module.loads(file.read_text())
-        except (OSError, ValueError) as error:
-            raise CommandError(ExitCode.USAGE, f"{file}: {plain_words(error)}", _POLICY_HELP) from error
         if not isinstance(fields, dict):
             raise CommandError(ExitCode.USAGE, f"{file}: a policy is a JSON object", _POLICY_HELP)
         for key in _PATHS:
@@ -204,10 +200,8 @@ def _policy(
                 ExitCode.USAGE, f"--limit {item}: a command's streams are yours; it limits servers only", "leave it out"
             )
         fields.setdefault("limits", {})[name] = None if value in ("", "none", "null") else value
-    try:
+    with as_command_error(ValidationError, remedy=_POLICY_HELP, what="the policy is wrong: "):
         return SandboxPolicy.model_validate(fields)
-    except ValidationError as error:
-        raise CommandError(ExitCode.USAGE, f"the policy is wrong: {plain_words(error)}", _POLICY_HELP) from error
 
 
 _POLICY_HELP: Final = "see quarterdeck sandbox run --help; quarterdeck config schema has a policy's keys"

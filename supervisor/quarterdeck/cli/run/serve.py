@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.shared.output import print_json
 from quarterdeck.cli.shared.parameters import Argument, Option
@@ -208,12 +208,10 @@ def check_names(names: Iterable[str]) -> None:
     from quarterdeck.host.http.admission import parse_name
 
     for name in names:
-        try:
+        with as_command_error(
+            ValueError, remedy="for example --allow-host deck.example", what=f"--allow-host {name!r} "
+        ):
             parse_name(name)
-        except ValueError as error:
-            raise CommandError(
-                ExitCode.USAGE, f"--allow-host {name!r} {error}", "for example --allow-host deck.example"
-            ) from None
 
 
 def check_networks(settings: "Settings", port: int) -> None:

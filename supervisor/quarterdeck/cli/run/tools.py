@@ -7,14 +7,13 @@ import click
 import msgspec
 
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import ExitCode, as_command_error
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument
 from quarterdeck.cli.shared.source import AskedWithNative, ask
 from quarterdeck.common.words import one_line, printable, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
 from quarterdeck_protocol.names import server_of_qualified
-from quarterdeck_protocol.plain_words import plain_words
 
 from .servers import print_fault
 
@@ -94,15 +93,15 @@ def _absence(server: ServerView) -> str:
 
 def _read_arguments(text: str) -> bytes:
     given = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
-    try:
+    with as_command_error(
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        RecursionError,
+        remedy="""quote them for the shell, for example: '{"text": "hello"}'""",
+        what="the arguments are not a JSON object: ",
+    ):
         given.decode()
         msgspec.json.decode(given, type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CommandError(
-            ExitCode.USAGE,
-            f"the arguments are not a JSON object: {plain_words(error)}",
-            """quote them for the shell, for example: '{"text": "hello"}'""",
-        ) from None
     return given.strip()
 
 

@@ -1,7 +1,11 @@
 """How a command ends: its exit codes, and the error that carries one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final
+
+from quarterdeck_protocol.plain_words import plain_words
 
 
 class ExitCode(IntEnum):
@@ -56,3 +60,18 @@ class CommandError(Exception):
         self.code = code
         self.message = message
         self.remedy = remedy
+
+
+@contextmanager
+def as_command_error(
+    *errors: type[Exception], remedy: str, code: ExitCode = ExitCode.USAGE, what: str = ""
+) -> Iterator[None]:
+    """Turn errors of these kinds in the block into the command's, in plain words, `what` before them.
+
+    Raises:
+        CommandError: one was raised.
+    """
+    try:
+        yield
+    except errors as error:
+        raise CommandError(code, f"{what}{plain_words(error)}", remedy) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli.ledger.access import code_of, remedy_of
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.shared.options import NativeOptions, native_options
 from quarterdeck.cli.shared.output import print_line
@@ -316,10 +316,8 @@ def load(source: Source, *, may_be_empty: bool = False) -> "Settings":
     """
     from quarterdeck.config.load.file import ConfigFileError
 
-    try:
+    with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
         settings = read_settings(source)
-    except ConfigFileError as error:
-        raise CommandError(ExitCode.USAGE, str(error), "correct that file, or name another with -c FILE") from None
     if not (may_be_empty or settings.config_paths or settings.native):
         remedy = NO_CONFIGURATION + (OR_NATIVE if source.knows_profile else "")
         raise CommandError(ExitCode.USAGE, "no configuration is given, and none is found", remedy)

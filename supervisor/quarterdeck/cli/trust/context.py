@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.ledger.access import directory, ledger_errors
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.source import Source, load
 from quarterdeck_protocol.names import did_you_mean
 
@@ -202,13 +202,11 @@ def _write(decisions: "Sequence[Decision]") -> None:
     from quarterdeck.trust.judge.verdicts import StaleDecisionError, decide
 
     us = Holder(pid=os.getpid(), digest="", command="trust", started_at=audit_time())
-    try:
-        with (
-            ledger_errors(),
-            take_lease(directory(), us, wait_s=WRITE_WAIT_S),
-            LedgerStore.open(directory(), writable=True) as store,
-        ):
-            record = decide(store.book, decisions)
-            store.append(record.events, record.documents, durable=True)
-    except StaleDecisionError as error:
-        raise CommandError(ExitCode.NO_ANSWER, str(error), _LOOK_AGAIN) from None
+    with (
+        as_command_error(StaleDecisionError, remedy=_LOOK_AGAIN, code=ExitCode.NO_ANSWER),
+        ledger_errors(),
+        take_lease(directory(), us, wait_s=WRITE_WAIT_S),
+        LedgerStore.open(directory(), writable=True) as store,
+    ):
+        record = decide(store.book, decisions)
+        store.append(record.events, record.documents, durable=True)

@@ -10,7 +10,7 @@ import click
 
 from quarterdeck.cli.ledger.access import reading
 from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Option
 from quarterdeck.cli.shared.source import Asked, Source, ask, load
@@ -112,10 +112,8 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
     rows = [row_of(config, settings.origins.get(config.id)) for config in settings.servers]
     places = {(row.scope, row.id) for row in rows}
     servers = [each for each in survey(reader.book, rows) if (each.scope, each.server) in places]
-    try:
+    with as_command_error(MissingDocumentError, remedy="see quarterdeck ledger verify", code=ExitCode.BROKEN):
         return draft_lock(servers, settings.ids, lambda hash_: reader.document(hash_, archived=True), empty, old)
-    except MissingDocumentError as error:
-        raise CommandError(ExitCode.BROKEN, str(error), "see quarterdeck ledger verify") from None
 
 
 def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:

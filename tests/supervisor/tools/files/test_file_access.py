@@ -265,10 +265,6 @@ def test_a_size_is_exact_and_readable(number: int, said: str) -> None:
     assert size(number) == said
 
 
-def test_a_number_agrees_with_its_noun() -> None:
-    """Messages would read as if nobody had looked at them."""
-
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -35,6 +35,11 @@ def one_line(text: str) -> str:
     return printable(next((line.strip() for line in text.splitlines() if line.strip()), ""))
 
 
+def utf8(path: object) -> str:
+    """A path, or another text that may not be Unicode, as JSON can hold it."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
+
+
 def printable_json(text: str) -> str:
     """JSON `text`, which escapes most controls itself, with the rest escaped too: the same value."""
     return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

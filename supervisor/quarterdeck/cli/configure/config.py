@@ -14,7 +14,7 @@ from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Group, Option
-from quarterdeck.common.words import printable
+from quarterdeck.common.words import flat, printable, utf8
 
 from .import_servers import import_config
 
@@ -35,7 +35,8 @@ def path(config: options.Config = None, json: options.Json = False) -> None:
         print_json(_plain([_place(found) for found in files]))
         return
     rows = [
-        [Cell(_shown(found.candidate.path)), Cell(*_state(found)), Cell(found.candidate.what, "dim")] for found in files
+        [Cell(flat(str(found.candidate.path))), Cell(*_state(found)), Cell(found.candidate.what, "dim")]
+        for found in files
     ]
     print_table(("FILE", "STATE", "WHOSE"), rows)
 
@@ -176,7 +177,7 @@ def _print_values(values: "tuple[Value, ...]", file: str = "") -> None:
 
     def text(value: object) -> str:
         shown = value if isinstance(value, str) else json_text(_plain(value), ensure_ascii=False)
-        return printable(shown).replace("\n", "\\n")
+        return flat(shown)
 
     rows = [
         [
@@ -196,7 +197,7 @@ def _plain(value: object) -> object:
     """The same as JSON can hold it: texts as Unicode, numbers finite."""
     match value:
         case str() | Path():
-            return str(value).encode("utf-8", "backslashreplace").decode()
+            return utf8(value)
         case Mapping():
             return {_plain(key): _plain(member) for key, member in value.items()}
         case list() | tuple():
@@ -208,11 +209,7 @@ def _plain(value: object) -> object:
 
 
 def _source(file: str, pointer: str) -> str:
-    return _shown(Path(file)) + (f" {printable(pointer)}" if pointer else "")
-
-
-def _shown(path: Path) -> str:
-    return printable(str(path)).replace("\n", "\\n")
+    return flat(file) + (f" {printable(pointer)}" if pointer else "")
 
 
 class Refused(NamedTuple):

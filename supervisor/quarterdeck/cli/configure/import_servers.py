@@ -10,9 +10,9 @@ from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.common.words import counted, printable
+from quarterdeck.common.words import counted, printable, utf8
 
-from .link import DryRun, print_diff, utf8
+from .link import DryRun, print_diff
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.import_servers import FoundServer, FoundServers, SkippedServer
@@ -73,16 +73,14 @@ def import_config(
     if json:
         print_json(
             {
-                "from": [utf8(str(path)) for path in taken.read],
-                "to": utf8(str(target)),
+                "from": [utf8(path) for path in taken.read],
+                "to": utf8(target),
                 "imported": [_report(each) for each in added],
-                "left_out": [
-                    {"name": each.name, "path": utf8(str(each.path)), "reason": each.reason} for each in left_out
-                ],
+                "left_out": [{"name": each.name, "path": utf8(each.path), "reason": each.reason} for each in left_out],
                 "other_projects": taken.elsewhere,
                 "changed": wanted,
                 "diff": [utf8(line) for line in diff],
-                "backup": utf8(str(backup)) if backup else None,
+                "backup": utf8(backup) if backup else None,
             }
         )
         return
@@ -143,7 +141,7 @@ def _report(server: "FoundServer") -> dict[str, object]:
     return {
         "id": server.id,
         "name": server.name,
-        "path": utf8(str(server.path)),
+        "path": utf8(server.path),
         "secrets": list(server.secrets),
         "inputs": list(server.inputs),
         "notes": list(server.notes),

@@ -14,7 +14,7 @@ from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_erro
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.cli.shared.source import NO_CONFIGURATION, OR_NATIVE
-from quarterdeck.common.words import printable
+from quarterdeck.common.words import printable, utf8
 
 if TYPE_CHECKING:
     from quarterdeck.config.clients.known_clients import Client, ClientLocation, UserDirectories
@@ -102,11 +102,6 @@ def print_diff(lines: list[str]) -> None:
             printable(line).replace("\t", "    "),
             STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
         )
-
-
-def utf8(text: str) -> str:
-    """A text that may be a path which is not Unicode, as JSON can hold it."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _client(name: str) -> "Client":
@@ -202,10 +197,10 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool)
         reports.append(
             {
                 "client": plan.location.client.name,
-                "path": utf8(str(plan.location.path)),
+                "path": utf8(plan.location.path),
                 "changed": plan.is_needed and not dry_run,
                 "diff": [utf8(line) for line in diff],
-                "backup": utf8(str(backup)) if backup else None,
+                "backup": utf8(backup) if backup else None,
                 "also": list(plan.others),
             }
         )

@@ -9,7 +9,7 @@ from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import Cell, is_confirmed, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.common.words import printable, size
+from quarterdeck.common.words import printable, size, utf8
 
 if TYPE_CHECKING:
     from quarterdeck.config.places.kept_state import Leftover
@@ -187,7 +187,7 @@ def _report(leftover: "Leftover", measure: "DiskUse", *, is_removed: bool) -> di
         "kind": str(leftover.kind),
         "name": leftover.name,
         "configuration": leftover.digest or None,
-        "path": str(leftover.path).encode("utf-8", "backslashreplace").decode(),
+        "path": utf8(leftover.path),
         "size_bytes": measure.size_bytes,
         "entries": measure.files,
         "is_whole": measure.is_whole,

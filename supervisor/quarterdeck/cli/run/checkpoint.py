@@ -14,7 +14,7 @@ from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_erro
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.shared.process import run
-from quarterdeck.common.words import printable
+from quarterdeck.common.words import flat, printable, utf8
 from quarterdeck_protocol.plain_words import plain_words
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def list_nodes(workspace: Workspace = None, session: OfSession = None, json: opt
     if json:
         print_json(
             [
-                {"session": each.name, "node": node.name, "at": node.at, "paths": [_utf8(path) for path in node.paths]}
+                {"session": each.name, "node": node.name, "at": node.at, "paths": [utf8(path) for path in node.paths]}
                 for each in found
                 for node in each.nodes
             ]
@@ -101,14 +101,14 @@ def restore(
             {
                 "session": name,
                 "node": node,
-                "files": [{"path": _utf8(each.path), "outcome": each.outcome, "note": each.note} for each in done],
+                "files": [{"path": utf8(each.path), "outcome": each.outcome, "note": each.note} for each in done],
             }
         )
     else:
         print_line(f"session {printable(name)}", "dim", stderr=True)
         for each in done:
             note = f": {printable(each.note)}" if each.note else ""
-            print_line(f"{each.outcome} {_shown(each.path)}{note}", STYLES[each.outcome])
+            print_line(f"{each.outcome} {flat(each.path)}{note}", STYLES[each.outcome])
         print_line("what was there before is a change of its own: quarterdeck checkpoint list", "dim", stderr=True)
     if any(each.outcome == "failed" for each in done):
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
@@ -183,13 +183,4 @@ def _place(workspace: Path | None) -> Path:
 
 def _some(paths: tuple[str, ...]) -> str:
     more = f" and {len(paths) - MAX_PATHS_SHOWN} more" if len(paths) > MAX_PATHS_SHOWN else ""
-    return ", ".join(map(_shown, paths[:MAX_PATHS_SHOWN])) + more
-
-
-def _shown(path: str) -> str:
-    return printable(path).replace("\n", "\\n")
-
-
-def _utf8(path: str) -> str:
-    """A path that is not Unicode, as JSON can hold it."""
-    return path.encode("utf-8", "backslashreplace").decode()
+    return ", ".join(map(flat, paths[:MAX_PATHS_SHOWN])) + more

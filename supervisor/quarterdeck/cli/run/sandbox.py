@@ -14,7 +14,7 @@ from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_erro
 from quarterdeck.cli.shared.output import print_line
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.shared.process import run as run_work
-from quarterdeck.common.words import printable
+from quarterdeck.common.words import flat
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -74,7 +74,7 @@ def run(
             lambda: _run(wanted, command, env or [], tier, report, allow_unsandboxed=allow_unsandboxed),
         )
     except LaunchError as error:
-        print_line(f"quarterdeck: {_one_line(in_options(str(error)))}", "red", stderr=True)
+        print_line(f"quarterdeck: {flat(in_options(str(error)))}", "red", stderr=True)
         code = _REFUSALS.get(error.code, code)
     raise click.exceptions.Exit(code if code >= 0 else 128 - code)
 
@@ -233,9 +233,9 @@ def _print_receipt(receipt: "Receipt") -> None:
     user = {None: "", 0: ", as root without capabilities"}.get(receipt.uid, f", as uid {receipt.uid}")
     print_line(f"quarterdeck: sandbox {receipt.tier}{user}, network {receipt.network}", "dim", stderr=True)
     for line in receipt.shown:
-        print_line(f"  shows {_one_line(line)}", "dim", stderr=True)
+        print_line(f"  shows {flat(line)}", "dim", stderr=True)
     for gap in receipt.gaps:
-        print_line(f"  weaker: {_one_line(in_options(gap))}", "yellow", stderr=True)
+        print_line(f"  weaker: {flat(in_options(gap))}", "yellow", stderr=True)
 
 
 def _print_dossier(dossier: "Dossier") -> None:
@@ -250,12 +250,7 @@ def _print_dossier(dossier: "Dossier") -> None:
     words.append(duration(dossier.uptime_s or 0.0))
     print_line(f"quarterdeck: {', '.join(words)}", "dim", stderr=True)
     for hint in dossier.hints:
-        print_line(f"  {_one_line(in_options(hint))}", "yellow", stderr=True)
-
-
-def _one_line(text: str) -> str:
-    """Paths can have any name: none may write to the terminal itself, or a line that seems to be ours."""
-    return printable(text).replace("\n", "\\n")
+        print_line(f"  {flat(in_options(hint))}", "yellow", stderr=True)
 
 
 def _open(path: Path) -> "FileIO":

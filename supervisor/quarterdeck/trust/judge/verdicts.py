@@ -1,15 +1,15 @@
-"""Judge what a server offers by what was approved: what may be shown and called, what is held, and what to write down.
+"""Judge what a server offers by what was approved; record what a person decides.  Pure.
 
-Pure: the book's entry and what was seen go in; a verdict for each document and the events that follow come out.
+The book's entry and what was seen go in; a verdict for each document, and the events to record, come out.
 
     open       everything is admitted, and counts as approved
     baseline   what a server offers at first sight is approved; what changes or is added later is held
     strict     everything waits for a person
 
-Whatever the mode: what a person blocked stays out, and so long wait for a person the launch of a project's file, a new
+Whatever the mode: what a person blocked stays out; and these wait for a person: the launch of a project's file, a new
 or changed launch from a file that a confined program could have written, and one that asks for more than before while a
-`serve` runs.  Tools of a server whose instructions are held are held with them: they are part of what every tool tells
-a model.
+`serve` runs.  While a server's instructions are held, so are its tools: the instructions are part of what every tool
+tells a model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
 
 
 class Verdict(StrEnum):
-    """What becomes of a document."""
+    """What is decided about a document."""
 
     ADMITTED = "admitted"
     NEW = "new"
@@ -59,13 +59,13 @@ class Lock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """By what a server is judged.
+    """How a server is judged.
 
     Attributes:
         mode: the `trust` of its row.
         standing: whose word its row is.
-        lock: of its tools and instructions only what this names is admitted; it approves nothing, for it may be a
-            stranger's.  None without a lock.
+        lock: admits only the tools and instructions that it names; it approves nothing, since it may come from somebody
+            else.  None without a lock.
         exposed: the file of its row that another than the user could have written before now; empty for none.
     """
 
@@ -77,10 +77,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is to be done.
+    """Verdicts, and what they make necessary.
 
     Attributes:
-        verdicts: of each document that was looked at, in its order.
+        verdicts: of each document, in its order.
         events: what is to be recorded before any of it counts.
     """
 
@@ -128,28 +128,28 @@ def judge_launch(
     """
     item = entry.items.get(document.key, Item())
     approved = today or item.approved
-    voice: Authority | None = None
+    authority: Authority | None = None
     if item.is_blocked:
         verdict = Verdict.BLOCKED
     elif item.approved == document.hash:
         verdict = Verdict.ADMITTED
     elif other_form is not None and approved == other_form.hash:
         # The values are recorded as soon as they can be changed; an approval of all of them is never made less.
-        verdict, voice = Verdict.ADMITTED, None if other_form.is_fuller else Authority.NAMED
+        verdict, authority = Verdict.ADMITTED, None if other_form.is_fuller else Authority.NAMED
     elif approved == document.hash:
         # Older rules kept it in another form: it is recorded in today's.
-        voice = item.by or Authority.PERSON
+        authority = item.by or Authority.PERSON
         verdict = Verdict.ADMITTED
     else:
-        found = _launch_word(item, rules, loosened, was_open=was_open)
-        verdict, voice = (Verdict.ADMITTED, found) if isinstance(found, Authority) else (found, None)
-    return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
+        found = _launch_authority(item, rules, loosened, was_open=was_open)
+        verdict, authority = (Verdict.ADMITTED, found) if isinstance(found, Authority) else (found, None)
+    return _judgement(scope, server, entry, {document: verdict}, {document: authority} if authority else {})
 
 
 def judge_native(
     scope: str, server: str, entry: Entry, document: Document, loosened: Sequence[str], *, exposed: bool, is_live: bool
 ) -> Judgement:
-    """Whether what the configuration says of native tools holds.
+    """Whether what the configuration says of native tools is used.
 
     Args:
         scope: the files that say it.
@@ -161,7 +161,7 @@ def judge_native(
         is_live: whether a `serve` runs already.
     """
     item = entry.items.get(document.key, Item())
-    voice: Authority | None = None
+    authority: Authority | None = None
     if item.is_blocked:
         verdict = Verdict.BLOCKED
     elif item.approved == document.hash:
@@ -169,8 +169,8 @@ def judge_native(
     elif loosened and (exposed or is_live):
         verdict = Verdict.EXPOSED if exposed else Verdict.LOOSER
     else:
-        verdict, voice = Verdict.ADMITTED, Authority.NAMED
-    return _judgement(scope, server, entry, {document: verdict}, {document: voice} if voice else {})
+        verdict, authority = Verdict.ADMITTED, Authority.NAMED
+    return _judgement(scope, server, entry, {document: verdict}, {document: authority} if authority else {})
 
 
 def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Document], rules: Rules) -> Judgement:
@@ -184,24 +184,24 @@ def judge_listing(scope: str, server: str, entry: Entry, documents: Iterable[Doc
         rules: how it is judged.
     """
     verdicts: dict[Document, Verdict] = {}
-    voices: dict[Document, Authority] = {}
+    authorities: dict[Document, Authority] = {}
     is_first = not entry.has_listed
     for document in documents:
         item = entry.items.get(document.key, Item())
-        voice = _voice(rules, is_first=is_first and not item.approved)
+        authority = _list_authority(rules, is_first=is_first and not item.approved)
         if item.is_blocked:
             verdict = Verdict.BLOCKED
         elif rules.lock is not None and not rules.lock.admits(document):
             verdict = Verdict.DRIFTED
         elif item.approved == document.hash:
             verdict = Verdict.ADMITTED
-        elif voice is not None:
+        elif authority is not None:
             verdict = Verdict.ADMITTED
-            voices[document] = voice
+            authorities[document] = authority
         else:
             verdict = Verdict.CHANGED if item.approved else Verdict.NEW
         verdicts[document] = verdict
-    return _judgement(scope, server, entry, verdicts, voices, is_listing=True)
+    return _judgement(scope, server, entry, verdicts, authorities, is_listing=True)
 
 
 def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdict]:
@@ -213,7 +213,7 @@ def under_instructions(verdicts: dict[ItemKey, Verdict]) -> dict[ItemKey, Verdic
     }
 
 
-def _launch_word(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Authority | Verdict:
+def _launch_authority(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Authority | Verdict:
     """Who approves a launch that is not approved yet; a verdict when a person has to."""
     unapproved = Verdict.CHANGED if item.approved else Verdict.NEW
     match rules.standing:
@@ -232,7 +232,7 @@ def _launch_word(item: Item, rules: Rules, loosened: Sequence[str], *, was_open:
     return Authority.OPEN if item.approved else Authority.NAMED
 
 
-def _voice(rules: Rules, *, is_first: bool) -> Authority | None:
+def _list_authority(rules: Rules, *, is_first: bool) -> Authority | None:
     """Who approves a form that is not approved yet; None when a person has to."""
     if rules.mode is TrustMode.OPEN:
         return Authority.OPEN
@@ -246,7 +246,7 @@ def _judgement(
     server: str,
     entry: Entry,
     verdicts: dict[Document, Verdict],
-    voices: Mapping[Document, Authority],
+    authorities: Mapping[Document, Authority],
     *,
     is_listing: bool = False,
 ) -> Judgement:
@@ -255,8 +255,8 @@ def _judgement(
         key = document.key
         if entry.items.get(key, Item()).seen != document.hash:
             events.append(Seen(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash))
-        if document in voices:
-            by = voices[document]
+        if document in authorities:
+            by = authorities[document]
             events.append(
                 Approved(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash, by=by)
             )
@@ -273,7 +273,7 @@ def _judgement(
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person wants of one thing.
+    """What a person decided about one thing.
 
     Attributes:
         hash: of the form that is approved; empty to block every form.
@@ -288,7 +288,7 @@ class Decision:
 
 
 class StaleDecisionError(ValueError):
-    """A form that is not offered any more, or never was, is to be approved; the text says which."""
+    """The form to be approved is not offered, or not any more; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Configured servers as trust sees them."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -7,10 +8,21 @@ import pytest
 from support.trust.approvals import FILE, OnlyNamed, stdio, told_tool
 
 from quarterdeck.config.load.origin import FileRead, Origin, Standing
-from quarterdeck.config.native_tools import NativeSettings
+from quarterdeck.config.native_names import Profile
+from quarterdeck.config.native_tools import NativeSettings, NativeWish
+from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.settings import Settings
-from quarterdeck.trust.configured_servers import Surroundings, native_row, places_of, row_of
-from quarterdeck.trust.exposure import Exposure
+from quarterdeck.trust.configured_servers import (
+    Surroundings,
+    configured,
+    covered_scopes,
+    native_row,
+    places_of,
+    row_of,
+    scope_of,
+    scope_of_row,
+)
+from quarterdeck.trust.exposure import Exposure, record_exposure
 from quarterdeck.trust.judge.documents import tool_document
 from quarterdeck.trust.judge.server_rows import NATIVE_ID, PROGRAM_SCOPE, USER_SCOPE, ServerRow
 from quarterdeck.trust.judge.verdicts import OtherForm
@@ -131,3 +143,73 @@ def test_what_servers_may_write_is_every_write_grant() -> None:
     """A place would not be remembered, and what a server wrote there be the user's word."""
     writer = StdioServerConfig(id="a", command="x", sandbox=SandboxPolicy(read=("/r",), write=("/w", "/v")))
     assert places_of(Settings(), [writer, stdio()]) == ("/w", "/v")
+
+
+def test_places_are_those_of_servers_and_of_native_tools(tmp_path: Path) -> None:
+    """A configuration in a folder that a server may write would count as the user's word."""
+    server = StdioServerConfig(id="fs", command="run", sandbox={"write": [str(tmp_path / "s")]})
+    native = NativeWish(profile=Profile.ALL, workspace=tmp_path / "w")
+    settings = Settings(servers=(server,), native=native)
+    assert set(map(str, places_of(settings, settings.servers))) == {str(tmp_path / "s"), str(tmp_path / "w")}
+    assert set(map(str, places_of(Settings(servers=(server,)), ()))) == set()
+
+
+def test_a_file_that_could_be_written_is_known_by_each_row_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session would open its own sandbox, or add a server, for the next start."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
+    config = tmp_path / "w" / "mcp.json"
+    config.parent.mkdir()
+    config.write_text('{"mcpServers": {"a": {"command": "run"}}, "native": {"webfetch": {"allow": ["127.0.0.1"]}}}')
+    found = configured(Settings.load([config]))
+    assert (found.native.exposed, found.rows[0].rules.exposed) == ("", "")
+    record_exposure(state_dir(), [tmp_path / "w"])
+    found = configured(Settings.load([config]))
+    assert (found.native.exposed, found.rows[0].rules.exposed) == (str(config), str(config))
+
+
+def test_a_file_has_one_scope_from_wherever_it_is_named(tmp_path: Path) -> None:
+    """Approvals would be lost, or asked for anew, from another directory."""
+    path = tmp_path / "deck.json"
+    assert scope_of(tmp_path / "x" / ".." / "deck.json") == scope_of(path) == str(path)
+    assert scope_of(Path(os.path.relpath(path))) == scope_of(path)
+
+
+def test_a_link_lends_no_approval(tmp_path: Path) -> None:
+    """A project could link to the user's file, and tomorrow to another, under what was approved of the first."""
+    path, link = tmp_path / "deck.json", tmp_path / "link.json"
+    path.touch()
+    link.symlink_to(path)
+    assert scope_of(link) != scope_of(path)
+
+
+def test_a_name_that_is_no_text_has_a_scope_all_the_same(tmp_path: Path) -> None:
+    """A directory with an odd name would stop every start in it."""
+    scope = scope_of(tmp_path / os.fsdecode(b"caf\xe9") / "deck.json")
+    assert scope.encode().decode() == scope
+    assert scope != scope_of(tmp_path / os.fsdecode(b"caf\xea") / "deck.json")
+
+
+@pytest.mark.parametrize(
+    ("standing", "scope"),
+    [(Standing.USER, USER_SCOPE), (Standing.NAMED, "/a/deck.json"), (Standing.PROJECT, "/a/deck.json")],
+)
+def test_the_users_files_are_one_and_every_other_stands_for_itself(standing: Standing, scope: str) -> None:
+    """A server would lose its approvals when its row moves between the user's files, or share them with a project's."""
+    assert scope_of_row(Origin(Path("/a/deck.json"), "fs", standing, {})) == scope
+
+
+def test_no_file_is_the_program() -> None:
+    """Servers of an embedding program would be those of some file, or a file be able to pass for it."""
+    assert scope_of(None) == scope_of_row(None) == PROGRAM_SCOPE
+    assert scope_of_row(Origin(None, "", Standing.CODE, {})) == PROGRAM_SCOPE
+    assert scope_of(Path(PROGRAM_SCOPE)) != PROGRAM_SCOPE
+    assert scope_of(Path(USER_SCOPE)) != USER_SCOPE
+
+
+def test_found_files_cover_the_users_and_named_ones_do_not() -> None:
+    """A server of the user's would be taken for gone when another file is named on the command line."""
+    paths = [Path("/a/deck.json"), Path("/b/deck.json")]
+    assert covered_scopes(paths, is_found=False) == {"/a/deck.json", "/b/deck.json"}
+    assert covered_scopes(paths, is_found=True) == {"/a/deck.json", "/b/deck.json", USER_SCOPE}

@@ -118,7 +118,7 @@ async def test_wrong_values_for_every_parameter_are_refused_in_words(scene: Scen
 def assert_refused(outcome: ToolOutcome, name: str) -> None:
     assert outcome.is_error, outcome.output
     assert isinstance(outcome.output, str)
-    assert outcome.output.startswith(f"{name} was not run, its input is wrong:"), outcome.output
+    assert outcome.output.startswith(f"{name} was not run because its input is wrong:"), outcome.output
     assert "It takes" in outcome.output
     assert len(outcome.output) < 2000
 

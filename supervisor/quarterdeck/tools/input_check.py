@@ -52,7 +52,7 @@ class InputCheck:
             return None
         more = f"\n- and {len(found) - MAX_PROBLEMS} more" if len(found) > MAX_PROBLEMS else ""
         lines = "".join(f"\n- {line}" for line in found[:MAX_PROBLEMS])
-        return f"{self._tool} was not run, its input is wrong:{lines}{more}\n{self._usage()}"
+        return f"{self._tool} was not run because its input is wrong:{lines}{more}\n{self._usage()}"
 
     def _found(self, value: object) -> list[str]:
         if self._validator is None:

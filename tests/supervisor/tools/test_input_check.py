@@ -65,7 +65,7 @@ def test_what_is_missing_is_named_with_all_that_the_tool_takes() -> None:
     """A model would have to look the tool up again."""
     found = InputCheck("probe", SCHEMA).problem({})
     assert found is not None
-    assert found.startswith("probe was not run, its input is wrong:\n- path is missing\n")
+    assert found.startswith("probe was not run because its input is wrong:\n- path is missing\n")
     assert "It takes: path (string, required), offset (integer), timeout (number), action (read | set)," in found
 
 

@@ -72,11 +72,11 @@ def bash_tool() -> DefinedTool:
     """The tool."""
     return native_tool(
         "bash",
-        "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It may change the "
-        "workspace, its own private $HOME, which stays, and $TMPDIR, which ends with the session; /tmp is empty "
-        "for every command. In the workspace .git/hooks, .git/config and what configures the user's programs are "
-        "read-only. Standard input is empty, so pass flags such as --yes instead of waiting for "
-        "questions. What it leaves running is ended with it: use process for servers.",
+        "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It can write to the "
+        "workspace, to its private $HOME, which is kept, and to $TMPDIR, which is deleted with the session; /tmp is "
+        "empty for every command. In the workspace, .git/hooks, .git/config and files that configure the user's "
+        "programs are read-only. Standard input is empty: pass flags such as --yes. Processes that the command leaves "
+        "behind are ended with it: use process for servers.",
         BashArguments,
         _run,
         title="Run shell command",
@@ -105,14 +105,14 @@ async def _run(arguments: BashArguments, ctx: ToolContext) -> ToolResult:
         done = await ctx.shell.exec(arguments.command, cwd=cwd, cancel=ctx.cancel, timeout_s=timeout_s, on_output=take)
     except TimeoutError:
         status = (
-            f"still running after {timeout_s:g} s, ended with all that it had started; "
-            "what it wrote until then is above"
+            f"still running after {timeout_s:g} s, so it was ended with all that it had started; "
+            "its output until then is above"
         )
         return ToolResult.of_error(await _report(taken, status))
     except OSError as error:
         if not ctx.cancel.cancelled:
             return ToolResult.of_error(f"The command was not run: {error}")
-        return ToolResult.of_error(await _report(taken, "cancelled, ended with all that it had started"))
+        return ToolResult.of_error(await _report(taken, "cancelled, and ended with all that it had started"))
     finally:
         progress.close()
     report = await _report(taken, _status(done))
@@ -121,8 +121,8 @@ async def _run(arguments: BashArguments, ctx: ToolContext) -> ToolResult:
 
 def _status(done: ExecResult) -> str:
     if done.limit is not None:
-        hint = "; what lies in $TMPDIR counts for the next one too: remove it" if done.limit in _SCRATCH else ""
-        return f"ended with all that it had started, because it passed the limit {done.limit} of its sandbox{hint}"
+        hint = "; files in $TMPDIR count for the next command, too: remove them" if done.limit in _SCRATCH else ""
+        return f"ended with all that it had started, because it exceeded the limit {done.limit} of its sandbox{hint}"
     if done.signal is not None:
         name = name_of_signal(done.signal).removeprefix("signal ")
         return f"ended by signal {name}, or exited with code {_SHELL + done.signal}, which looks the same"

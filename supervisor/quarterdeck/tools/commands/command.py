@@ -153,7 +153,8 @@ class SandboxedCommand:
         """Say it at once, and let the command go on: what it does next may need no network."""
         why = await self._process.network_lost()
         self._give(
-            Stream.STDERR, f"[quarterdeck] its network is gone ({why}): connections fail from here on\n".encode()
+            Stream.STDERR,
+            f"[quarterdeck] the command's network has ended ({why}): connections fail from now on\n".encode(),
         )
 
     async def _write(self) -> None:

@@ -214,8 +214,8 @@ class SandboxedShell:
             self._running.discard(running)
         if made := await anyio.to_thread.run_sync(lambda: tuple(filter(os.path.lexists, missing))):
             _log.warning(
-                "a command made %s, which was not there to be closed, and which other programs run or believe: look at "
-                "it before you use git or an editor there",
+                "a command created %s, which other programs run or read settings from; it was not there when the "
+                "sandbox started, and could not be made read-only: look at it before you use git or an editor there",
                 ", ".join(made),
             )
 

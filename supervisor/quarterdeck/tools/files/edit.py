@@ -61,8 +61,8 @@ def edit_tool() -> DefinedTool:
     return native_tool(
         "edit",
         "Replace oldText by newText in a text file. oldText must be in the file exactly once, or set replaceAll. "
-        "If it is not there as given, it is looked for once more with other indentation and other blanks. "
-        "The file keeps its encoding and line ends. The file must have been read first. Returns a diff.",
+        "If it is not found exactly, a place that differs in indentation and blanks only is taken. The "
+        "file keeps its encoding and line ends. It must have been read first. Returns a diff.",
         EditArguments,
         _edit,
         title="Edit file",
@@ -83,7 +83,7 @@ async def _edit(arguments: EditArguments, ctx: ToolContext) -> ToolResult:
             if isinstance(made, Refused):
                 return _refusal(path, made.reason)
             if (await ctx.fs.stat(path)).revision != before.revision:
-                return _refusal(path, "it was changed by others meanwhile. Read it again first.")
+                return _refusal(path, "another program changed it meanwhile. Read it again first.")
             if ctx.cancel.cancelled:
                 raise StoppedError
             await ctx.fs.write_file(path, made.data)
@@ -139,7 +139,7 @@ def _result(path: str, edited: Edited) -> ToolResult:
     name = spell(path)
     text = f"Updated {name}: applied {counted(edited.count, 'replacement')}."
     if edited.folded_blanks:
-        text += " oldText was found with other blanks; see the diff for how newText was fitted in."
+        text += " oldText was found with other blanks: the diff shows how newText was fitted in."
     value = {"path": name, "replacements": edited.count, "diff": edited.diff}
     # A model reads the diff as it is, not as a string inside JSON.
     shown = ToolResult.of_mcp({"type": "text", "text": f"{text}\n\n{edited.diff}"})

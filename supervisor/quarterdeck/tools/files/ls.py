@@ -94,7 +94,7 @@ def render(path: str, listing: Listing) -> str:
     rows, name = listing.rows, spell(path)
     hidden = counted(listing.hidden, "hidden entry", "hidden entries")
     if not listing.total:
-        return f"{name} has nothing but {hidden} (showHidden)." if listing.hidden else f"{name} is empty."
+        return f"{name} has only {hidden}: set showHidden to list them." if listing.hidden else f"{name} is empty."
     heading = f"{counted(listing.total, 'entry', 'entries')} in {name}:"
     if len(rows) < listing.total:
         heading += f" Only {len(rows):,} of them are listed; find can narrow them down."

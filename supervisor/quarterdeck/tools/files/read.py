@@ -81,7 +81,7 @@ def read_tool() -> DefinedTool:
         "Show a text file with line numbers, by default its first "
         f"{DEFAULT_LINES:,} lines; offset and limit choose others, also in the middle of a huge file. Lines longer "
         f"than {MAX_LINE_CHARS:,} characters are cut. Images (PNG, JPEG, GIF, WebP) and PDF documents are returned "
-        "as such. The numbers and the two blanks after them are not part of the file. Read a file before you edit "
+        "as they are. The numbers and the two blanks after them are not part of the file. Read a file before you edit "
         "or overwrite it.",
         ReadArguments,
         _read,
@@ -179,7 +179,7 @@ def _position(name: str, page: Page) -> str:
     some = f"lines {page.first:,}–{page.last:,}" if len(page.lines) > 1 else f"line {page.first:,}"
     if page.total_lines is None:
         is_endless = page.lines[-1].hidden_bytes is None
-        more = "It goes on for too long to be read." if is_endless else f"More lines follow: offset={page.last + 1}."
+        more = "Its end is too far away to be read." if is_endless else f"More lines follow: offset={page.last + 1}."
         return f"Showing {some} of {name}. {more}"
     if page.total_lines == len(page.lines):
         return f"Showing {'the only line' if page.total_lines == 1 else f'all {page.total_lines:,} lines'} of {name}."

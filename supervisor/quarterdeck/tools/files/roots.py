@@ -105,9 +105,9 @@ class Roots:
     def _closed(self, place: str, root: Root) -> str:
         """Why nothing may be changed at `place` although `root` may be; empty when it may."""
         if any(is_within(place, protected) for protected in self._known_protected()):
-            return "quarterdeck runs it, or takes it for its user's own word"
+            return "quarterdeck runs it, or reads it as its user's own settings"
         if is_hook(place[len(root.place) :].strip("/").split("/")):
-            return "other programs of the user run or believe it"
+            return "other programs of the user run it, or read their settings from it"
         return ""
 
     def _known_protected(self) -> tuple[str, ...]:

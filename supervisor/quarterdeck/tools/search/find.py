@@ -23,11 +23,11 @@ from .ripgrep import (
     Ending,
     NotRun,
     Search,
-    SearchPlace,
-    find_place,
+    SearchTarget,
+    find_target,
     run_ripgrep,
-    telling,
     what_is_missing,
+    with_progress,
 )
 from .ripgrep_output import PathReader
 
@@ -78,9 +78,9 @@ def find_tool() -> DefinedTool:
     return native_tool(
         "find",
         f"Find files and directories by name, at any depth; return up to {MAX_SHOWN} paths, sorted, directories "
-        "with a slash at the end. Hidden ones are found, links too, and not followed. Left out are .git, what "
-        ".gitignore, .ignore and .rgignore name, and directories in which all files are ignored; a path that is "
-        "named is looked in even if ignored.",
+        "with a slash at the end. Hidden ones are found; links are found and not followed. Not found are .git, files "
+        "that .gitignore, .ignore or .rgignore exclude, and directories in which all files are ignored; a path that "
+        "you name is searched even if it is ignored.",
         FindArguments,
         _run,
         title="Find files by name",
@@ -90,9 +90,9 @@ def find_tool() -> DefinedTool:
 
 async def _run(arguments: FindArguments, ctx: ToolContext) -> ToolResult:
     if problem := _problem(arguments.query):
-        return ToolResult.of_error(f"find did not look: {problem}")
+        return ToolResult.of_error(f"find did not search: {problem}")
     try:
-        place = await find_place(ctx, arguments.path)
+        place = await find_target(ctx, arguments.path)
     except (OSError, ValueError) as error:
         return ToolResult.of_error(explain(error, arguments.path or ctx.cwd))
     if not place.is_directory:
@@ -104,11 +104,11 @@ async def _run(arguments: FindArguments, ctx: ToolContext) -> ToolResult:
         wants_files=arguments.type is not FindKind.DIRECTORY,
         wants_directories=arguments.type is not FindKind.FILE,
     )
-    looked = await telling(ctx, lambda: f"{counted(listing.files, 'file')} so far", _look(ctx, place, listing))
+    looked = await with_progress(ctx, lambda: f"{counted(listing.files, 'file')} so far", _look(ctx, place, listing))
     if ctx.cancel.cancelled:
         return ToolResult.of_error("find was cancelled.")
     if isinstance(looked, NotRun):
-        return ToolResult.of_error(f"find did not look: {looked.reason}")
+        return ToolResult.of_error(f"find did not search: {looked.reason}")
     return ToolResult.of_text(_render(arguments, place, listing, looked))
 
 
@@ -122,7 +122,7 @@ def _problem(query: str) -> str | None:
     return None
 
 
-async def _look(ctx: ToolContext, place: SearchPlace, listing: Listing) -> list[str] | NotRun:
+async def _look(ctx: ToolContext, place: SearchTarget, listing: Listing) -> list[str] | NotRun:
     """Fill `listing`; why it may be incomplete, one line a reason."""
     reader = PathReader()
 
@@ -194,7 +194,7 @@ async def _without_files(ctx: ToolContext, directory: str) -> list[str]:
     return below
 
 
-def _render(arguments: FindArguments, place: SearchPlace, listing: Listing, notes: list[str]) -> str:
+def _render(arguments: FindArguments, place: SearchTarget, listing: Listing, notes: list[str]) -> str:
     what = {FindKind.FILE: "files", FindKind.DIRECTORY: "directories", None: "files and directories"}[arguments.type]
     manner = "named" if "*" in arguments.query or "?" in arguments.query else "with a name that contains"
     asked = f"{what} {manner} '{spell(arguments.query)}' in {place.spelled}"

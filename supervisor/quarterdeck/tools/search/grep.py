@@ -20,11 +20,11 @@ from .ripgrep import (
     NotRun,
     Search,
     Searched,
-    SearchPlace,
-    find_place,
+    SearchTarget,
+    find_target,
     run_ripgrep,
-    telling,
     what_is_missing,
+    with_progress,
 )
 from .ripgrep_output import MatchingLine, MatchReader
 
@@ -109,9 +109,9 @@ def grep_tool() -> DefinedTool:
     return native_tool(
         "grep",
         "Search the contents of files with a regular expression and return matching lines as `path:line: text`, "
-        "sorted by path. Hidden files are searched. Left out are .git, what .gitignore, .ignore and .rgignore "
-        f"name, links, binary files and, in directories, files over {MAX_FILE_MIB} MiB. A path that is named is "
-        f"searched even if ignored. Lines are clipped at {MAX_LINE_CHARS} characters.",
+        "sorted by path. Hidden files are searched. Not searched are .git, files that .gitignore, .ignore or "
+        f".rgignore exclude, links, binary files and, in directories, files over {MAX_FILE_MIB} MiB. A path that you "
+        f"name is searched even if it is ignored. Lines are cut at {MAX_LINE_CHARS} characters.",
         GrepArguments,
         _run,
         title="Search file contents",
@@ -123,7 +123,7 @@ async def _run(arguments: GrepArguments, ctx: ToolContext) -> ToolResult:
     if problem := _problem(arguments):
         return ToolResult.of_error(f"grep did not search: {problem}")
     try:
-        place = await find_place(ctx, arguments.path)
+        place = await find_target(ctx, arguments.path)
     except (OSError, ValueError) as error:
         return ToolResult.of_error(explain(error, arguments.path or ctx.cwd))
     most = min(arguments.max_matches, MAX_MATCHES)
@@ -138,7 +138,7 @@ async def _run(arguments: GrepArguments, ctx: ToolContext) -> ToolResult:
 
     options = (*_OPTIONS, *(option for letter in sorted(set(arguments.flags)) for option in _FLAGS[letter]))
     search = Search(options, arguments.pattern, place.real)
-    searched = await telling(ctx, words, run_ripgrep(ctx, search, take))
+    searched = await with_progress(ctx, words, run_ripgrep(ctx, search, take))
     if isinstance(searched, NotRun):
         return ToolResult.of_error(f"grep did not search: {searched.reason}")
     reader.close()
@@ -173,7 +173,7 @@ def _explain_pattern(complaint: str) -> str:
     return f"the pattern is wrong: {spell(reason)}. {hint}"
 
 
-def _render(pattern: str, place: SearchPlace, reader: MatchReader, searched: Searched) -> str:
+def _render(pattern: str, place: SearchTarget, reader: MatchReader, searched: Searched) -> str:
     asked = f"for {_clipped(pattern)} in {place.spelled}"
     lines = sorted(reader.lines, key=_by_path)
     notes = what_is_missing(searched)
@@ -189,7 +189,7 @@ def _render(pattern: str, place: SearchPlace, reader: MatchReader, searched: Sea
     return "\n".join((header, *notes, *(_line(place, line) for line in lines)))
 
 
-def _line(place: SearchPlace, line: MatchingLine) -> str:
+def _line(place: SearchTarget, line: MatchingLine) -> str:
     return f"{place.show(line.path)}:{line.number}: {line.text.decode(errors='replace')}"
 
 

@@ -40,7 +40,7 @@ MAX_FILE_MIB: Final = 20
 TELL_S: Final = 1.0
 """Between notes of progress."""
 
-HABITS: Final = (
+COMMON_OPTIONS: Final = (
     "--no-config",
     *("--color", "never"),
     "--null",
@@ -88,7 +88,7 @@ class Search:
     """What ripgrep is to do.
 
     Attributes:
-        options: beyond `HABITS`.
+        options: beyond `COMMON_OPTIONS`.
         pattern: None where the options say that there is none.
         place: a directory or a file, as `Fs.real_path` gives it.
     """
@@ -204,7 +204,7 @@ async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) 
 
 def _command(program: str, search: Search) -> str:
     pattern = "" if search.pattern is None else f'-e "${_PATTERN_VARIABLE}"'
-    words = shlex.join((program, *HABITS, *search.options))
+    words = shlex.join((program, *COMMON_OPTIONS, *search.options))
     # Not every shell can bound memory; those of the systems that we confine on can.
     return f'ulimit -v {_MEMORY_KIB} 2>/dev/null; exec {words} {pattern} -- "${_PLACE_VARIABLE}"'
 
@@ -214,7 +214,7 @@ def _environment(search: Search) -> dict[str, str]:
     return {_PLACE_VARIABLE: search.place, **pattern}
 
 
-async def telling(ctx: ToolContext, words: Callable[[], str], work: Awaitable[T]) -> T:
+async def with_progress(ctx: ToolContext, words: Callable[[], str], work: Awaitable[T]) -> T:
     """Do `work`, and tell in `words` how far it is, about once in `TELL_S`."""
     async with anyio.create_task_group() as notes:
         notes.start_soon(_tell, ctx, words)
@@ -231,7 +231,7 @@ async def _tell(ctx: ToolContext, words: Callable[[], str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchPlace:
+class SearchTarget:
     """A directory or file within the session's roots.
 
     Attributes:
@@ -252,7 +252,7 @@ class SearchPlace:
         return spell(text.removeprefix(f"{self.cwd.rstrip('/')}/") or ".")
 
 
-async def find_place(ctx: ToolContext, path: str | None) -> SearchPlace:
+async def find_target(ctx: ToolContext, path: str | None) -> SearchTarget:
     """The place that a caller means with `path`, None being the context's directory.
 
     Raises:
@@ -262,7 +262,7 @@ async def find_place(ctx: ToolContext, path: str | None) -> SearchPlace:
     real = await ctx.fs.real_path(ctx.cwd if path is None else path)
     status = await ctx.fs.stat(real)
     spelled = "the working directory" if path is None else spell(path)
-    return SearchPlace(spelled, real, status.is_directory, await ctx.fs.real_path(ctx.cwd))
+    return SearchTarget(spelled, real, status.is_directory, await ctx.fs.real_path(ctx.cwd))
 
 
 def what_is_missing(searched: Searched) -> list[str]:

@@ -195,7 +195,7 @@ class Fetcher:
         except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProxyError) as error:
             raise FetchError(f"Nothing was fetched: {_spot(url)} cannot be reached: {error}.") from None
         except (httpcore2.ProtocolError, CodingError) as error:
-            raise FetchError(f"Nothing was fetched: {_spot(url)} gave no proper response: {_plain(error)}.") from None
+            raise FetchError(f"Nothing was fetched: {_spot(url)} gave an invalid response: {_plain(error)}.") from None
 
     def _judge_literal(self, url: URL) -> None:
         """Judge what a proxy would connect to where that can be seen; without one the network judges all.

@@ -97,7 +97,7 @@ def _checked(url: URL, text: str) -> URL:
     if url.userinfo:
         raise UrlError("URLs with a user or a password in front of the host are not fetched: leave them out")
     if not url.host or "%" in url.host:
-        raise UrlError(f"{shown(text)} names no host: write https://host/path")
+        raise UrlError(f"{shown(text)} is a URL without a host: write https://host/path")
     if url.port is not None and not 1 <= url.port <= 65535:
         raise UrlError(f"{url.port} is not a port: 1 to 65535")
     return url.copy_with(fragment=None)

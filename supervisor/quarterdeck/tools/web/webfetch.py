@@ -115,7 +115,7 @@ class _WebFetch:
                 return _show_image(fetched, notes)
             case _ if _is_success(fetched):
                 return ToolResult.of_error(
-                    f"{_header(fetched, notes)}\n\nThis is nothing that webfetch can show: it shows pages, text, and "
+                    f"{_header(fetched, notes)}\n\nwebfetch cannot show this: it shows pages, text, and "
                     "images (PNG, JPEG, GIF, WebP)."
                 )
             case _:
@@ -124,8 +124,8 @@ class _WebFetch:
 
 def _why_crude() -> str:
     if is_installed("justhtml"):
-        return "No parser got through this page: its tags were stripped, its links are lost."
-    return f"The tags of this page were stripped and its links are lost: {lacks('justhtml')}."
+        return "The page could not be parsed within its limits: its tags were removed, and its links are lost."
+    return f"The tags of this page were removed, and its links are lost: {lacks('justhtml')}."
 
 
 async def _decoded(fetched: "Fetched") -> str:
@@ -166,7 +166,7 @@ def _show(fetched: "Fetched", notes: list[str], text: str) -> ToolResult:
 def _show_image(fetched: "Fetched", notes: list[str]) -> ToolResult:
     header = _header(fetched, notes)
     if fetched.is_cut or fetched.trouble:
-        return ToolResult.of_error(f"{header}\n\nAn image is shown whole or not at all.")
+        return ToolResult.of_error(f"{header}\n\nThe image is incomplete, so it is not shown.")
     image = {
         "type": "image",
         "data": b64encode(fetched.body).decode("ascii"),

@@ -86,7 +86,7 @@ def _ask(query: str, max_results: int) -> list[dict[str, object]]:
     try:
         return DDGS(timeout=ENGINE_TIMEOUT_S).text(query, max_results=max_results)
     except RatelimitException:
-        raise SearchError("the engines want fewer searches; wait a minute and try again") from None
+        raise SearchError("the engines refuse so many searches; wait a minute and try again") from None
     except TimeoutException:
         raise SearchError("the engines did not answer in time; try again later") from None
     except DDGSException as error:

@@ -73,7 +73,8 @@ async def test_what_was_written_before_the_deadline_is_told(tmp_path: Path) -> N
         assert done.is_error
         assert "waiting for the lock" in done.text
         assert last_line(done) == (
-            "status: still running after 0.3 s, ended with all that it had started; what it wrote until then is above"
+            "status: still running after 0.3 s, so it was ended with all that it had started; "
+            "its output until then is above"
         )
         assert not running_with("4501.5")
 
@@ -179,7 +180,7 @@ async def test_a_cancelled_call_ends_its_command_and_tells_what_it_wrote(tmp_pat
         done = await calling
         assert done.is_error
         assert "begun" in done.text
-        assert last_line(done) == "status: cancelled, ended with all that it had started"
+        assert last_line(done) == "status: cancelled, and ended with all that it had started"
         assert not running_with("4503.5")
 
 

@@ -48,7 +48,8 @@ async def test_a_command_whose_network_is_gone_says_so(tmp_path: Path, monkeypat
         done = await sh.exec("while ! [ -e go ]; do touch go; sleep 0.05; done; echo goes on")
     assert (done.code, done.stdout) == (0, "goes on\n")
     assert done.stderr == (
-        "[quarterdeck] its network is gone (slirp4netns was killed by SIGKILL): connections fail from here on\n"
+        "[quarterdeck] the command's network has ended (slirp4netns was killed by SIGKILL): "
+        "connections fail from now on\n"
     )
 
 

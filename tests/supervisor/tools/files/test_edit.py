@@ -142,7 +142,7 @@ async def test_a_change_of_others_meanwhile_is_not_lost(tmp_path: Path) -> None:
     ctx = context_in(tmp_path, fs=Interrupted(tmp_path, lambda: path.write_text("theirs, and old\n")))
     answer = await call(EDIT, ctx, path="a", oldText="old", newText="new")
     assert (answer.text, answer.is_error) == (
-        "a was not changed: it was changed by others meanwhile. Read it again first.",
+        "a was not changed: another program changed it meanwhile. Read it again first.",
         True,
     )
     assert path.read_text() == "theirs, and old\n"

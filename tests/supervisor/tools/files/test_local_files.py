@@ -605,7 +605,7 @@ async def test_by_default_it_changes_no_configuration(tmp_path: Path, monkeypatc
     """A program that embeds the tools would let a model write which servers the user starts next."""
     monkeypatch.setenv("QUARTERDECK_CONFIG", str(tmp_path / "mcp.json"))
     context = make_local_context(tmp_path)
-    with pytest.raises(OutsideRootsError, match="own word"):
+    with pytest.raises(OutsideRootsError, match="own settings"):
         await context.fs.write_file("mcp.json", "{}")
 
 
@@ -671,5 +671,5 @@ async def test_a_context_of_its_own_writes_no_configuration_of_the_users(
     monkeypatch.setenv("QUARTERDECK_CONFIG", str(tmp_path / "mcp.json"))
     context = make_local_context(tmp_path)
     await context.fs.write_file("other.json", "x")
-    with pytest.raises(OutsideRootsError, match="user's own word"):
+    with pytest.raises(OutsideRootsError, match="user's own settings"):
         await context.fs.write_file("mcp.json", "x")

@@ -75,7 +75,7 @@ async def test_an_empty_directory_says_so(tmp_path: Path) -> None:
     ctx = context_in(tmp_path)
     assert (await call(LS, ctx, path=".")).text == ". is empty."
     (tmp_path / ".a").touch()
-    assert (await call(LS, ctx, path=".")).text == ". has nothing but 1 hidden entry (showHidden)."
+    assert (await call(LS, ctx, path=".")).text == ". has only 1 hidden entry: set showHidden to list them."
 
 
 async def test_a_large_directory_is_listed_in_part_and_counted_whole(

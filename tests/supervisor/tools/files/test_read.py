@@ -226,7 +226,7 @@ async def test_sparse_files_of_gigabytes_are_answered_at_once(tmp_path: Path) ->
     ctx = context_in(tmp_path)
     assert (await call(READ, ctx, path="zeros")).text.startswith("zeros is a binary file of 5.0 GiB")
     text = (await call(READ, ctx, path="line")).text
-    assert text.startswith("Showing line 1 of line. It goes on for too long to be read.\n\n     1  xxx")
+    assert text.startswith("Showing line 1 of line. Its end is too far away to be read.\n\n     1  xxx")
     assert text.endswith("x… [much more on this line]")
 
 

@@ -404,7 +404,7 @@ def test_what_is_protected_is_read_and_never_changed(base: Path) -> None:
     (base / "work/new").mkdir()
     assert not may_change(roots, base / "work/new/mcp.json")
     assert may_change(roots, base / "work/new/other.json")
-    with pytest.raises(OutsideRootsError, match=r"takes it for its user's own word. Ask the user"):
+    with pytest.raises(OutsideRootsError, match=r"reads it as its user's own settings. Ask the user"):
         roots.look_to_change(str(base / "work/f"), "/").__enter__()
 
 

@@ -21,12 +21,12 @@ from quarterdeck.tools.search.ripgrep import (
     NotRun,
     Search,
     Searched,
-    SearchPlace,
-    find_place,
+    SearchTarget,
+    find_target,
     ripgrep_path,
     run_ripgrep,
-    telling,
     what_is_missing,
+    with_progress,
 )
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
 
@@ -203,7 +203,7 @@ async def test_progress_is_told_while_work_lasts(tmp_path: Path, monkeypatch: py
         await heard.wait()
         return "done"
 
-    assert await telling(ctx, lambda: "3 files so far", work()) == "done"
+    assert await with_progress(ctx, lambda: "3 files so far", work()) == "done"
     assert notes[0].message == "3 files so far"
     assert notes[1].progress > notes[0].progress
 
@@ -251,7 +251,7 @@ async def test_searches_of_one_session_take_turns_and_another_does_not_wait(
 )
 def test_paths_are_shown_so_that_other_tools_take_them(cwd: str, path: bytes, shown: str) -> None:
     """A model could not read the file that it has found."""
-    assert SearchPlace("x", "/w", is_directory=True, cwd=cwd).show(path) == shown
+    assert SearchTarget("x", "/w", is_directory=True, cwd=cwd).show(path) == shown
 
 
 def real_place(path: Path) -> str:
@@ -267,12 +267,12 @@ async def test_a_place_is_where_its_path_leads(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a")
     ctx = context_in(tmp_path)
     real = real_place(tmp_path)
-    assert await find_place(ctx, "link/f") == SearchPlace("link/f", f"{real}/a/f", is_directory=False, cwd=real)
-    assert await find_place(ctx, None) == SearchPlace("the working directory", real, is_directory=True, cwd=real)
+    assert await find_target(ctx, "link/f") == SearchTarget("link/f", f"{real}/a/f", is_directory=False, cwd=real)
+    assert await find_target(ctx, None) == SearchTarget("the working directory", real, is_directory=True, cwd=real)
     with pytest.raises(OutsideRootsError):
-        await find_place(ctx, "..")
+        await find_target(ctx, "..")
     with pytest.raises(FileNotFoundError):
-        await find_place(ctx, "nowhere")
+        await find_target(ctx, "nowhere")
 
 
 @pytest.mark.parametrize(

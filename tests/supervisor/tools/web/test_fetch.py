@@ -354,7 +354,7 @@ async def test_a_reset_in_the_middle_keeps_what_came() -> None:
 async def test_what_is_no_http_is_an_error(head: bytes) -> None:
     """Any other service at the port would be an exception."""
     async with serving(head) as server:
-        assert "gave no proper response" in await failure(server.url)
+        assert "gave an invalid response" in await failure(server.url)
 
 
 async def test_headers_without_end_are_given_up() -> None:

@@ -118,7 +118,7 @@ async def test_an_image_may_be_larger_than_a_text_but_not_cut() -> None:
         assert outcome.wire is not None
         answer = await fetch(server, maxBytes=DEFAULT_BYTES)
         assert answer.is_error
-        assert "An image is shown whole or not at all." in answer.text
+        assert "The image is incomplete, so it is not shown." in answer.text
         assert "maxBytes sets how much is taken" in answer.text
 
 
@@ -128,7 +128,7 @@ async def test_what_cannot_be_shown_is_said_with_type_and_size() -> None:
         answer = await fetch(server)
     assert answer.is_error
     assert "200 OK, application/pdf, 4.9 KiB (5,012 bytes)" in answer.text
-    assert "nothing that webfetch can show" in answer.text
+    assert "webfetch cannot show this" in answer.text
 
 
 async def test_a_refusal_of_the_server_is_an_error_with_its_words() -> None:
@@ -194,7 +194,7 @@ async def test_a_page_that_no_parser_gets_through_is_stripped() -> None:
     async with serving(response("<p>text <b>bold</b></p>" + "<" * 900_000, "text/html")) as server:
         answer = await call(tool, inert_context(), url=server.url)
     assert not answer.is_error
-    assert "its tags were stripped" in answer.text
+    assert "its tags were removed" in answer.text
     assert "text bold" in answer.text
 
 
@@ -239,7 +239,7 @@ async def test_wrong_input_is_not_fetched(given: dict[str, object]) -> None:
     """A model's mistake would be an exception, or fetch something else."""
     answer = await call(web_fetch_tool(), inert_context(), **given)
     assert answer.is_error
-    assert "webfetch was not run, its input is wrong" in answer.text
+    assert "webfetch was not run because its input is wrong" in answer.text
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ async def test_wrong_input_is_not_searched_for(given: dict[str, object]) -> None
     engine = Engine(CATS)
     answer = await ask(engine, **given)
     assert answer.is_error
-    assert "websearch was not run, its input is wrong" in answer.text
+    assert "websearch was not run because its input is wrong" in answer.text
     assert engine.asked == []
 
 
@@ -127,9 +127,9 @@ async def test_a_query_that_no_engine_takes_is_said(query: str, why: str) -> Non
 
 async def test_a_failure_is_a_clear_result() -> None:
     """A model would see a traceback."""
-    answer = await ask(Engine(error=SearchError("the engines want fewer searches; wait a minute")), query="cats")
+    answer = await ask(Engine(error=SearchError("the engines refuse so many searches; wait a minute")), query="cats")
     assert answer == Answer(
-        "The search for 'cats' failed: the engines want fewer searches; wait a minute.", is_error=True
+        "The search for 'cats' failed: the engines refuse so many searches; wait a minute.", is_error=True
     )
 
 
@@ -225,7 +225,7 @@ async def test_the_librarys_rows_are_hits(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (exceptions.RatelimitException("202"), "want fewer searches; wait"),
+        (exceptions.RatelimitException("202"), "refuse so many searches; wait"),
         (exceptions.TimeoutException("x"), "did not answer in time"),
         (exceptions.DDGSException("ConnectError: no\nroute \x1b[1m"), "cannot be reached: ConnectError: no route [1m"),
         (exceptions.DDGSException("x" * 10_000), "cannot be reached: xxx"),

@@ -27,7 +27,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
-    """A process that did not become a server."""
+    """A process that did not complete the handshake."""
     if server.lines.is_echo:
         code, message = "not_mcp", "the program sent our own request back, as `cat` does: it is no MCP server"
     elif server.lines.overflow is not None:
@@ -43,7 +43,7 @@ def not_greeted(cause: BaseException, server: ServerProcess) -> FaultRecord:
 
 
 def unreachable(url: str, cause: BaseException, recorder: StatusRecorder) -> FaultRecord:
-    """A URL behind which there is no server for us."""
+    """A URL that cannot be reached, or where no MCP server answers."""
     origin = origin_of(url)
     if recorder.wants_credentials:
         code, message = "auth_needed", f"{origin} requires login: it answered {recorder.status}"
@@ -57,7 +57,7 @@ def unreachable(url: str, cause: BaseException, recorder: StatusRecorder) -> Fau
 
 
 def refused_or_closed(url: str, recorder: StatusRecorder) -> FaultRecord:
-    """A remote server that wants to hear no more."""
+    """A remote server that refused the session or closed the connection."""
     origin = origin_of(url)
     if not recorder.rejected.is_set():
         return _lost(f"{origin} closed the connection")
@@ -67,7 +67,7 @@ def refused_or_closed(url: str, recorder: StatusRecorder) -> FaultRecord:
 
 
 def session_gone() -> FaultRecord:
-    """A session that was lent, and is of no use any more."""
+    """A session that somebody else made, and that is closed."""
     return _lost("the session's connection is closed")
 
 

@@ -84,10 +84,10 @@ class OpenServer:
 
 @dataclass(slots=True)
 class ServerRun:
-    """One server's run as its owner sees it.
+    """One run of a server, as whoever asked for it sees it.
 
     Attributes:
-        notifier: where its news go.
+        notifier: takes its notifications.
         on_open: called once, when it has been greeted.
         on_lost: called once, when it is gone after that, before what is left of it is cleared away.
         on_started: called once, when its process was let go and is not greeted yet.
@@ -106,7 +106,7 @@ class ServerRun:
 
 
 async def run_server(order: OpenOrder, run: ServerRun, launcher: Launcher | None = None) -> None:
-    """Live one server's run; returns after `run.stop` was set and all of it is gone.
+    """Run one server; returns after `run.stop` was set and all of it is gone.
 
     Cancellation ends it too, leaving nothing.  Without a `launcher` its process is confined by its own policy.
 
@@ -121,7 +121,7 @@ async def run_server(order: OpenOrder, run: ServerRun, launcher: Launcher | None
 
 
 async def adopt_session(session: ClientSession, run: ServerRun, max_bytes: int) -> None:
-    """Live on a session that somebody else connected, and will close; returns after `run.stop`."""
+    """Serve on a session that somebody else connected, and will close; returns after `run.stop`."""
     info = session.server_info
     card = ServerCard(era=session.protocol_version or "", name=info.name if info else "")
     await _serve_sdk(session, card, run, max_bytes, session_gone)
@@ -218,7 +218,7 @@ def sandboxed(config: StdioServerConfig, order: OpenOrder) -> Launcher:
 
 
 def _empty_if_over(tmp: Path, limits: Limits) -> None:
-    """Temporary files that ended its last run must not end the next one before it begins."""
+    """Empty the temporary directory when it exceeds the limits: else the next run would end before it begins."""
     used = disk_use((str(tmp),))
     most_bytes, most_inodes = limits.scratch_bytes, limits.scratch_inodes
     if (most_bytes and used.bytes > most_bytes) or (most_inodes and used.inodes > most_inodes):

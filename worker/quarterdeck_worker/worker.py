@@ -173,7 +173,7 @@ class Worker:
                 record = _timeout("closed", "the server did not stop in time")
         self._give_up(request_id, "the deadline has passed", record)
 
-    # The server's life
+    # The server
 
     async def _serve(self, request: Open, body: bytes) -> None:
         order = msgspec.json.decode(body, type=OpenOrder)
@@ -204,7 +204,7 @@ class Worker:
         self.finished.set()
 
     def _lose(self, fault: FaultRecord) -> None:
-        """The server is gone: everybody is told at once, however long its burial takes."""
+        """Fail everything that is asked of a server that is gone, before what is left of it is cleared away."""
         was_open, self._server = self._server is not None, None
         self._fail_all(fault)
         if was_open:
@@ -250,7 +250,7 @@ class Worker:
                 del self._scopes[request.request_id]
 
     def stop(self, reason: str) -> None:
-        """Nobody is left to serve: end the server and finish."""
+        """End the server and finish: the supervisor is gone."""
         self.link_lost = reason
         self._requests.clear()
         self._run_scope.cancel()

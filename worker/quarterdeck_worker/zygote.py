@@ -136,7 +136,8 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        _set_process_traits()
+        die_with_parent()
+        set_process_name(b"qd-worker")
         raise_oom_score(WORKER_OOM_SCORE)
         if os.getppid() == parent:
             gc.enable()
@@ -145,12 +146,6 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         sys.stderr.write(f"quarterdeck worker: {type(error).__name__}: {error}\n")
     finally:
         os._exit(status)
-
-
-def _set_process_traits() -> None:
-    """Die with the zygote, and be called a worker in process lists (Linux)."""
-    die_with_parent()
-    set_process_name(b"qd-worker")
 
 
 def _reap() -> list[tuple[int, int]]:

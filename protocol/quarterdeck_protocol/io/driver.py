@@ -1,4 +1,4 @@
-"""Give a link a clock, a timer and a way out; the whole edge around the sans-IO session, for both ends."""
+"""Drive a link with a clock and a timer: the whole edge around the sans-IO session, for both ends."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class LinkDriver:
         return taken
 
     def catch_up(self) -> None:
-        """Take what has arrived but was not read yet: a peer's last words, before it is called dead."""
+        """Take what has arrived but was not read yet, before the peer is called dead."""
         self._way.drain()
 
     def close(self) -> None:

@@ -84,7 +84,7 @@ class Close(_Frame, frozen=True, tag=13):
 
 
 class Cancel(_Frame, frozen=True, tag=14):
-    """Give up a request; the server is told.  The worker still answers it, once."""
+    """Cancel a request; the server is told.  The worker still answers it, once."""
 
     request_id: int
     reason: str = ""
@@ -150,7 +150,7 @@ class Lost(_Frame, frozen=True, tag=25):
 
 
 class Started(_Frame, frozen=True, tag=26):
-    """The server's process was just let go, and is not greeted yet.  Body: `ServerStart` as JSON; at most once."""
+    """The server's process runs, and is not greeted yet.  Body: `ServerStart` as JSON; at most once."""
 
 
 Request = Open | List | Call | Close
@@ -186,10 +186,10 @@ class OpenOrder(msgspec.Struct, frozen=True):
     Attributes:
         config: the server's configuration as its JSON text.
         env: the whole environment of a stdio server, ready to use.
-        home: its private home, an existing directory; also where it runs when `cwd` is absent.
+        home: its private home, which exists; also where it runs when `cwd` is absent.
         log_path: where its stderr is kept; empty for nowhere.
         era: the protocol revision it spoke last time, empty when unknown: spares the probe.
-        tmp: its private directory for temporary files, an existing one.
+        tmp: its private directory for temporary files, which exists.
         private: our own state and runtime directories, which no server may see.
         protected: files and folders that no server may write: the user's word.
         user_home: the home of the user who runs us.
@@ -220,14 +220,13 @@ MAX_START_BYTES: Final = 64 * 1024
 
 
 class ServerStart(msgspec.Struct, frozen=True):
-    """A confined server that was let go: what its supervisor watches and shows.  Process ids are those outside.
+    """A confined server that runs: what its supervisor watches and shows.  Process ids are those outside.
 
     Attributes:
         pid: the program's.
         tree_pid: the topmost process of its tree, ours among them (a bubblewrap, a reaper): where a scan begins.
         root_pid: one whose `/proc/PID/root` is the root that the program sees; 0 when that is the machine's.
         program: the resolved path of what was executed.
-        cwd: where it runs.
         scratch: directories outside whose files count as its scratch space.
         tmpfs: mount points below that root which hold its temporary files in memory.
         enforced: names of limits that the kernel itself holds on the whole tree.
@@ -252,8 +251,8 @@ class ServerCard(msgspec.Struct, frozen=True):
 
     Attributes:
         era: the protocol revision agreed.
-        pid: its process id, None for a remote one.
-        name: its own name, for people only.
+        pid: None for a remote one.
+        name: for people only.
         announces_tools: whether it says when its tools change.
     """
 
@@ -269,7 +268,7 @@ class ServerCard(msgspec.Struct, frozen=True):
 
 
 class SpawnOrder(msgspec.Struct, frozen=True):
-    """What a worker is born with: where its supervisor listens, and the one-time token (hex) that proves it is ours."""
+    """What a new worker is told: where its supervisor listens, and the one-time token (hex) that proves it is ours."""
 
     generation: int
     address: str
@@ -277,7 +276,7 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """A worker was born; generation 0 says that the zygote itself is ready."""
+    """A worker was forked; generation 0 says that the zygote itself is ready."""
 
     generation: int
     pid: int

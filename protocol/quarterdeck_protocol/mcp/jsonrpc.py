@@ -3,8 +3,8 @@
 The same code stands towards a server (in the worker) and towards a client (in the host).  It decides what a line
 is, hands out the parts as raw bytes, and takes the envelope of a protocol era off a result.  It knows no method.
 
-    BodyError        the bytes are not what they must be
-      LineTooLongError   more bytes than the limit, and still no newline
+    BodyError              the bytes are not what they must be
+      LineTooLongError     more bytes than the limit, and still no newline
 """
 
 import re

@@ -155,7 +155,7 @@ def secrets_key(state: Path) -> bytes:
 
 
 class WritingRecorder:
-    """The one writer's: what it records is kept."""
+    """Records events in the ledger: for its one writer."""
 
     def __init__(self, writer: LedgerWriter, lease: Lease) -> None:
         self._writer = writer
@@ -181,7 +181,7 @@ class WritingRecorder:
 
 
 class VisitingRecorder:
-    """A visitor's: what it records is known to it alone."""
+    """Records events in memory: for a process that only reads the ledger."""
 
     def __init__(self, store: LedgerStore | None) -> None:
         self._store = store
@@ -195,7 +195,7 @@ class VisitingRecorder:
             self.book.apply(Stored(self.book.last_seq + 1, audit_time(), event))
 
     async def record_calls(self, _: Sequence[CallRow]) -> None:
-        """A visitor notes none."""
+        """Calls are not noted."""
 
     async def document(self, hash_: str) -> bytes | None:
         """See `Recorder`."""
@@ -208,12 +208,12 @@ class VisitingRecorder:
 async def open_recorder(
     state: Path, holder: Holder, *, must_write: bool, wait_s: float = 0.0
 ) -> AsyncIterator[WritingRecorder | VisitingRecorder]:
-    """The recorder of the ledger below `state`.
+    """Open the recorder of the ledger below the directory `state`.
 
     Args:
         state: the state directory.
         holder: who we are.
-        must_write: whether another writer is an error; else it makes us a visitor.
+        must_write: whether another writer is an error; else we only read.
         wait_s: how long to wait for another writer to end.
 
     Raises:
@@ -235,8 +235,9 @@ async def open_recorder(
         return
     with taken as lease:
         async with LedgerWriter.open(directory) as writer:
-            if must_write:
-                await _say_when_large(writer)
+            # Nobody is kept waiting for an archive that was not asked for.
+            if must_write and await writer.run(needs_compaction):
+                _log.warning("the ledger is large, and starts slowly: `quarterdeck ledger compact` shortens it")
             yield WritingRecorder(writer, lease)
 
 
@@ -248,12 +249,6 @@ async def _take(directory: Path, holder: Holder, wait_s: float) -> Lease:
         return await made_in_thread(taking, Lease.release)
     finally:
         given_up.set()
-
-
-async def _say_when_large(writer: LedgerWriter) -> None:
-    """Nobody is kept waiting for an archive that was not asked for."""
-    if await writer.run(needs_compaction):
-        _log.warning("the ledger is large, and starts slowly: run `quarterdeck ledger compact` when this has ended")
 
 
 def _as_written(hash_: str, body: bytes | None) -> bytes | None:

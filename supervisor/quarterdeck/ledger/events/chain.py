@@ -71,7 +71,7 @@ ORIGIN: Final = Head()
 
 
 class Verdict(StrEnum):
-    """What became of a chain."""
+    """Whether a chain is what was written."""
 
     INTACT = "intact"
     BROKEN = "broken"
@@ -84,16 +84,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found.
+    """What verifying a chain found.
 
     Attributes:
         tip: the last event that is as it was written.
-        start: where the events that were looked at begin: the head of the segment before them.
+        start: the head of what is archived before the events that were looked at.
         anchor: the head that they were held against.
         broken_seq: the first event that is not as it was written.
-        reason: why, for people; empty when intact.
+        reason: for people; empty when intact.
         archived: how many events of archives were looked at, too.
-        missing_archives: up to which event an archive that is needed for the whole story is not there; 0 for none.
+        missing_archives: up to which event a needed archive is not there; 0 for none.
     """
 
     verdict: Verdict
@@ -168,7 +168,7 @@ class Checker:
         except msgspec.MsgspecError:
             raise BrokenRowError(row.seq, "it is not an event that this version knows") from None
         if isinstance(event, Checkpoint) and (event.count, event.head) != (self._count, self._digest.hex()):
-            raise BrokenRowError(row.seq, "it stands for other events than those before it")
+            raise BrokenRowError(row.seq, "the checkpoint does not match the events before it")
         self._count, self._digest, self._at = row.seq, digest, row.at
         return event
 

@@ -38,7 +38,6 @@ class Item(msgspec.Struct):
         approved: the hash of the form that was approved last; empty for none.
         by: who approved it.
         at: when that was, or when it was blocked.
-        is_blocked: whether no form may be used.
     """
 
     seen: str = ""
@@ -143,7 +142,9 @@ class Book:
                     entry = entries[ServerKey(event.scope, event.server)] = Entry()
                 take(entry, event, at)
             elif isinstance(event, Scanned):
-                self._find(event)
+                self.findings.pop(event.hash, None)
+                if event.findings:
+                    self.findings[event.hash] = event
             elif isinstance(event, Checkpoint):
                 self._restore(event)
             self.last_seq, self.last_at = seq, at
@@ -164,7 +165,7 @@ class Book:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         try:
-            state = _decode_state(checkpoint.state)
+            state = decode_json(bytes(checkpoint.state), _State)
         except msgspec.MsgspecError:
             return
         self.entries.clear()
@@ -172,12 +173,6 @@ class Book:
         for row in state.rows:
             self.entries[ServerKey(row.scope, row.server)] = _deep(row.entry)
         self.findings.update((scanned.hash, scanned) for scanned in state.findings)
-
-    def _find(self, scanned: Scanned) -> None:
-        if scanned.findings:
-            self.findings[scanned.hash] = scanned
-        else:
-            self.findings.pop(scanned.hash, None)
 
 
 def _enroll(entry: Entry, event: Enrolled, at: str) -> None:  # noqa: ARG001  # as the others
@@ -265,7 +260,3 @@ def _flat(entry: Entry) -> _FlatEntry:
 def _deep(flat: _FlatEntry) -> Entry:
     items = {ItemKey(subject, name): item for subject, name, item in flat.items}
     return Entry(items, dict(flat.live), flat.life, flat.last_life, flat.last_end)
-
-
-def _decode_state(state: msgspec.Raw) -> _State:
-    return decode_json(bytes(state), _State)

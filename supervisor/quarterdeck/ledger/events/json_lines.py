@@ -124,7 +124,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Piece]:
         except BrokenRowError as error:
             raise TransferError(number, f"event {error.seq}: {error.reason}") from None
         if piece.seq == start.count + 1 > 1 and not isinstance(event, Checkpoint):
-            raise TransferError(number, "its first event must stand for those before it")
+            raise TransferError(number, "its first event must be a checkpoint for those before it")
         yield piece, event
     if checker is None:
         raise TransferError(1, "it is empty")

@@ -54,7 +54,7 @@ class LeaseHeldError(LedgerError):
     """Another process writes this ledger; `holder` is what it says of itself, None while it says nothing yet."""
 
     def __init__(self, directory: Path, holder: Holder | None, wanted: Holder) -> None:
-        super().__init__(_story(directory, holder, wanted))
+        super().__init__(_held_message(directory, holder, wanted))
         self.holder = holder
 
 
@@ -167,7 +167,7 @@ def _tell(directory: Path, holder: Holder) -> int:
     return descriptor
 
 
-def _story(directory: Path, holder: Holder | None, wanted: Holder) -> str:
+def _held_message(directory: Path, holder: Holder | None, wanted: Holder) -> str:
     if holder is None:
         return f"another Quarterdeck starts or ends in {directory}: try again, or name another with --state-dir"
     who = f"`quarterdeck {holder.command}` (pid {holder.pid})" if holder.command else f"process {holder.pid}"

@@ -80,12 +80,7 @@ SCHEMA_VERSION: Final = len(STEPS)
 
 
 def migrate(connection: sqlite3.Connection, version: int, made_by: str) -> None:
-    """Take the steps from `version`, in one transaction, so that a crash leaves the old schema.
-
-    Raises:
-        sqlite3.Error: a step failed.
-        msgspec.MsgspecError: an event is none that is known.
-    """
+    """Take the steps from `version`, in one transaction: a failure or a crash leaves the old schema."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for step in STEPS[version:]:

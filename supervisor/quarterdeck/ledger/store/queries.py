@@ -180,7 +180,10 @@ def _pages(
     size = 64  # mostly somebody looks at the first few
     while page := connection.execute(statement, (low, high, *values, size)).fetchall():
         for seq, at, body in page:
-            yield Stored(seq, at, _decode(seq, body))
+            try:
+                yield Stored(seq, at, decode_event(body))
+            except (msgspec.MsgspecError, TypeError):
+                raise BrokenChainError(seq, "it is not an event that this version knows") from None
         if newest_first:
             high = page[-1][0] - 1
         else:
@@ -219,13 +222,6 @@ def _event_at(connection: sqlite3.Connection, seq: int) -> LedgerEvent | None:
         return None if row is None else decode_event(row[0])
     except (msgspec.MsgspecError, TypeError):
         return None
-
-
-def _decode(seq: int, body: bytes) -> LedgerEvent:
-    try:
-        return decode_event(body)
-    except (msgspec.MsgspecError, TypeError):
-        raise BrokenChainError(seq, "it is not an event that this version knows") from None
 
 
 def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:

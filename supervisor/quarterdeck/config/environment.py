@@ -68,12 +68,9 @@ def server_environment(
     if not passed.get("PATH"):
         passed["PATH"] = DEFAULT_PATH
     passed |= {"HOME": str(home), "TMPDIR": str(tmpdir)}
-    passed |= {name: environ[name] for name in _inherited(config) if name in environ}
+    inherited = config.inherit_env + config.sandbox.environment
+    passed |= {name: environ[name] for name in inherited if name in environ}
     return passed | dict(config.env)
-
-
-def _inherited(config: StdioServerConfig) -> tuple[str, ...]:
-    return config.inherit_env + config.sandbox.environment
 
 
 def _is_listed(name: str) -> bool:

@@ -29,7 +29,7 @@ Check = Callable[[], None]
 """Raises when the work is no longer wanted."""
 
 
-def replace_file(
+def replace_entry(
     directory: int, name: str, data: bytes, previous: os.stat_result | None, thing: int | None = None
 ) -> None:
     """Put a file with `data` at `name`, whole and on disk, or leave all as it was.

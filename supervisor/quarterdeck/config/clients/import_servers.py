@@ -177,11 +177,8 @@ def is_own(row: Mapping[str, object]) -> bool:
     command, args = row.get("command"), row.get("args")
     words = [command, *(args if isinstance(args, list) else [])]
     texts = [word for word in words if isinstance(word, str)]
-    return "serve" in texts and any(_is_program(text) or text == MODULE for text in texts[: texts.index("serve")])
-
-
-def _is_program(text: str) -> bool:
-    return PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem}
+    before = texts[: texts.index("serve")] if "serve" in texts else []
+    return any(text == MODULE or PROGRAM in {PurePosixPath(text).name, PureWindowsPath(text).stem} for text in before)
 
 
 def _is_policy(value: object) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.common.files.changes import replace_file
+from quarterdeck.common.files.changes import replace_entry
 from quarterdeck.common.files.replace import replacing
 from quarterdeck.common.files.text_file import MissingFileError, TextFileError, read_text_file
 
@@ -123,13 +123,13 @@ def _replace(target: Path, data: bytes, previous: os.stat_result | None, *, is_p
         if is_private:
             owner = previous or os.fstat(directory)
             private = os.stat_result((stat.S_IFREG | 0o600, 0, 0, 1, owner.st_uid, owner.st_gid, 0, 0, 0, 0))
-            replace_file(directory, target.name, data, private)
+            replace_entry(directory, target.name, data, private)
         elif previous is None:
-            replace_file(directory, target.name, data, None)
+            replace_entry(directory, target.name, data, None)
         else:
             thing = os.open(target.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
             try:
-                replace_file(directory, target.name, data, previous, thing)
+                replace_entry(directory, target.name, data, previous, thing)
             finally:
                 os.close(thing)
     finally:

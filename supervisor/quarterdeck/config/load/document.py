@@ -146,7 +146,8 @@ def describe_unknown_keys(document: JsonObject) -> str:
         near = [key for key in others[:100] if nearest_key(key, SERVER_KEYS)]
         hint = f": did you mean {near[0][:64]!r}?" if near else ""
         raise DocumentError(f"has neither 'mcpServers' nor 'servers'{hint}")
-    told = [f"{key[:64]!r}{_likeness(key)}" for key in others[:_MAX_TOLD]]
+    likely = {key: nearest(key, OUR_KEYS) for key in others[:_MAX_TOLD]}
+    told = [f"{key[:64]!r}" + (f" (did you mean {near!r}?)" if near else "") for key, near in likely.items()]
     return f"ignored: {', '.join(told)}" if told else ""
 
 
@@ -229,8 +230,3 @@ def read_allowed_env(document: JsonObject) -> frozenset[str]:
 def pointer(*steps: str | int) -> str:
     """A JSON pointer (RFC 6901) from the top of the file."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
-
-
-def _likeness(key: str) -> str:
-    near = nearest(key, OUR_KEYS)
-    return f" (did you mean {near!r}?)" if near else ""

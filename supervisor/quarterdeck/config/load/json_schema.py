@@ -67,7 +67,8 @@ def config_schema() -> dict[str, object]:
             {"$ref": "#/$defs/switchedOff"},
         ],
     }
-    native = _definition(NativeSettings, definitions)
+    definitions[NativeSettings.__name__] = _translate(NativeSettings, definitions)
+    native = {"$ref": f"#/$defs/{NativeSettings.__name__}"}
     return {
         "$schema": DIALECT,
         "title": "Quarterdeck configuration",
@@ -120,11 +121,6 @@ def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
         said = ({"required": [key], "properties": {key: {"type": "string"}}} for key in ("type", "transport", "kind"))
         row["anyOf"] = list(said)
     return row
-
-
-def _definition(model: type[FrozenModel], definitions: dict[str, object]) -> dict[str, object]:
-    definitions[model.__name__] = _translate(model, definitions)
-    return {"$ref": f"#/$defs/{model.__name__}"}
 
 
 def _translate(model: type[FrozenModel], definitions: dict[str, object]) -> dict[str, object]:

@@ -116,7 +116,8 @@ class ConfigValues:
 def check_files(files: Iterable[FileFound]) -> tuple[ConfigProblem, ...]:
     """Everything there is to know of these files, file by file, what is wrong before what is ignored."""
     files = tuple(files)
-    set_aside = [line for line in merge_files(files).warnings if not any(line in _warnings(found) for found in files)]
+    own = {line for found in files if found.loaded is not None for line in found.loaded.warnings}
+    set_aside = [line for line in merge_files(files).warnings if line not in own]
     wished = {found.candidate.path: found.loaded.native for found in files if found.loaded and found.loaded.native}
     set_aside += merge_native(wished)[1]
     return tuple(finding for found in files for finding in _check(found, set_aside))
@@ -141,10 +142,6 @@ def _check(found: FileFound, set_aside: Iterable[str]) -> Iterator[ConfigProblem
 
 def _error(path: Path, server: str, problem: Problem) -> ConfigProblem:
     return ConfigProblem(path, server, problem.location, problem.reason, problem.nearest, code=problem.code)
-
-
-def _warnings(found: FileFound) -> tuple[str, ...]:
-    return found.loaded.warnings if found.loaded is not None else ()
 
 
 def value_origins(files: Iterable[FileFound], gathered: MergedConfig) -> ConfigValues:

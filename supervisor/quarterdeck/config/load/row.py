@@ -113,7 +113,7 @@ def examine_row(
     problems += _unknown_keys(given, model, location)
     if model is None:
         # Its kind is wrong or mistyped: the rest is judged by what it looks like, and the row is not used.
-        if not (_says_its_kind(given) or problems):
+        if given.keys().isdisjoint({"command", "url", "type", "transport", "kind"}) and not problems:
             problems.append(Problem(location, "has neither 'command' nor 'url'"))
         given, model = _likely(given)
         if model is None:
@@ -204,10 +204,6 @@ def _likely(given: Mapping[str, object]) -> tuple[dict[str, object], _Model | No
     return dict(given), None
 
 
-def _says_its_kind(given: Mapping[str, object]) -> bool:
-    return not given.keys().isdisjoint({"command", "url", "type", "transport", "kind"})
-
-
 def _unknown_keys(given: Mapping[str, object], model: _Model | None, location: str) -> Iterator[Problem]:
     """The keys that a row of this kind, or of any, may not have; what is near none of ours is ignored."""
     known = _KEYS[model] if model else _ALL_KEYS
@@ -279,7 +275,11 @@ def _complete_stdio(
     """Make strings of `env`, put `envFile` under it, and let paths start at the file's directory."""
     env = fields.get("env", {})
     if isinstance(env, dict):
-        values = {name: _env_value(value) for name, value in env.items() if value is not None}
+        values = {
+            name: json.dumps(value) if isinstance(value, bool | int | float) else value
+            for name, value in env.items()
+            if value is not None
+        }
         if "envFile" in fields and not any(problem.location == at(location, "envFile") for problem in problems):
             with problems.kept():
                 values = _read_env_file(fields, str(env_file), location, variables) | values
@@ -306,10 +306,6 @@ def _locate_all(key: str, value: object, variables: Variables) -> object:
         return value
     # An empty path, perhaps an unset variable's, would be the file's directory: left to the model, which refuses it.
     return [str(variables.locate(path)) if isinstance(path, str) and path else path for path in value]
-
-
-def _env_value(value: object) -> object:
-    return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
 def _read_env_file(fields: Mapping[str, object], shown: str, location: str, variables: Variables) -> dict[str, object]:

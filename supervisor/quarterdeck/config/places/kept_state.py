@@ -88,10 +88,14 @@ def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
             found.append(Leftover(kind, server, server.name, folder.name, "" if is_rest else used))
     for folder in _folders(state / "workspaces"):
         is_rest = _TAKEN_AWAY.fullmatch(folder.name) is not None
-        used = "a session is open" if not is_rest and _has_session(folder) else ""
+        sessions = () if is_rest else _folders(folder / "sessions")
+        used = "a session is open" if any(is_held(SessionPaths(each).lock) for each in sessions) else ""
         found.append(Leftover(LeftoverKind.REST if is_rest else LeftoverKind.WORKSPACE, folder, folder.name, "", used))
     used = "something is running" if live else ""
-    return found + [Leftover(LeftoverKind.RECORD, path, path.name, "", used) for path in _records(state)]
+    with suppress(OSError):
+        records = [state / name for name in sorted(os.listdir(state)) if RECORDS.fullmatch(name)]
+        found += [Leftover(LeftoverKind.RECORD, path, path.name, "", used) for path in records]
+    return found
 
 
 def live_digests(roots: Iterable[Path]) -> frozenset[str]:
@@ -137,16 +141,6 @@ def _folders(path: Path) -> Iterator[Path]:
             folder = path / name
             if folder.is_dir() and not folder.is_symlink():
                 yield folder
-
-
-def _records(state: Path) -> Iterator[Path]:
-    with suppress(OSError):
-        yield from (state / name for name in sorted(os.listdir(state)) if RECORDS.fullmatch(name))
-
-
-def _has_session(workspace: Path) -> bool:
-    """Whether a process holds the lock of one of its sessions."""
-    return any(is_held(SessionPaths(folder).lock) for folder in _folders(workspace / "sessions"))
 
 
 def _mounted_in(path: Path) -> str | None:

@@ -96,16 +96,12 @@ class RuntimeDirectory:
         for attempt in range(1, _CREATE_ATTEMPTS + 1):
             try:
                 with writing_below(root, RUNTIME_DIR_VARIABLE):
-                    return cls._create_in(make_private_dir(root), digest)
+                    path = make_private_dir(root) / f"qd-{digest}-{os.getpid()}-{secrets.token_hex(4)}"
+                    return cls(path, digest, make_locked_directory(path))
             except FileNotFoundError:
                 if attempt == _CREATE_ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
-
-    @classmethod
-    def _create_in(cls, root: Path, digest: str) -> Self:
-        path = root / f"qd-{digest}-{os.getpid()}-{secrets.token_hex(4)}"
-        return cls(path, digest, make_locked_directory(path))
 
     def socket_path(self, name: str) -> Path:
         """The path of a socket in the directory.

@@ -151,7 +151,7 @@ class _Reader:
                 return token[0]
             case "comment":
                 return _without_words(token[0]) if _is_telling(token[0]) else token[0]
-            case "string" if _is_key(text, token.end()):
+            case "string" if _COLON.match(text, token.end()):
                 self._name = _read(token[0])
                 return token[0]
             case _:
@@ -184,10 +184,6 @@ def _is_telling(comment: str) -> bool:
 def _without_words(comment: str) -> str:
     body = comment[2:].removesuffix("*/")
     return f"{comment[:2]}{_LINE.sub(f' {MASK} ', body)}{comment[2 + len(body) :]}".rstrip(" ")
-
-
-def _is_key(text: str, at: int) -> bool:
-    return _COLON.match(text, at) is not None
 
 
 def _read(token: str) -> str:

@@ -17,7 +17,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from quarterdeck.common.files.changes import make_directory, remove_directory, replace_file
+from quarterdeck.common.files.changes import make_directory, remove_directory, replace_entry
 from quarterdeck.common.files.path_walk import FoundPath, fault, may_write, open_directory, open_file
 from quarterdeck.config.places.trusted_files import never_written
 from quarterdeck.tools.context import (
@@ -142,7 +142,7 @@ class LocalFs:
                 raise fault(errno.EISDIR)
             if spot.thing is not None:
                 _require_writable(spot)
-            replace_file(spot.directory, spot.name, content, spot.status, spot.thing)
+            replace_entry(spot.directory, spot.name, content, spot.status, spot.thing)
 
     def _stat(self, path: str) -> FileStat:
         with self._roots.look(path, self._cwd) as spot:

@@ -11,7 +11,7 @@ import pytest
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 
 from quarterdeck.common.files import changes
-from quarterdeck.common.files.changes import make_directory, remove_directory, replace_file
+from quarterdeck.common.files.changes import make_directory, remove_directory, replace_entry
 
 AS_ROOT = ROOT_ONLY
 OWNER, OTHER = 12345, 23456
@@ -32,7 +32,7 @@ def owner_of(path: Path) -> tuple[int, int]:
 def test_a_new_file_has_the_usual_mode(tmp_path: Path, directory: int) -> None:
     """Nobody else could read what a session writes, or anybody could change it."""
     (tmp_path / "usual").write_text("")
-    replace_file(directory, "new", b"data", None)
+    replace_entry(directory, "new", b"data", None)
     assert (tmp_path / "new").read_bytes() == b"data"
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
     assert sorted(os.listdir(tmp_path)) == ["new", "usual"]
@@ -45,7 +45,7 @@ def test_a_replaced_file_keeps_its_mode_but_no_set_id_bits(
     """A script would not run any more; or what runs as root would be written by a model."""
     (tmp_path / "f").write_text("old")
     (tmp_path / "f").chmod(mode)
-    replace_file(directory, "f", b"new", (tmp_path / "f").stat())
+    replace_entry(directory, "f", b"new", (tmp_path / "f").stat())
     assert (tmp_path / "f").read_text() == "new"
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == kept
 
@@ -54,7 +54,7 @@ def test_a_replaced_file_keeps_its_mode_but_no_set_id_bits(
 def test_as_root_what_is_new_belongs_to_the_owner_of_the_place(tmp_path: Path, directory: int) -> None:
     """The session's commands, which run as that user, could not change what its file tools wrote."""
     os.chown(tmp_path, OWNER, OTHER)
-    replace_file(directory, "f", b"", None)
+    replace_entry(directory, "f", b"", None)
     make_directory(directory, "d")
     assert owner_of(tmp_path / "f") == owner_of(tmp_path / "d") == (OWNER, OTHER)
 
@@ -64,7 +64,7 @@ def test_as_root_a_replaced_file_keeps_its_owner(tmp_path: Path, directory: int)
     """A user would lose their file to another by an edit."""
     (tmp_path / "f").write_text("")
     os.chown(tmp_path / "f", OWNER, OTHER)
-    replace_file(directory, "f", b"", (tmp_path / "f").stat())
+    replace_entry(directory, "f", b"", (tmp_path / "f").stat())
     assert owner_of(tmp_path / "f") == (OWNER, OTHER)
 
 
@@ -105,7 +105,7 @@ def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
     previous[stat.ST_UID] = OTHER
     monkeypatch.setattr(changes.os, "fchown", fchown)
     with pytest.raises(PermissionError, match=rf"owner \(uid {OTHER}, gid \d+\) could not be kept"):
-        replace_file(directory, "f", b"new", os.stat_result(previous))
+        replace_entry(directory, "f", b"new", os.stat_result(previous))
     assert (tmp_path / "f").read_text() == "old"
     assert os.listdir(tmp_path) == ["f"]
 
@@ -120,7 +120,7 @@ def test_a_root_that_may_give_nothing_away_still_writes(
         raise PermissionError(errno.EPERM, "no")
 
     monkeypatch.setattr(changes.os, "fchown", fchown)
-    replace_file(directory, "f", b"new", None)
+    replace_entry(directory, "f", b"new", None)
     make_directory(directory, "d")
     assert sorted(os.listdir(tmp_path)) == ["d", "f"]
 
@@ -138,7 +138,7 @@ def test_a_write_that_fails_leaves_all_as_it_was(
 
     monkeypatch.setattr(changes.os, step, fail)
     with pytest.raises(type(failure)):
-        replace_file(directory, "f", b"new", (tmp_path / "f").stat())
+        replace_entry(directory, "f", b"new", (tmp_path / "f").stat())
     assert (tmp_path / "f").read_text() == "old"
     assert os.listdir(tmp_path) == ["f"]
 
@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_synced_does_not_undo_a_write(
         sync(fd)
 
     monkeypatch.setattr(changes.os, "fsync", fsync)
-    replace_file(directory, "f", b"new", None)
+    replace_entry(directory, "f", b"new", None)
     assert (tmp_path / "f").read_text() == "new"
 
 
@@ -163,7 +163,7 @@ def test_a_link_that_takes_the_target_s_name_is_replaced_not_followed(tmp_path: 
     """What the link leads to would be written, wherever that is."""
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "f").symlink_to("outside")
-    replace_file(directory, "f", b"new", None)
+    replace_entry(directory, "f", b"new", None)
     assert (tmp_path / "outside").read_text() == "secret"
     assert not (tmp_path / "f").is_symlink()
 
@@ -293,7 +293,7 @@ def test_a_replaced_file_keeps_its_access_list_and_takes_none_of_its_directory(
     before = {name: os.getxattr(file, name) for name in os.listxattr(file)}, file.stat().st_mode
     thing = os.open(file, os.O_PATH)
     try:
-        replace_file(directory, "f", b"new", os.fstat(thing), thing)
+        replace_entry(directory, "f", b"new", os.fstat(thing), thing)
     finally:
         os.close(thing)
     assert file.read_bytes() == b"new"

@@ -36,7 +36,7 @@ sys.path.insert(0, sys.argv[1])
 import echo, tools, wire
 
 def crash(call):
-    wire.complain("out of cheese")
+    wire.print_error("out of cheese")
     os._exit(7)
 
 tools.TOOLS["crash"] = (tools.TOOLS["crash"][0], crash)

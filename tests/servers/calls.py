@@ -99,4 +99,4 @@ def cancel(request_id: object) -> None:
     """Stop an unanswered call: it gets no answer, and stderr says `cancelled ID`."""
     if event := PENDING.pop(request_id, None):
         event.set()
-        wire.complain(f"cancelled {request_id}")
+        wire.print_error(f"cancelled {request_id}")

@@ -107,7 +107,7 @@ def _obey_command_line() -> None:
     options = parser.parse_args()
     page_size = options.page_size
     if options.stderr:
-        wire.complain(options.stderr)
+        wire.print_error(options.stderr)
 
 
 if __name__ == "__main__":

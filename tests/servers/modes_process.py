@@ -22,7 +22,7 @@ pid_file = os.devnull
 @during(START)
 def exits_at_once(message: JsonObject) -> NoReturn:
     """Say why on stderr and leave with exit code 3."""
-    wire.complain("hostile: I refuse to start")
+    wire.print_error("hostile: I refuse to start")
     os._exit(3)
 
 

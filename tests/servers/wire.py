@@ -112,7 +112,7 @@ def dumps(value: object) -> bytes:
         return _encode_ascii(value).encode()
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Write one line to stderr, at once."""
     print(text, file=sys.stderr, flush=True)
 

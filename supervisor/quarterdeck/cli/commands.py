@@ -1,4 +1,4 @@
-"""Every command: where it is defined, in which panel of the help, in one line, and with which examples.
+"""The table of commands: module, panel of the help, summary and examples of each.
 
 A table, so that `--help` imports no command, and a command no other.  Pure.
 """
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 PROGRAM: Final = "quarterdeck"
-"""What is typed before a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +14,8 @@ class Entry:
     """One command of the first level, or a group of them.
 
     Attributes:
-        name: what is typed.
         home: `module:attribute`, below `quarterdeck.cli`: a function, or a `Group`.
-        panel: under which heading the help names it.
-        summary: what it does, as the first help names it.
+        panel: the heading under which the help lists it.
         examples: command lines, each with what it does; of a group those of its commands.
     """
 
@@ -308,7 +305,6 @@ ENTRIES: Final = (
 )
 
 BY_NAME: Final = {entry.name: entry for entry in ENTRIES}
-"""Each by its name."""
 
 
 def examples_of(path: str) -> tuple[tuple[str, str], ...]:

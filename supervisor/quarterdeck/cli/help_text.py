@@ -1,6 +1,6 @@
-"""How help looks: the commands in their panels, and of one command its options, the common ones last, and examples.
+"""Lay out help: the commands in their panels; of one command its arguments, options (common ones last) and examples.
 
-One renderer for the first level, which imports no command, and for each command, from what click made of it.
+The first level is made from `commands`, so that no command is imported; a command's help from its click parameters.
 """
 
 import sys
@@ -24,13 +24,10 @@ NATIVE_OPTIONS: Final = frozenset({"--profile", "--workspace", "--allow-dir", "-
 COMMON_OPTIONS: Final = ("--config", "--own", "--allow-unsandboxed", "--json", "--log-level", "--log-format")
 """They mean the same in every command that has them; in the order of the help."""
 
-TOPICS: Final = ("exit-codes",)
-"""What `help` explains besides commands."""
-
 STATE_DIR_HELP: Final = ("      --state-dir DIR", "Where ledger, homes and logs are kept.")
 
 LEFT_COLUMNS: Final = 30
-"""At most for what stands before an explanation; what is longer has a line of its own."""
+"""The widest left column; a longer name has a line of its own."""
 
 Row = tuple[str, str]
 

@@ -26,7 +26,7 @@ STATE_DIR_OPTION: Final = "--state-dir"
 HELP_OPTIONS: Final = ("-h", "--help")
 
 COMPLETE_VARIABLE: Final = "_QUARTERDECK_COMPLETE"
-"""Set by a shell that wants a word completed; see `completion`."""
+"""Set by a shell that asks for completions; see `completion`."""
 
 _GROUP: Final = "group"
 """What a module calls its group of commands."""
@@ -46,16 +46,16 @@ def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; its exit code.  Whatever goes wrong is said in a line or two, on stderr."""
-    # What a crash leaves behind could hold secrets.
+    """Run one command; its exit code.  An error is one or two lines on stderr."""
+    # A core file could hold secrets.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     code = _end(arguments)
     failure = output_failure()
     if failure is None:
         return code
-    if failure.number != errno.EPIPE:  # whoever left wants to hear no more
+    if failure.number != errno.EPIPE:  # the reader has left: nobody reads an error either
         why = f"the output could not be written to stdout: {failure}"
-        complain(ExitCode.UNWRITTEN, why, "make room there, or redirect the output")
+        print_error(ExitCode.UNWRITTEN, why, "make room there, or redirect the output")
     return code or ExitCode.UNWRITTEN
 
 
@@ -66,14 +66,14 @@ def _end(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.INTERNAL
     except CommandError as error:
-        complain(error.code, error.message, error.remedy)
+        print_error(error.code, error.message, error.remedy)
         return error.code
     except InterruptedBySignal as end:
         return exit_code(end.number, serves=is_serve(arguments))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
-        return _report(error)
+        return _end_unforeseen(error)
 
 
 def _run(arguments: list[str]) -> int:
@@ -152,7 +152,7 @@ def hoist_state_dir(arguments: Sequence[str]) -> list[str]:
 
 
 def _take_state_dir(arguments: list[str]) -> list[str]:
-    """The arguments from the command on; the state directory before it is where everybody looks for it."""
+    """The arguments from the command on; the state directory before it is set for this process."""
     rest = list(arguments)
     while rest and rest[0].partition("=")[0] == STATE_DIR_OPTION:
         option, has_value, value = rest.pop(0).partition("=")
@@ -173,8 +173,8 @@ def _unknown(name: str) -> CommandError:
     return CommandError(ExitCode.USAGE, f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
 
 
-def _report(error: Exception) -> int:
-    """What no command expects: that nobody can be told, and bugs."""
+def _end_unforeseen(error: Exception) -> int:
+    """The exit code of an exception that no command expects: stdout that cannot be written, or a bug."""
     import logging
 
     logging.getLogger("quarterdeck").debug("an unforeseen error", exc_info=error)
@@ -183,7 +183,7 @@ def _report(error: Exception) -> int:
         cause = cause.exceptions[0]
     if isinstance(cause, OutputError):
         return ExitCode.UNWRITTEN
-    complain(
+    print_error(
         ExitCode.INTERNAL,
         f"an unforeseen error: {type(cause).__name__}: {cause}",
         "this is a bug in quarterdeck: please report it, with what --log-level debug shows",
@@ -191,8 +191,8 @@ def _report(error: Exception) -> int:
     return ExitCode.INTERNAL
 
 
-def complain(code: ExitCode, message: str, remedy: str | None) -> None:
-    """Say on stderr what went wrong, in one line, and in another what to do; and to a client that waits for us."""
+def print_error(code: ExitCode, message: str, remedy: str | None) -> None:
+    """Print an error and its fix on stderr, a line each; a client that waits for `serve` is answered with them."""
     from quarterdeck.cli.shared.output import print_line
     from quarterdeck.host.stdio.early_reply import refuse_early
 

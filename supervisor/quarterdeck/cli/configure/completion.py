@@ -1,4 +1,4 @@
-"""`quarterdeck completion`: what lets a shell complete commands and options."""
+"""`quarterdeck completion`: the script by which a shell completes commands and options."""
 
 import os
 from enum import StrEnum
@@ -9,7 +9,7 @@ from quarterdeck.cli.shared.parameters import Argument
 
 
 class Shell(StrEnum):
-    """Those that can be told how."""
+    """The shells that are supported."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -34,7 +34,7 @@ def completion(
 
 
 def complete(arguments: list[str]) -> int:
-    """Answer a shell that asks for the completions of a word; the question stands in the environment."""
+    """Print the completions of a word for a shell, which asks by variables of the environment."""
     from quarterdeck.cli.commands import BY_NAME, ENTRIES, PROGRAM
     from quarterdeck.cli.program import COMPLETE_VARIABLE, make_program
 

@@ -85,7 +85,7 @@ def import_config(
         )
         return
     print_diff(diff)
-    _tell(added, left_out, taken.elsewhere)
+    _print_outcome(added, left_out, taken.elsewhere)
     if not added:
         print_line("there is nothing to import")
     elif dry_run:
@@ -148,7 +148,7 @@ def _report(server: "FoundServer") -> dict[str, object]:
     }
 
 
-def _tell(added: "list[FoundServer]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
+def _print_outcome(added: "list[FoundServer]", left_out: "list[SkippedServer]", elsewhere: int) -> None:
     for each in left_out:
         print_line(f"{printable(each.name)} is left out: {printable(each.reason)}", "yellow", stderr=True)
     for server in added:

@@ -1,6 +1,6 @@
 """`quarterdeck link` and `unlink`: put our `serve` into other programs' configuration, and take it out again.
 
-Every file is worked out before the first is written: one that cannot be used leaves all as they are.
+All changes are computed before the first file is written: one that cannot be used leaves all unchanged.
 """
 
 import os
@@ -156,7 +156,7 @@ def _serve_arguments(
     """What follows `serve`, every path absolute."""
     from quarterdeck.cli.shared.options import native_options
 
-    native_options(profile, workspace, allow_dir, tools)  # complains of what serve would complain of
+    native_options(profile, workspace, allow_dir, tools)  # complains of what serve would print_error of
     arguments: list[str] = []
     for path in config or ():
         if not path.is_file():
@@ -193,7 +193,7 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool)
             ):
                 backup = write_user_file(plan.file, plan.text, datetime.now(UTC), is_private=plan.file.status is None)
         if not json:
-            _tell(plan, backup, done, dry_run=dry_run)
+            _print_outcome(plan, backup, done, dry_run=dry_run)
         reports.append(
             {
                 "client": plan.location.client.name,
@@ -208,7 +208,7 @@ def _carry_out(plans: "list[LinkPlan]", done: str, *, dry_run: bool, json: bool)
         print_json(reports)
 
 
-def _tell(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run: bool) -> None:
+def _print_outcome(plan: "LinkPlan", backup: Path | None, done: str, *, dry_run: bool) -> None:
     if not plan.is_needed:
         print_line(f"{done} already: nothing to do")
     elif dry_run:

@@ -1,4 +1,4 @@
-"""`quarterdeck purge`: what we keep on disk, how much it is, and its removal."""
+"""`quarterdeck purge`: show what quarterdeck keeps on disk, its size, and remove it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -81,7 +81,9 @@ def purge(
     else:
         kept = [each.name for each in found if everything and each.kind == "record" and each not in wanted]
         freed = sum(measure.size_bytes for each, measure in zip(shown, measures, strict=True) if each in removed)
-        _tell(found, wanted, f"removed {len(removed)}, {size(freed)}" if removed else "", kept, is_asked=is_asked)
+        _print_outcome(
+            found, wanted, f"removed {len(removed)}, {size(freed)}" if removed else "", kept, is_asked=is_asked
+        )
     for failure in failures:
         print_line(printable(failure), "red", stderr=True)
     if failures:
@@ -169,7 +171,9 @@ def _size(measure: "DiskUse") -> str:
     return size(measure.size_bytes) if measure.is_whole else f"> {size(measure.size_bytes)}"
 
 
-def _tell(found: "list[Leftover]", wanted: "list[Leftover]", removed: str, kept: list[str], *, is_asked: bool) -> None:
+def _print_outcome(
+    found: "list[Leftover]", wanted: "list[Leftover]", removed: str, kept: list[str], *, is_asked: bool
+) -> None:
     if not is_asked:
         if found:
             print_line("to remove: give a SERVER, or --all (which keeps records)", "dim", stderr=True)

@@ -1,7 +1,7 @@
 """`quarterdeck logs`: what a server wrote on its standard error.
 
-The file is read where it lies; no `serve` need run, and nothing is started.  Its lines begin with the time at which
-each was written, but for those of older files.
+The file is read in place; no `serve` is needed, and nothing is started.  Each line begins with the time at which it was
+written, except in files of older versions.
 """
 
 import os
@@ -25,7 +25,7 @@ from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck_sandbox import split_time
 
 POLL_S: Final = 0.2
-"""How often a followed file is looked at: a person does not notice, a laptop neither."""
+"""Between two looks at a followed file: no delay for a person, no load for a laptop."""
 
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -64,7 +64,7 @@ def logs(
 
 
 def _local(at: str) -> str:
-    """A time as the clock on the wall showed it, and the gap after it; nothing for none."""
+    """A time in the local zone, and the gap after it; empty for none."""
     try:
         return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M:%S}  " if at else ""
     except (ValueError, OverflowError):
@@ -72,7 +72,7 @@ def _local(at: str) -> str:
 
 
 def _log_path(source: Source, server: str) -> Path:
-    """Where the log is, once it is sure that there is such a server."""
+    """Where the log is, if there is such a server."""
     from quarterdeck.control.client import NoAnswerError, NotServingError, ask
     from quarterdeck.control.protocol import LogFile, LogPath, Refused
 

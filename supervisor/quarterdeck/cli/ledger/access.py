@@ -1,4 +1,4 @@
-"""How commands reach the ledger: read where it lies, beside whoever writes it; changed while nobody else may."""
+"""Open the ledger for commands: read beside a process that writes it, or changed under its lease."""
 
 import os
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """`quarterdeck ledger`: what happened, what was offered at any time, and whether the record is whole.
 
-The ledger is read where it lies, beside a `serve` that runs; nothing is started.
+The ledger is read in place, beside a `serve` that runs; nothing is started.
 """
 
 from datetime import UTC, datetime

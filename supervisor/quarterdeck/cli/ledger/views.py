@@ -1,7 +1,4 @@
-"""How the ledger looks: for people as tables and lines, for programs as plain values.
-
-A moment as people name it: a time, a time ago, or the number of an event.
-"""
+"""Print and encode the ledger, for people and for programs; parse moments (`2h ago`, an event's number)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """`quarterdeck checkpoint`: what `write` and `edit` changed, call by call, and how to undo it.
 
-The files are read where they lie; no `serve` need run, and nothing is started.
+The files are read in place; no `serve` is needed, and nothing is started.
 """
 
 import os

@@ -66,7 +66,7 @@ def run(
         raise CommandError(
             ExitCode.USAGE, f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE"
         )
-    # Before anything runs: a file that cannot be written is found out now, and no program can put a link in its place.
+    # Opened before anything runs: it can be written, and no program can put a link in its place.
     report = _open(json) if json is not None else None
     code: int = _REFUSALS["sandbox_refused"]
     try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from quarterdeck_protocol.faults import ProtocolFault
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:8808"
-"""Where `--http` listens unless told otherwise; fixed, for clients are configured with it."""
+"""The default address of `--http`; fixed, since clients are configured with it."""
 
 MAX_PORT: Final = 65_535
 
@@ -46,11 +46,11 @@ _log = logging.getLogger("quarterdeck.serve")
 
 
 @dataclass(frozen=True, slots=True)
-class HttpWish:
-    """How the HTTP server was asked for.
+class HttpPlan:
+    """What the options ask of the HTTP server.
 
     Attributes:
-        listener: where it will listen; None where that is another's, as will be told.
+        listener: None where another serve of the ledger listens.
         announce: whether to print the URL on stdout.
     """
 
@@ -61,11 +61,11 @@ class HttpWish:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that one `serve` is to do."""
+    """The options of one `serve`, checked."""
 
     source: Source
     settings: "Settings"
-    http: HttpWish | None
+    http: HttpPlan | None
     lock: "DeckLock | None"
     portable_schemas: bool
 
@@ -153,7 +153,7 @@ def serve(
     if locked:
         locks = (str(lock_file.absolute()), str(lock_file.absolute().with_name("lock.ignore")))
         settings = replace(settings, trusted=(*settings.trusted, *locks))
-    wish = None
+    http_plan = None
     if http:
         bind, port = parse_address(address or DEFAULT_ADDRESS)
         check_names(allow_host or ())
@@ -163,18 +163,18 @@ def serve(
         if token is None:
             settings = replace(settings, open_port=port)
             check_networks(settings, port)
-        wish = _open_http(bind, port, token, allow_host or (), allow_remote=allow_remote, announce=json)
+        http_plan = _open_http(bind, port, token, allow_host or (), allow_remote=allow_remote, announce=json)
     elif sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
     raise_open_files_limit()
-    plan = Plan(source, settings, wish, deck_lock, portable_schemas)
-    with wish.listener if wish is not None and wish.listener is not None else nullcontext():
+    plan = Plan(source, settings, http_plan, deck_lock, portable_schemas)
+    with http_plan.listener if http_plan is not None and http_plan.listener is not None else nullcontext():
         run(lambda: _serve(plan), outlives_terminal=True)
 
 
 def _open_http(
     bind: str, port: int, token: str | None, hosts: Iterable[str], *, allow_remote: bool, announce: bool
-) -> HttpWish:
+) -> HttpPlan:
     """Listen before anything is started: clients that come early wait, and a wrong address is told at once.
 
     Raises:
@@ -187,10 +187,10 @@ def _open_http(
 
     options = HttpOptions(bind=bind, port=port, token=token, allow_remote=allow_remote, hosts=tuple(hosts))
     try:
-        return HttpWish(options, listen(options), announce)
+        return HttpPlan(options, listen(options), announce)
     except ProtocolFault as fault:
         if is_taken(fault) and read_holder(directory()) is not None:
-            return HttpWish(options, None, announce)  # by the serve that holds the ledger, which says how to join it
+            return HttpPlan(options, None, announce)  # by the serve that holds the ledger, which says how to join it
         raise _unserved(fault) from None
 
 
@@ -319,21 +319,21 @@ async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine") -> None:
     _log.info("the client has left")
 
 
-async def _serve_http(product: "Product", host: "ProviderHostImpl", wish: HttpWish) -> None:
+async def _serve_http(product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan) -> None:
     from quarterdeck.config.places.paths import state_dir_words
     from quarterdeck.host.http.admission import PATH
     from quarterdeck.host.http.serve import serve_http
 
-    def tell(address: str, port: int) -> None:
+    def on_started(address: str, port: int) -> None:
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}{PATH}"
-        if wish.announce:
+        if http_plan.announce:
             print_json({"url": url})
         product.announce_url(url)
         _log.info("listening on %s; Ctrl-C or SIGTERM ends it", url)
-        if wish.options.token is None:
+        if http_plan.options.token is None:
             _log.warning("no token is required: every process of this machine, of any user, can call every tool")
         else:
             show = shlex.join(["quarterdeck", "token", "show", *state_dir_words()])
             _log.info("clients must send the bearer token in %s: `%s` prints it", token_path(), show)
 
-    await serve_http(host, wish.options, started=tell, listener=wish.listener)
+    await serve_http(host, http_plan.options, started=on_started, listener=http_plan.listener)

@@ -28,7 +28,7 @@ _config_log = logging.getLogger("quarterdeck.config")
 
 @contextmanager
 def changes_logged(product: Product) -> Iterator[None]:
-    """Log each change of any server's phase or number of tools inside the block, and once how the broken ones are."""
+    """Log each change of a server's phase or number of tools inside the block, and each broken row once."""
     seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
 
     def look() -> None:
@@ -84,7 +84,7 @@ async def _follow(product: Product, source: Source) -> None:
 
 
 async def reload(product: Product, source: Source) -> None:
-    """Apply what the files say now; where anything in them is newly broken, nothing of it."""
+    """Apply the files as they are now, unless something in them is newly broken."""
     from quarterdeck.cli.shared.log_setup import set_up_logging
     from quarterdeck.config.load.file import ConfigFileError
 
@@ -112,9 +112,9 @@ async def reload(product: Product, source: Source) -> None:
 
 
 def _new_problems(old: "Settings", new: "Settings") -> list[str]:
-    """What is broken now and was not, and files of which nothing can be used any more.
+    """Rows that are newly broken, and files that can no longer be used.
 
-    Of the user's own word alone: whoever can write into a project could else keep running what the user took away.
+    Rows of project files do not count: such a file could else keep a server running that the user removed.
     """
     known = {row.message for row in old.broken}
     problems = [
@@ -146,7 +146,7 @@ MAX_NAMED = 8
 
 
 async def serve_locked(product: Product, lock: "DeckLock", serving: Coroutine[None, None, None]) -> None:
-    """Carry `serving` through, unless a server offers what `lock` does not name, or lacks what it names.
+    """Run `serving` until a server offers what `lock` does not name, or lacks what it names.
 
     Raises:
         CommandError: one does; `serving` was cancelled.

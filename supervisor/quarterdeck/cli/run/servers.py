@@ -1,4 +1,4 @@
-"""`quarterdeck ps`, `restart` and `inspect`: how servers are, restarting one, and one in detail."""
+"""`quarterdeck ps`, `restart` and `inspect`: the state of servers, restarting one, and one in detail."""
 
 import re
 import shlex
@@ -53,10 +53,10 @@ CLOSE_THE_NETWORK: Final = "install bubblewrap and slirp4netns to close this; `q
 STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 
 TAIL_LINES: Final = 5
-"""What is shown of a dead server's last words; `logs` shows the rest."""
+"""Lines of a dead server's stderr; `logs` shows the rest."""
 
 _NOISE: Final = re.compile(r"npm (?:notice|warn|info)\b|\s*$|Installed \d+ packages? in |Node\.js v\d", re.IGNORECASE)
-"""What npm and uv say beside the point, and node after every error."""
+"""Lines of npm, uv and node that do not tell the cause."""
 
 _CAUSE: Final = re.compile(
     r"(?:Uncaught |fatal: )?(?:[A-Za-z_][\w.]{0,99})?(?:Error|Exception)\b[^\n]{0,200}:|"
@@ -76,7 +76,7 @@ def ps(
     """
     answer = ask(source, Ps()) if source.own else ask_running(source, Ps(), anywhere=True)
     if answer is None:
-        _tell_what_is_configured(source, json=json)
+        _print_configured(source, json=json)
         return
     assert isinstance(answer, ServerList)
     if json:
@@ -85,8 +85,8 @@ def ps(
         print_servers(answer.servers)
 
 
-def _tell_what_is_configured(source: Source, *, json: bool) -> None:
-    """Nobody serves: which servers would be started, and which cannot be."""
+def _print_configured(source: Source, *, json: bool) -> None:
+    """Print what is configured where no serve runs: which servers would be started, and which cannot be."""
     settings = load(replace(source, log_level=LogLevel.ERROR), may_be_empty=True)
     if json:
         broken = {row.id: row.message for row in settings.broken}
@@ -189,7 +189,7 @@ def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False
 
 
 def describe_dossier(dossier: Dossier) -> list[str]:
-    """A death in a few lines: how it ended, what it had used, its last words."""
+    """How a process ended, what it had used, and the end of its stderr."""
     facts = []
     if dossier.exit_status is not None:
         facts.append(f"exit status {dossier.exit_status}")
@@ -208,7 +208,7 @@ def describe_dossier(dossier: Dossier) -> list[str]:
 
 
 def last_words(text: str) -> list[str]:
-    """A few lines of what a process said last, the likely cause first; what package runners add is left out."""
+    """The last lines of a process's stderr, the likely cause first, without the noise of package runners."""
     lines = [line for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
     shown = lines[-TAIL_LINES:]
     cause = next((line for line in reversed(lines) if _CAUSE.match(line)), None)
@@ -252,7 +252,7 @@ def inspect(
 
 
 def print_inspection(found: Inspection) -> None:
-    """All of it, for people."""
+    """Print an inspection for people."""
     server = found.server
     print_line(f"{printable(server.id)} is {server.phase}", STYLES.get(server.phase, ""))
     if found.command:

@@ -9,7 +9,7 @@ from quarterdeck_protocol.plain_words import plain_words
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """Exit codes of every command; `MEANINGS` explains them."""
 
     OK = 0
     TOOL_ERROR = 1

@@ -1,7 +1,6 @@
-"""Where log lines go and what they look like: stderr, for people on a terminal, JSON elsewhere.
+"""Log to stderr: for people on a terminal, as JSON elsewhere.
 
-Everyone logs through the standard library; structlog renders.  Values that a configuration calls secret are taken out
-of every line, whoever wrote it.
+All modules log through the standard library; structlog renders.  A configuration's secrets are removed from every line.
 """
 
 import logging
@@ -90,7 +89,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDict":
-    """Some lines quote servers."""
+    """Escape controls: some lines quote servers."""
     return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 

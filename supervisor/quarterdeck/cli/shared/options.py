@@ -123,7 +123,7 @@ Format = Annotated[
 
 
 NO_BUDGET: Final = 0
-"""Said for leaving names as they are: some clients, and programs of one's own, take any."""
+"""Given to leave names as they are: some clients, and programs of one's own, take any."""
 
 Budget = Annotated[
     int | None,
@@ -149,7 +149,7 @@ Prefix = Annotated[
 
 
 def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
-    """What names keep to; None for leaving them as they are.
+    """The budget that the options give; None to leave names as they are.
 
     Raises:
         CommandError: both are given, or too little is left for a name.
@@ -196,11 +196,11 @@ class NativeOptions:
 
     @property
     def fingerprint(self) -> str:
-        """By which the `serve` that offers just these is found."""
+        """The name by which the `serve` that offers just these is found."""
         return native_fingerprint(self.profile.in_deck, self.workspace, self.allow_dirs, self.tools)
 
     def to_wish(self) -> "NativeWish":
-        """The same for those who fulfil it.
+        """The same for `Settings`.
 
         Raises:
             CommandError: a tool has no such name.
@@ -227,7 +227,7 @@ class NativeOptions:
 def native_options(
     profile: ProfileName | None, workspace: Path | None, allow_dirs: list[Path] | None, tools: str | None
 ) -> NativeOptions | None:
-    """What the options say; None without a profile.
+    """The native tools that the options ask for; None without a profile.
 
     Raises:
         CommandError: they say something without one, or name what is not a directory, or no tool.

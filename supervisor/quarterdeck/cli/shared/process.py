@@ -30,9 +30,7 @@ class OutputError(Exception):
 
 
 class _Stdout(io.FileIO):
-    """Tells of the first failure, and takes no more from then on: nobody else shall tell it again, as the
-    interpreter's end would.
-    """
+    """Raises on the first failed write and drops all later ones: the interpreter's end would report it again."""
 
     failure: OutputError | None = None
 
@@ -47,7 +45,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Drops what cannot be written: there is nowhere to complain."""
+    """Drops what cannot be written."""
 
     def write(self, data: object, /) -> int:
         try:
@@ -108,7 +106,7 @@ _options_with_values = ("--state-dir",)
 
 
 class InterruptedBySignal(BaseException):
-    """The work was cut short, and has cleaned up.  No `except Exception` of a library takes it for a failure."""
+    """A signal ended the work, which has cleaned up; no `Exception`, so that no library catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -129,12 +127,12 @@ def is_serve(arguments: Sequence[str]) -> bool:
 
 
 def exit_code(number: int, *, serves: bool) -> int:
-    """What the shell is told of an end by a signal: SIGTERM is how a `serve` is meant to end."""
+    """The exit code of an end by a signal; SIGTERM is the regular end of a `serve`."""
     return 0 if serves and number == signal.SIGTERM else 128 + number
 
 
 def end_at_once(*, serves: bool, code: int | None = None) -> None:
-    """From here on a signal ends the process, with `code` or with what is said of that signal."""
+    """From here on a signal ends the process, with `code` or with the signal's own."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         os._exit(exit_code(number, serves=serves) if code is None else code)
@@ -151,15 +149,15 @@ def unwind(*, serves: bool) -> None:
     _handle(raise_it, serves=serves)
 
 
-def hears_hangup() -> bool:
-    """Whether SIGHUP may end us; who started us by `nohup` said no."""
+def handles_sighup() -> bool:
+    """Whether SIGHUP may end us: not under `nohup`."""
     return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
 def _handle(handler: "signal._HANDLER", *, serves: bool) -> None:
     for number in ENDING:
         signal.signal(number, handler)
-    if hears_hangup():
+    if handles_sighup():
         # Not SIG_IGN, which what we start would inherit.
         signal.signal(signal.SIGHUP, (lambda *_: None) if serves else handler)
 
@@ -178,7 +176,7 @@ def run(work: Callable[[], Coroutine[None, None, T]], *, outlives_terminal: bool
     """
     import asyncio  # not before everything else
 
-    heard = hears_hangup()
+    heard = handles_sighup()
     ending = (*ENDING, signal.SIGHUP) if heard and not outlives_terminal else ENDING
     handled = (*ENDING, signal.SIGHUP) if heard else ENDING
     before = {number: signal.getsignal(number) for number in handled}

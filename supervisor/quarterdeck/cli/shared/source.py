@@ -42,15 +42,15 @@ NO_CONFIGURATION: Final = (
     "write one of the files that `quarterdeck config path` lists, import one (`quarterdeck config import`), or name "
     "one with --config FILE"
 )
-"""What a command says that finds nothing to run."""
+"""The fix of a command that finds no configuration."""
 
 OR_NATIVE: Final = "; or add --profile, for native tools alone"
-"""What it says besides when it takes that option."""
+"""Added for commands that take `--profile`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whom a command asks.
+    """The configuration that a command works with, and how its servers are asked.
 
     Attributes:
         config: the files that were named; none for those that are found.
@@ -79,7 +79,7 @@ class Source:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing says what is meant: nothing is named, and no file is found."""
+        """Whether no configuration is named and none is found."""
         if self.config or self.native is not None:
             return False
         return not any(each.path.exists() for each in candidates(Path.cwd(), os.environ))
@@ -238,7 +238,7 @@ def _ask_own(source: Source, request: Request, only: str | None) -> Answer:
 
 
 def check_server(settings: "Settings", server: str) -> None:
-    """See that the configuration names this server.
+    """Check that the configuration names this server.
 
     Raises:
         CommandError: it does not.
@@ -282,7 +282,7 @@ async def start_product(
 
 
 def _held_by_another(settings: "Settings", error: "LeaseHeldError") -> CommandError:
-    """Whom to join, or how to run beside them."""
+    """The error of a ledger in use: how to join the process that writes it, or to run beside it."""
     state, holder = state_dir(), error.holder
     beside = f"{state.parent / state.name}-{settings.digest}"
     if holder is None:

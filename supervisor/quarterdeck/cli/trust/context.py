@@ -1,7 +1,7 @@
-"""What the commands of `trust` stand on: the ledger as it is now, the present configuration, and a way to decide.
+"""Open the ledger and the configuration for the commands of `trust`, and record decisions.
 
-The ledger is read where it lies, beside whoever writes it; a decision goes through the `serve` that does, else it is
-written by us.
+The ledger is read while another process may write it; a decision goes through the `serve` that writes it, else it is
+written here.
 """
 
 import os
@@ -49,7 +49,7 @@ class TrustContext:
     files: tuple[str, ...] = ()
 
     def command(self, verb: str, server: str = "", *words: str) -> str:
-        """The command of `trust` that goes on from here, as it can be typed."""
+        """A command of `trust` on the same configuration, as it can be typed."""
         from quarterdeck.trust.configured_servers import command_options
         from quarterdeck.trust.judge.server_rows import trust_command
 
@@ -151,7 +151,7 @@ def open_context(source: Source) -> Iterator[TrustContext]:
 
 
 def _said_of_native(book: "Book", row: "NativeRow") -> "tuple[NativeRow, ...]":
-    """What the files say of native tools, where they say anything, or once did."""
+    """The row of native tools, if files configure them, or once did."""
     from quarterdeck.config.native_tools import NO_SETTINGS
 
     is_known = bool(book.entry(row.scope, row.id).items)
@@ -159,7 +159,7 @@ def _said_of_native(book: "Book", row: "NativeRow") -> "tuple[NativeRow, ...]":
 
 
 def send(decisions: "Sequence[Decision]") -> None:
-    """Have these decisions recorded, all or none.
+    """Record these decisions, all or none.
 
     Raises:
         CommandError: they are not.

@@ -1,7 +1,4 @@
-"""`quarterdeck trust`: what waits for a person's approval, what changed, and deciding it.
-
-`quarterdeck trust scan`: the present rules over everything that was ever offered.
-"""
+"""`quarterdeck trust`: what waits for the user's approval, what changed, deciding it, and scanning all of it again."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -144,8 +141,8 @@ def approve(
 ) -> None:
     """Approve what is held, in the form that is shown: some tools of a server, all of it, or a project's servers."""
     with open_context(source) as context:
-        wish = _Wish(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
-        chosen, spared = _chosen(context, server, wish)
+        wanted = _Wanted(tools=tuple(tools or ()), everything=everything, instructions=instructions, project=project)
+        chosen, spared = _chosen(context, server, wanted)
         if not (json or _print_all(context, chosen, whole=whole)):
             raise CommandError(
                 ExitCode.USAGE, "nothing is approved: some of it could not be shown", "add --whole, and read it all"
@@ -157,9 +154,9 @@ def approve(
         decisions = [_approval(each, matter) for each, matters in chosen for matter in matters]
         if decisions:
             send(decisions)
-        blocked = _still_blocked(context, server, wish, chosen)
+        blocked = _still_blocked(context, server, wanted, chosen)
         advice = [line for each, matters in chosen for line in _next_step(context, each, matters)]
-    _tell("approved", decisions, json=json, is_quiet=bool(spared or blocked))
+    _print_decisions("approved", decisions, json=json, is_quiet=bool(spared or blocked))
     for line in (*spared, *blocked):
         print_line(line, "yellow", stderr=True)
     for line in advice:
@@ -196,7 +193,7 @@ def block(
                 raise _no_tool(found, key.name)
         decisions = [Decision(found.scope, found.server, key) for key in keys]
         send(decisions)
-    _tell("blocked", decisions, json=json)
+    _print_decisions("blocked", decisions, json=json)
 
 
 @group.command("scan")
@@ -207,8 +204,8 @@ def scan(source: Named, json: options.Json = False) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    """What was named on the command line, beside the server."""
+class _Wanted:
+    """What `approve` is to approve of the server."""
 
     tools: tuple[str, ...]
     everything: bool
@@ -217,25 +214,25 @@ class _Wish:
 
 
 def _chosen(
-    context: TrustContext, server: str | None, wish: _Wish
+    context: TrustContext, server: str | None, wanted: _Wanted
 ) -> "tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]":
     """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
-    is_part = bool(wish.tools or wish.instructions)
-    if server is None and wish.project and not (is_part or wish.everything):
+    is_part = bool(wanted.tools or wanted.instructions)
+    if server is None and wanted.project and not (is_part or wanted.everything):
         return _project_launches(context), []
-    if server is None or wish.project or (wish.everything and wish.tools) or not (wish.everything or is_part):
+    if server is None or wanted.project or (wanted.everything and wanted.tools) or not (wanted.everything or is_part):
         raise _unclear()
     found = context.server(server)
-    told = [each for each in found.approvable if each.key.subject == "instructions" and wish.instructions]
-    if wish.everything:
+    told = [each for each in found.approvable if each.key.subject == "instructions" and wanted.instructions]
+    if wanted.everything:
         spared = [each for each in found.waiting if each not in told and _is_spared(context, found, each)]
         chosen = tuple(each for each in (*found.waiting, *_undecided_launch(found)) if each not in spared)
         return ([(found, chosen)] if chosen else []), [_leave_out(context, server, each.key) for each in spared]
     matters = {matter.key.name: matter for matter in found.matters if matter.key.name}
-    for tool in wish.tools:
+    for tool in wanted.tools:
         if tool not in matters or not matters[tool].seen:
             raise _no_tool(found, tool)
-    chosen = (*told, *(matters[tool] for tool in dict.fromkeys(wish.tools)))
+    chosen = (*told, *(matters[tool] for tool in dict.fromkeys(wanted.tools)))
     return ([(found, chosen)] if chosen else []), []
 
 
@@ -333,12 +330,15 @@ def _print_all(
 
 
 def _still_blocked(
-    context: TrustContext, server: str | None, wish: _Wish, chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]"
+    context: TrustContext,
+    server: str | None,
+    wanted: _Wanted,
+    chosen: "Sequence[tuple[ServerMatters, tuple[Matter, ...]]]",
 ) -> list[str]:
     """What `--all` does not approve since somebody blocked it, and how that is taken back."""
     from quarterdeck.trust.judge.overview import State
 
-    if server is None or not wish.everything:
+    if server is None or not wanted.everything:
         return []
     found = context.server(server)
     taken = {matter.key for _, matters in chosen for matter in matters}
@@ -355,7 +355,7 @@ def _still_blocked(
     ]
 
 
-def _tell(done: str, decisions: "Sequence[Decision]", *, json: bool, is_quiet: bool = False) -> None:
+def _print_decisions(done: str, decisions: "Sequence[Decision]", *, json: bool, is_quiet: bool = False) -> None:
     if json:
         print_json(
             {

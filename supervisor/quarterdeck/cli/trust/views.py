@@ -1,7 +1,4 @@
-"""How what is trusted looks: for people as tables and lines, for programs as plain values.
-
-How changes of what servers offer look: for people as lines with both texts, for programs as plain values.
-"""
+"""Print and encode approvals and changes: tables and lines for people, plain values for programs."""
 
 import json
 from collections import Counter

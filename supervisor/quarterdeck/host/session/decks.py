@@ -200,5 +200,5 @@ class _ClientDeck:
         finally:
             if not self._opened.done():
                 self._opened.set_exception(RuntimeError("their start was abandoned"))
-            # Looked at once, or the loop would complain: whoever waited may have left.
+            # Looked at once, or the loop would print_error: whoever waited may have left.
             self._opened.exception()

@@ -76,7 +76,7 @@ except signals.InterruptedBySignal as end:
 def test_who_asked_for_no_hangups_gets_none() -> None:
     """`nohup quarterdeck …` would end with its terminal."""
     code = "import signal; signal.signal(1, signal.SIG_IGN); signals.end_at_once(serves=False); "
-    assert end_of(f"{code} os.kill(os.getpid(), 1); print(signals.hears_hangup())") == (0, "False\n")
+    assert end_of(f"{code} os.kill(os.getpid(), 1); print(signals.handles_sighup())") == (0, "False\n")
 
 
 FULL = Path("/dev/full")

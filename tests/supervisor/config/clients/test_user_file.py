@@ -105,7 +105,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: p
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(user_file, "replace_file", fail)
+    monkeypatch.setattr(user_file, "replace_entry", fail)
     with pytest.raises(UserFileError, match="No space left"):
         write_user_file(read_user_file(path), "new", NOW)
     assert path.read_text() == "old"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places import paths
+from quarterdeck.config.places import paths, runtime_directory
 from quarterdeck.config.places.runtime_directory import (
     RuntimeDirectory,
     find_live,
@@ -217,15 +217,15 @@ def test_a_spare_root_goes_with_its_last_directory(tmp_path: Path, monkeypatch: 
 
 def test_a_root_that_vanishes_meanwhile_is_made_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes, one leaving and one coming, would sometimes fail the newcomer."""
-    create_in, attempts = RuntimeDirectory._create_in, []
+    make, attempts = runtime_directory.make_locked_directory, list[Path]()
 
-    def lose_the_root_once(path: Path, digest: str) -> RuntimeDirectory:
+    def lose_the_root_once(path: Path) -> int:
         attempts.append(path)
         if len(attempts) == 1:
-            path.rmdir()
-        return create_in(path, digest)
+            path.parent.rmdir()
+        return make(path)
 
-    monkeypatch.setattr(RuntimeDirectory, "_create_in", lose_the_root_once)
+    monkeypatch.setattr(runtime_directory, "make_locked_directory", lose_the_root_once)
     with RuntimeDirectory.create(DIGEST, root) as directory:
         assert directory.path.is_dir()
     assert len(attempts) == 2

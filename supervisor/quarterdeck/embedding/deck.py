@@ -14,13 +14,14 @@ from quarterdeck.tools.card_types import (
     DeckContext,
     DeckFault,
     DeckFaultKind,
+    WrappedCard,
 )
 from quarterdeck.tools.catalogue import build_card, capability_cards, capability_ids, cards_for_profile, find_card
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck.tools.runner import DeckToolBox, unknown_name_text
 from quarterdeck.tools.spec import DefinedTool
-from quarterdeck_protocol.tools import ToolBox, ToolCall, ToolHints, ToolOutcome
+from quarterdeck_protocol.tools import ToolBox, ToolCall, ToolOutcome
 
 _REGISTRY_ORDER: Final = (
     *("read", "ls", "grep", "find", "websearch", "webfetch", "write", "edit", "bash"),
@@ -31,51 +32,18 @@ BridgeBuilder = Callable[[DeckContext], Capability]
 """Makes the card of a built-in tool.  None needs the context today: directory and read state come with each call."""
 
 
-class NativeCard:
+class NativeCard(WrappedCard):
     """A tool as a card, under a label of the deck's own; what the tool keeps, it keeps."""
 
     def __init__(self, tool: DefinedTool, label: str = "") -> None:
+        super().__init__(tool)
         self._tool = tool
         self._label = label
-
-    @property
-    def name(self) -> str:
-        """What a model calls it by."""
-        return self._tool.name
 
     @property
     def label(self) -> str:
         """What a person is shown: the deck's own words, else the tool's."""
         return self._label or self._tool.label
-
-    @property
-    def description(self) -> str:
-        """What a model is told."""
-        return self._tool.description
-
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        """The JSON Schema of its input."""
-        return self._tool.parameters
-
-    @property
-    def read_only(self) -> bool:
-        """Whether it changes nothing, by its hints."""
-        return self._tool.read_only
-
-    @property
-    def hints(self) -> ToolHints | None:
-        """What a client may assume."""
-        return self._tool.hints
-
-    @property
-    def definition(self) -> bytes | None:
-        """None: a server's tools have one."""
-        return self._tool.definition
-
-    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Run one call; see `DefinedTool.run`."""
-        return await self._tool.run(value, ctx)
 
 
 class BuiltinCard(NativeCard):

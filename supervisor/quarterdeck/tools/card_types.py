@@ -1,7 +1,4 @@
-"""What the deck is made of: cards, the rows that build them, the context they are built in, the handles they may use.
-
-Only shapes: nothing here is built, called or stored.  Catalogue, provisioning and cards are written against it.
-"""
+"""What a deck is made of: cards, the rows that build them, the context of that, the handles of a host.  Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +31,7 @@ def capability_id(name: str) -> CapabilityId:
 
 
 class Card(Protocol):
-    """One callable tool of a deck, native or grafted."""
+    """One callable tool of a deck, a native one or a server's."""
 
     @property
     def name(self) -> str:
@@ -63,7 +60,7 @@ class Card(Protocol):
 
     @property
     def hints(self) -> ToolHints | None:
-        """What a client may assume; None for a grafted tool, whose definition says it."""
+        """What a client may assume; None for a server's tool, whose definition says it."""
         ...
 
     @property
@@ -78,6 +75,52 @@ class Card(Protocol):
 
 Capability = Card
 """What a deck holds."""
+
+
+class WrappedCard:
+    """A card that says of itself what another one says, and runs as that does; a `Card`."""
+
+    def __init__(self, inner: Card) -> None:
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        """See `Card`."""
+        return self._inner.name
+
+    @property
+    def label(self) -> str:
+        """See `Card`."""
+        return self._inner.label
+
+    @property
+    def description(self) -> str:
+        """See `Card`."""
+        return self._inner.description
+
+    @property
+    def parameters(self) -> JsonSchema:
+        """See `Card`."""
+        return self._inner.parameters
+
+    @property
+    def read_only(self) -> bool:
+        """See `Card`."""
+        return self._inner.read_only
+
+    @property
+    def hints(self) -> ToolHints | None:
+        """See `Card`."""
+        return self._inner.hints
+
+    @property
+    def definition(self) -> bytes | None:
+        """See `Card`."""
+        return self._inner.definition
+
+    async def run(self, value: object, ctx: ToolContext) -> ToolResult:
+        """See `Card`."""
+        return await self._inner.run(value, ctx)
 
 
 class CheckpointStore(Protocol):
@@ -215,7 +258,7 @@ class CapabilityCard:
     Attributes:
         title: for people.
         summary: one line, for help and listings.
-        profiles: the sets it belongs to; every row is in `Profile.ALL` besides, a grafted one in none.
+        profiles: the sets it belongs to; every row is in `Profile.ALL` besides, a server's tool is in none.
         build: see `BuildFn`.
     """
 

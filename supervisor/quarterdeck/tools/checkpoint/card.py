@@ -14,11 +14,10 @@ from weakref import WeakValueDictionary
 import anyio
 import anyio.to_thread
 
-from quarterdeck.tools.card_types import Capability, CheckpointStore, JsonSchema
+from quarterdeck.tools.card_types import Capability, CheckpointStore, WrappedCard
 from quarterdeck.tools.context import FileStat, Fs, ToolContext
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import coerce_input
-from quarterdeck_protocol.tools import ToolHints
 
 CHECKPOINTED_TOOLS: Final = ("write", "edit")
 """The tools whose one target is known before they run; what a command changes is not."""
@@ -78,48 +77,13 @@ def maybe_wrap_checkpoint(card: Capability, store: CheckpointStore | None) -> Ca
     return CheckpointingCard(card, store)
 
 
-class CheckpointingCard:
-    """A card whose target's content goes into `store` before it runs; all else is the card's own."""
+class CheckpointingCard(WrappedCard):
+    """A card whose target's content goes into `store` before it runs."""
 
     def __init__(self, inner: Capability, store: CheckpointStore) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._store = store
         self._keeping = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        """The card's."""
-        return self._inner.name
-
-    @property
-    def label(self) -> str:
-        """The card's."""
-        return self._inner.label
-
-    @property
-    def description(self) -> str:
-        """The card's."""
-        return self._inner.description
-
-    @property
-    def parameters(self) -> JsonSchema:
-        """The card's."""
-        return self._inner.parameters
-
-    @property
-    def read_only(self) -> bool:
-        """The card's."""
-        return self._inner.read_only
-
-    @property
-    def hints(self) -> ToolHints | None:
-        """The card's."""
-        return self._inner.hints
-
-    @property
-    def definition(self) -> bytes | None:
-        """The card's."""
-        return self._inner.definition
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
         """Keep, then run the card; its result is handed on unchanged."""

@@ -237,7 +237,7 @@ async def open_recorder(
         async with LedgerWriter.open(directory) as writer:
             # Nobody is kept waiting for an archive that was not asked for.
             if must_write and await writer.run(needs_compaction):
-                _log.warning("the ledger is large, and starts slowly: `quarterdeck ledger compact` shortens it")
+                _log.warning("the ledger is large: when this has ended, run `quarterdeck ledger compact`")
             yield WritingRecorder(writer, lease)
 
 

@@ -48,7 +48,7 @@ def archived_book(directory: Path, head: Head, when: int | str) -> Book:
     """What the events up to a number, or a time, amounted to, which are archived before `head`."""
     book = Book()
     for path, start in segments(directory, head):
-        with closing(_events(path)) as events:
+        with closing(events_in(path)) as events:
             first, event = next(events)
             if start.count and (first.seq > when if isinstance(when, int) else first.at > when):
                 continue
@@ -64,7 +64,7 @@ def select_archived(
     """The events that are wanted of those that are archived before `head`."""
     files = segments(directory, head)
     for path, _ in files if newest_first else reversed(list(files)):
-        with closing(_events(path)) as events:
+        with closing(events_in(path)) as events:
             stored = (Stored(row.seq, row.at, event) for row, event in events)
             wanted = filter(selection.matches, stored)
             yield from reversed(list(wanted)) if newest_first else wanted
@@ -75,7 +75,7 @@ def verify_archives(directory: Path, checked: Verification) -> Verification:
     anchor, head, archived = checked.anchor, checked.start, 0
     try:
         for path, start in segments(directory, head):
-            with closing(_events(path)) as events:
+            with closing(events_in(path)) as events:
                 for row, _ in events:
                     archived += 1
                     if checked.verdict is Verdict.UNANCHORED and anchor == Head(row.seq, row.hash.hex()):
@@ -92,7 +92,7 @@ def archived_document(directory: Path, head: Head, digest: str) -> bytes | None:
     """A document of the archives that lead back from `head`, as far as they are there."""
     try:
         for path, _ in segments(directory, head):
-            with closing(_pieces(path)) as found:
+            with closing(archived_pieces(path)) as found:
                 for piece in found:
                     if isinstance(piece, StoredDocument) and piece.hash == digest:
                         return piece.body
@@ -126,13 +126,14 @@ def write_file(path: Path, lines: Iterator[bytes]) -> None:
             pass
 
 
-def _events(path: Path) -> Generator[tuple[ChainRow, LedgerEvent], None, None]:
-    for piece in _pieces(path):
+def events_in(path: Path) -> Generator[tuple[ChainRow, LedgerEvent], None, None]:
+    """The events of an archive."""
+    for piece in archived_pieces(path):
         if not isinstance(piece, StoredDocument):
             yield piece
 
 
-def _pieces(path: Path) -> Generator[Piece, None, None]:
+def archived_pieces(path: Path) -> Generator[Piece, None, None]:
     """All that an archive holds, its errors told as a ledger's."""
     try:
         yield from pieces(path)

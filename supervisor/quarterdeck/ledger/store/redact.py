@@ -11,8 +11,9 @@ finishes what was left.  Heads that were written down before (in a `deck.lock`) 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,6 @@ import msgspec
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.errors import (
     ArchivedError,
-    CorruptLedgerError,
     LedgerWriteError,
     TransferError,
     UnsafeLedgerError,
@@ -38,8 +38,8 @@ from quarterdeck.ledger.events.events import (
     encode_event,
     hash_of,
 )
-from quarterdeck.ledger.events.fold import Book
-from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, Piece, StoredDocument, read_header
+from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.ledger.events.json_lines import MAX_LINE_BYTES, StoredDocument, read_header
 
 from . import archive, queries
 from .archive import ARCHIVE_NAME
@@ -49,6 +49,8 @@ from .store import LedgerStore
 
 _HASH_DIGITS: Final = 12
 """Of a head, in the name of a file that stands in for another."""
+
+_LAUNCH: Final = ItemKey(Subject.LAUNCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,9 @@ class _Rewriter:
                 elif isinstance(event, Ended):
                     self._end(event)
                 elif isinstance(event, Checkpoint):
-                    self._named.update(_launches(self.book(_book_of(event))))
+                    entries = self.book(_book_of(event)).entries.values()
+                    launches = [entry.items[_LAUNCH] for entry in entries if _LAUNCH in entry.items]
+                    self._named.update(form for item in launches for form in (item.seen, item.approved))
         for source in sources:
             for document in source.documents():
                 if document.hash in self._named and (body := self._redact_launch(document.body)) != document.body:
@@ -201,10 +205,9 @@ class _Rewriter:
     def book(self, book: Book) -> Book:
         """A book that names documents by their new hashes; changed in place."""
         for entry in book.entries.values():
-            for key, item in entry.items.items():
-                if key.subject is Subject.LAUNCH:
-                    item.seen = self._renamed.get(item.seen, item.seen)
-                    item.approved = self._renamed.get(item.approved, item.approved)
+            if (item := entry.items.get(_LAUNCH)) is not None:
+                item.seen = self._renamed.get(item.seen, item.seen)
+                item.approved = self._renamed.get(item.approved, item.approved)
             if entry.last_end is not None:
                 entry.last_end = self._end(entry.last_end)
         return book
@@ -262,20 +265,10 @@ def _sources(store: LedgerStore) -> tuple[list[_Source], int]:
 
 
 def _archived(path: Path, start: Head, head: Head) -> _Source:
-    def pieces() -> Iterator[Piece]:
-        try:
-            with closing(archive.pieces(path)) as found:
-                yield from found
-        except TransferError as error:
-            raise CorruptLedgerError(path, f"line {error.line}: {error.reason}") from error
-
-    def events() -> Iterator[tuple[ChainRow, LedgerEvent]]:
-        return (piece for piece in pieces() if not isinstance(piece, StoredDocument))
-
     def documents() -> Iterator[StoredDocument]:
-        return (piece for piece in pieces() if isinstance(piece, StoredDocument))
+        return (piece for piece in archive.archived_pieces(path) if isinstance(piece, StoredDocument))
 
-    return _Source(start, head, events, documents, path)
+    return _Source(start, head, partial(archive.events_in, path), documents, path)
 
 
 def _beside(directory: Path, start: Head, head: Head) -> Path:
@@ -289,13 +282,6 @@ def _book_of(checkpoint: Checkpoint) -> Book:
     book = Book()
     book.apply_rows([(1, "", checkpoint)])
     return book
-
-
-def _launches(book: Book) -> Iterator[str]:
-    for entry in book.entries.values():
-        for key, item in entry.items.items():
-            if key.subject is Subject.LAUNCH:
-                yield from (item.seen, item.approved)
 
 
 def _remove_replaced(store: LedgerStore) -> tuple[Path, ...]:

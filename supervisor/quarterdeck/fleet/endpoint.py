@@ -1,7 +1,7 @@
-"""One server as the supervisor sees it: the phase machine, its one connection, its tools, its calls.
+"""One server as the supervisor sees it: its phase, its one connection, its tools, its calls.
 
-Single-shot: a terminal phase is never left, a restart is another endpoint.  The connection attempt runs in a task of
-its own, so that a caller who gives up does not take the others' attempt with it.
+A terminal phase is never left: a restart is another endpoint.  The connection attempt runs in a task of its own, so
+that the others' attempt goes on when one caller is cancelled.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -31,13 +31,13 @@ from .worker_session import OLDER_ERA, ConfinedServer, Session, WorkerSession
 if TYPE_CHECKING:
     from .embedded import SessionFactory
 
-CLOSE_S = 3 * CLOSE_GRACE_S + 1.0
+CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 """How long a worker may take to stop its server: three graces, and a moment to say so."""
 
-_ERA_MARK = "resultType"
+_ERA_MARK: Final = "resultType"
 """In the message of a server that refuses its own results: they lack what the newer era asks for."""
 
-SERIOUS = frozenset({"error", "critical", "alert", "emergency"})
+SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
 """Log levels of MCP that our own log shows by default."""
 
 _log = logging.getLogger("quarterdeck.fleet")
@@ -47,50 +47,30 @@ class ServerEndpointImpl:
     """The one implementation of `ServerEndpoint`; made by `create_server_endpoint`.
 
     Attributes:
+        config: what it was made from.
+        phase: where it is in its life.
+        fault: why it is faulted.
+        card: what the server said of itself.
+        confined: what confines its process, kept when that is gone; None while there is none of ours.
         patience: how many times its usual deadline connecting may take; set before `open`.
-        is_installing: whether its command has to fetch the program first, as far as whoever made it knows.
+        is_installing: whether its command has to fetch the program first, as far as its maker knows.
     """
 
     def __init__(self, config: ServerConfig, session: Session) -> None:
-        self._config = config
+        self.config: Final = config
         self._session = session
-        self._phase = EndpointPhase.IDLE
-        self._fault: ProtocolFault | None = None
+        self.phase = EndpointPhase.IDLE
+        self.fault: ProtocolFault | None = None
         self._handle: WorkerHandle | None = None
-        self._card: ServerCard | None = None
-        self._confined: ConfinedServer | None = None
+        self.card: ServerCard | None = None
+        self.confined: ConfinedServer | None = None
         self._ready_at: float | None = None
-        self._list = ToolList(config, is_wanted=lambda: self._phase is EndpointPhase.READY, on_change=self._notify)
+        self._list = ToolList(config, is_wanted=lambda: self.phase is EndpointPhase.READY, on_change=self._notify)
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watchers: list[Callable[[], None]] = []
         self.patience = 1
         self.is_installing = False
-
-    @property
-    def config(self) -> ServerConfig:
-        """What it was made from."""
-        return self._config
-
-    @property
-    def phase(self) -> EndpointPhase:
-        """Where it is in its life."""
-        return self._phase
-
-    @property
-    def fault(self) -> ProtocolFault | None:
-        """Why it is faulted."""
-        return self._fault
-
-    @property
-    def card(self) -> ServerCard | None:
-        """What the server said of itself."""
-        return self._card
-
-    @property
-    def confined(self) -> ConfinedServer | None:
-        """What confines its process, kept when that is gone; None while there is none of ours."""
-        return self._confined
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of phase or tools; returns what unregisters it."""
@@ -101,18 +81,18 @@ class ServerEndpointImpl:
 
     async def open(self) -> None:
         """See `ServerEndpoint`."""
-        if self._phase is EndpointPhase.IDLE:
+        if self.phase is EndpointPhase.IDLE:
             self._step(PhaseStep.OPEN)
             self._outcome = asyncio.get_running_loop().create_future()
             self._start("connect", self._connect())
-        match self._phase:
+        match self.phase:
             case EndpointPhase.READY:
                 return
             case EndpointPhase.CLOSING | EndpointPhase.CLOSED:
                 raise self._not_connected()
             case EndpointPhase.FAULTED:
-                assert self._fault is not None
-                raise self._fault.with_traceback(None)
+                assert self.fault is not None
+                raise self.fault.with_traceback(None)
         assert self._outcome is not None
         fault = await asyncio.shield(self._outcome)
         if fault is not None:
@@ -126,15 +106,15 @@ class ServerEndpointImpl:
             # Only `close` cancels this task; it has moved the phase on.
             fault = self._not_connected()
         except Exception as error:
-            _log.exception("connecting %s failed in an unforeseen way", self._config.id)
+            _log.exception("connecting %s failed in an unforeseen way", self.config.id)
             fault = ProtocolFault(
                 FaultKind.SPAWN_FAILED, f"{type(error).__name__}: {error}", error, code="spawn_failed"
             )
         if fault is None:
             self._ready_at = time.monotonic()
             self._step(PhaseStep.CONNECTED)
-        elif self._phase is EndpointPhase.CONNECTING:
-            self._fault = fault
+        elif self.phase is EndpointPhase.CONNECTING:
+            self.fault = fault
             self._step(PhaseStep.FAILED)
         if not self._outcome.done():
             self._outcome.set_result(fault)
@@ -145,12 +125,12 @@ class ServerEndpointImpl:
     async def _attempt(self) -> ProtocolFault | None:
         try:
             handle = self._handle = await self._session.start(self)
-            frame = Open(handle.next_id(), self._config.connect_timeout_s * self.patience)
+            frame = Open(handle.next_id(), self.config.connect_timeout_s * self.patience)
             _, body = await ask(handle, frame, msgspec.json.encode(self._session.order()))
             card = msgspec.json.decode(body, type=ServerCard)
         except ProtocolFault as fault:
             return self._at_connect(fault)
-        self._card = card
+        self.card = card
         self._session.remember_era(card.era)
         if handle.lost is not None:
             return self._at_connect(ProtocolFault.from_record(handle.lost))
@@ -159,7 +139,7 @@ class ServerEndpointImpl:
     def _at_connect(self, fault: ProtocolFault) -> ProtocolFault:
         """The site decides the kind; a deadline stays one."""
         if fault.kind is not FaultKind.TIMEOUT:
-            is_stdio = isinstance(self._config, StdioServerConfig)
+            is_stdio = isinstance(self.config, StdioServerConfig)
             fault.kind = FaultKind.SPAWN_FAILED if is_stdio or fault.code == "worker_lost" else FaultKind.TRANSPORT
         fault.delivery = Delivery.NOT_SENT
         return fault
@@ -177,11 +157,11 @@ class ServerEndpointImpl:
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """The cached list while it is ready, else nothing."""
-        return self._list.tools if self._phase is EndpointPhase.READY else ()
+        return self._list.tools if self.phase is EndpointPhase.READY else ()
 
     def refusal(self, _: str) -> ProtocolFault | None:
         """Why no call is tried: it is not ready.  Of a name that it does not know a call says so itself."""
-        return None if self._phase is EndpointPhase.READY else self._not_connected()
+        return None if self.phase is EndpointPhase.READY else self._not_connected()
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """See `ServerEndpoint`."""
@@ -195,16 +175,16 @@ class ServerEndpointImpl:
             await self._list.fetch(self._ready_handle())
         except ProtocolFault as fault:
             # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
-            if self._phase is EndpointPhase.READY:
-                _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
+            if self.phase is EndpointPhase.READY:
+                _log.warning("%s changed its tools, but does not list them: %s", self.config.id, fault)
 
     @property
     def _is_newer(self) -> bool:
         """Whether it speaks the newer era, by its own choice."""
-        return self._card is not None and self._card.era >= Revision.R2026_07_28 and self._config.protocol is None
+        return self.card is not None and self.card.era >= Revision.R2026_07_28 and self.config.protocol is None
 
     def try_older_era(self) -> bool:
-        """It breaks the newer era, as it seems: whether its next start is to try the older one.
+        """Have its next start try the older era, as it breaks the newer one; whether it does.
 
         Once, and never where its configuration forces a revision.
         """
@@ -213,7 +193,7 @@ class ServerEndpointImpl:
     def _judge_era(self, deliver: Deliver, end: CallEnd) -> None:
         is_refused = isinstance(end, ProtocolFault) and end.code == "reply_error"
         if is_refused and _ERA_MARK in str(end) and self.try_older_era():
-            server, era = self._config.id, self._card.era if self._card is not None else ""
+            server, era = self.config.id, self.card.era if self.card is not None else ""
             now = f"`quarterdeck restart {server}` does now"
             _log.warning(
                 "%s violates %s, the revision it chose: its next start tries %s; %s", server, era, OLDER_ERA, now
@@ -225,9 +205,9 @@ class ServerEndpointImpl:
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
         handle = self._handle
-        if self._phase is not EndpointPhase.READY or handle is None or not self._config.tools.admits(call.tool):
+        if self.phase is not EndpointPhase.READY or handle is None or not self.config.tools.admits(call.tool):
             return None
-        return begin_call(handle, self._config, call, partial(self._judge_era, deliver) if self._is_newer else deliver)
+        return begin_call(handle, self.config, call, partial(self._judge_era, deliver) if self._is_newer else deliver)
 
     async def call(
         self,
@@ -264,27 +244,27 @@ class ServerEndpointImpl:
 
     def on_tools_changed(self) -> None:
         """See `WorkerListener`: list them anew, soon."""
-        if self._phase is EndpointPhase.READY:
+        if self.phase is EndpointPhase.READY:
             self._list.refresh_soon(lambda: self._start("refresh", self._refresh()))
 
     def on_log(self, line: Log) -> None:
         """See `WorkerListener`."""
         level = logging.WARNING if line.level in SERIOUS else logging.DEBUG
-        _log.log(level, "%s says: %s", self._config.id, line.data)
+        _log.log(level, "%s says: %s", self.config.id, line.data)
 
     def on_started(self, start: ServerStart, receipt: Receipt) -> None:
         """See `WorkerListener`: keep its receipt, enforce its limits, and say where its sandbox is too weak."""
-        self._confined = ConfinedServer(start, receipt, self._session.enforce_limits(start))
+        self.confined = ConfinedServer(start, receipt, self._session.enforce_limits(start))
         if start.gaps:
-            server = self._config.id
+            server = self.config.id
             what = names_of(start.gaps)
             _log.info("%s: its sandbox is partial (%s): see quarterdeck inspect %s", server, what, server)
             warn_once(start.gaps)
 
     def on_lost(self, fault: FaultRecord) -> None:
         """See `WorkerListener`."""
-        if self._phase is EndpointPhase.READY:
-            self._fault = ProtocolFault.from_record(fault)
+        if self.phase is EndpointPhase.READY:
+            self.fault = ProtocolFault.from_record(fault)
             self._step(PhaseStep.LOST)
             self._start("release", self._session.end())
             self._notify()
@@ -294,7 +274,7 @@ class ServerEndpointImpl:
     async def close(self) -> None:
         """See `ServerEndpoint`."""
         self._list.stop()
-        match self._phase:
+        match self.phase:
             case EndpointPhase.IDLE:
                 self._step(PhaseStep.CLOSE)
                 self._notify()
@@ -318,7 +298,7 @@ class ServerEndpointImpl:
         try:
             await ask(self._handle, Close(self._handle.next_id(), CLOSE_S))
         except ProtocolFault as fault:
-            _log.debug("closing %s: %s", self._config.id, fault)
+            _log.debug("closing %s: %s", self.config.id, fault)
         await self._session.end()
         self._step(PhaseStep.RELEASED)
         self._notify()
@@ -327,46 +307,46 @@ class ServerEndpointImpl:
 
     def status(self) -> EndpointStatus:
         """See `ServerEndpoint`."""
-        alive = not is_terminal_phase(self._phase)
+        alive = not is_terminal_phase(self.phase)
         return EndpointStatus(
-            server=self._config.id,
-            phase=self._phase,
+            server=self.config.id,
+            phase=self.phase,
             tool_count=len(self._list.tools),
-            fault=self._fault,
-            pid=self._card.pid if self._card and alive else None,
+            fault=self.fault,
+            pid=self.card.pid if self.card and alive else None,
             worker_pid=self._handle.pid if self._handle and alive else None,
             uptime_s=time.monotonic() - self._ready_at if self._ready_at and alive else None,
             isolated=self._session.isolated,
-            era=self._card.era if self._card else None,
-            sandbox=self._confined.status if self._confined else None,
-            installing=self.is_installing and self._phase is EndpointPhase.CONNECTING,
+            era=self.card.era if self.card else None,
+            sandbox=self.confined.status if self.confined else None,
+            installing=self.is_installing and self.phase is EndpointPhase.CONNECTING,
         )
 
     def _ready_handle(self) -> WorkerHandle:
-        if self._phase is not EndpointPhase.READY or self._handle is None:
+        if self.phase is not EndpointPhase.READY or self._handle is None:
             raise self._not_connected()
         return self._handle
 
     def _not_connected(self) -> ProtocolFault:
         fault = ProtocolFault(
             FaultKind.NOT_CONNECTED,
-            f"{self._config.id} is {self._phase}" + (f": {self._fault}" if self._fault else ", not ready"),
-            self._fault,
+            f"{self.config.id} is {self.phase}" + (f": {self.fault}" if self.fault else ", not ready"),
+            self.fault,
             code="not_connected",
             delivery=Delivery.NOT_SENT,
         )
-        fault.server = self._config.id
+        fault.server = self.config.id
         return fault
 
     def _step(self, step: PhaseStep) -> None:
-        self._phase = advance(self._phase, step)
+        self.phase = advance(self.phase, step)
 
     def _notify(self) -> None:
         for callback in tuple(self._watchers):
             callback()
 
     def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"{self._config.id}: {name}")
+        task = self._tasks[name] = asyncio.create_task(work, name=f"{self.config.id}: {name}")
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
 
 
@@ -395,13 +375,12 @@ def create_server_endpoint(
         ValueError: `config` asks for what a session of this process cannot have.
     """
     if session_factory is None:
-        secrets = secrets_of(config.id)
         session = WorkerSession(
             config,
             allow_unsandboxed=allow_unsandboxed,
             open_port=open_port,
             trusted=trusted,
-            secrets=secrets,
+            secrets=secrets_of(config.id),
             claim=claim,
         )
         return ServerEndpointImpl(config, session)

@@ -128,8 +128,8 @@ async def test_a_refresh_that_a_close_ends_warns_of_nothing(
         played.worker.rules[List] = lambda worker, request, _: asked.append(request)
         played.worker.says(ListChanged())
         await played.until(lambda: bool(asked))
-        played.endpoint._phase = EndpointPhase.CLOSING
+        played.endpoint.phase = EndpointPhase.CLOSING
         played.worker.fail(asked[0], EXITED)
         await played.until(lambda: "refresh" not in played.endpoint._tasks)
-        played.endpoint._phase = EndpointPhase.READY
+        played.endpoint.phase = EndpointPhase.READY
     assert "does not list them" not in caplog.text

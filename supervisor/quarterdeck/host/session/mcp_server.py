@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import anyio
@@ -133,33 +133,26 @@ _HAS_DECK: Final = "quarterdeck/deck"
 Context = ServerRequestContext[ResultSlot, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
-    """How a box is shown.
+@dataclass(slots=True, kw_only=True)
+class Content:
+    """What all servers of one host show.
 
     Attributes:
+        box: the servers' tools.
+        name: of the host, as clients are told it; so is `version`.
         portable_schemas: publish the portable input schemas instead of the servers' own.
         settled: awaited before the first list of tools is answered; bounded by whoever gives it.
         instructions: what a client is told when it comes; asked each time.
-    """
-
-    portable_schemas: bool = False
-    settled: Callable[[], Awaitable[object]] | None = None
-    instructions: Callable[[], str] = str
-
-
-@dataclass(slots=True)
-class SharedContent:
-    """What all servers of one host share.
-
-    Attributes:
         decks: the native tools, offered before those of `box`; None for none.
+        has_settled: whether `settled` has been awaited.
     """
 
     box: ToolSource
     name: str
     version: str
-    options: ServerOptions = field(default_factory=ServerOptions)
+    portable_schemas: bool = False
+    settled: Callable[[], Awaitable[object]] | None = None
+    instructions: Callable[[], str] = str
     decks: Decks | None = None
     has_settled: bool = False
 
@@ -168,20 +161,20 @@ class McpServer(Server[ResultSlot]):
     """The MCP server that clients see.
 
     Args:
-        shown: what they are shown.
+        content: what they are shown.
         is_alone: whether it serves one client alone, over one connection; `leave` says that it is gone.
     """
 
-    def __init__(self, shown: SharedContent, *, is_alone: bool = False) -> None:
+    def __init__(self, content: Content, *, is_alone: bool = False) -> None:
         self.sessions: Final = Sessions()
         self.drain: Final = Drain()
-        self._shown = shown
+        self._content = content
         self._is_alone = is_alone
-        self._catalog = Catalog(portable_schemas=shown.options.portable_schemas)
-        can_change = shown.box.can_change
+        self._catalog = Catalog(portable_schemas=content.portable_schemas)
+        can_change = content.box.can_change
         super().__init__(
-            shown.name,
-            version=shown.version,
+            content.name,
+            version=content.version,
             lifespan=_lifespan,
             get_tool_input_schema=self._header_schema,
             on_list_tools=self._list_tools,
@@ -205,13 +198,13 @@ class McpServer(Server[ResultSlot]):
 
     async def tell_changes(self) -> None:
         """Tell its clients of every change of the box; returns at once for a static one."""
-        if self._shown.box.can_change:
-            await self.sessions.tell_changes(self._shown.box)
+        if self._content.box.can_change:
+            await self.sessions.tell_changes(self._content.box)
 
     def leave(self) -> None:
         """End what its one client has here, in the background."""
-        if self._shown.decks is not None:
-            self._shown.decks.end(self)
+        if self._content.decks is not None:
+            self._content.decks.end(self)
 
     async def _pass_whole(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method in ("tools/list", "tools/call") and ctx.request_id is not None:
@@ -221,7 +214,7 @@ class McpServer(Server[ResultSlot]):
                 return skeleton
             return under_envelope(skeleton, answer.whole)
         result = await call_next(ctx)
-        if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._shown.options.instructions()):
+        if ctx.method in _GREETINGS and isinstance(result, dict) and (told := self._content.instructions()):
             return result | {"instructions": told}
         is_legacy = ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS
         if ctx.method == "notifications/initialized" and is_legacy:
@@ -229,15 +222,15 @@ class McpServer(Server[ResultSlot]):
         return result
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        if not self._shown.has_settled and self._shown.options.settled is not None:
+        if not self._content.has_settled and self._content.settled is not None:
             with anyio.CancelScope() as waiting:
                 forget = self.drain.closing.on_cancel(waiting.cancel)
                 try:
-                    await self._shown.options.settled()
+                    await self._content.settled()
                 finally:
                     forget()
-        self._shown.has_settled = True
-        self.sessions.listed(self._shown.box.descriptors())
+        self._content.has_settled = True
+        self.sessions.listed(self._content.box.descriptors())
         async with self._source_for(context) as box:
             shown = self._catalog.publish(box.descriptors(), context.protocol_version)
         context.lifespan_context.whole = {"tools": shown}
@@ -259,7 +252,7 @@ class McpServer(Server[ResultSlot]):
 
     def _source_for(self, context: Context) -> AbstractAsyncContextManager[ToolSource]:
         """The box that this request's client is answered from."""
-        decks, live = self._shown.decks, self._shown.box
+        decks, live = self._content.decks, self._content.box
         if decks is None:
             return nullcontext(live)
         if self._is_alone:
@@ -274,7 +267,7 @@ class McpServer(Server[ResultSlot]):
 
     def _header_schema(self, name: str) -> Mapping[str, Any] | None:
         # Asked for 2026-07-28 requests only: earlier revisions mirror nothing, and neither do native tools.
-        box = self._shown.box
+        box = self._content.box
         descriptors = box.descriptors()
         return self._catalog.header_schema(descriptors, box.public(name), LATEST_MODERN_VERSION)
 

@@ -5,7 +5,7 @@ A connection runs in an owner task of its own, which its handle signals and awai
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import anyio
@@ -19,7 +19,7 @@ from quarterdeck_protocol.tools import ToolBox, as_source
 
 from .calls import Drain, alone
 from .decks import Decks
-from .mcp_server import McpServer, ServerOptions, SharedContent
+from .mcp_server import Content, McpServer
 from .sources import RenamedSource
 
 StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
@@ -107,32 +107,27 @@ class RunningProviderHost:
 class ProviderHostImpl:
     """The one provider host.  Holds every connection until it ends, so that a dropped handle ends nothing."""
 
-    def __init__(
-        self, box: ToolBox, info: ProviderHostInfo, options: ServerOptions, decks: Decks | None = None
-    ) -> None:
-        self.box: Final = as_source(box)
-        self.info: Final = info
-        self._options = options
-        self._decks = decks
-        self._shown = SharedContent(self.box, info.name, info.version, options, decks)
+    def __init__(self, content: Content) -> None:
+        self.box: Final = content.box
+        self._content = content
         self._running: set[RunningProviderHost] = set()
 
     def within(self, budget: NameBudget) -> "ProviderHostImpl":
         """The same host, but for the names of its tools: they keep to `budget`.  Calls by the longer ones work, too."""
-        return ProviderHostImpl(RenamedSource(self.box, budget), self.info, self._options, self._decks)
+        return ProviderHostImpl(replace(self._content, box=RenamedSource(self.box, budget)))
 
     @property
     def server_info(self) -> bytes:
         """Our identity as JSON, as 2026-07-28 results carry it."""
-        return msgspec.json.encode({"name": self.info.name, "version": self.info.version})
+        return msgspec.json.encode({"name": self._content.name, "version": self._content.version})
 
     def make_server(self) -> McpServer:
         """A server for all connections of one HTTP listener."""
-        return McpServer(self._shown)
+        return McpServer(self._content)
 
     async def connect(self, transport: StreamPair) -> RunningProviderHost:
         """Serve one client over `transport`; see `ProviderHost.connect`."""
-        running = RunningProviderHost(McpServer(self._shown, is_alone=True), _checked(transport))
+        running = RunningProviderHost(McpServer(self._content, is_alone=True), _checked(transport))
         self._running.add(running)
         running._owner.add_done_callback(lambda _: self._running.discard(running))  # noqa: SLF001 - its other half
         # Once around the loop, so that the session reads before the caller goes on.
@@ -161,8 +156,18 @@ def create_provider_host(
         instructions: what a client is told when it comes; asked each time, an empty text is none.
         decks: over the same box, native tools for each client beside it; closed by whoever gives them.
     """
-    options = ServerOptions(portable_schemas=portable_schemas, settled=settled, instructions=instructions)
-    return ProviderHostImpl(box, info or ProviderHostInfo(), options, decks)
+    info = info or ProviderHostInfo()
+    return ProviderHostImpl(
+        Content(
+            box=as_source(box),
+            name=info.name,
+            version=info.version,
+            portable_schemas=portable_schemas,
+            settled=settled,
+            instructions=instructions,
+            decks=decks,
+        )
+    )
 
 
 def _checked(transport: StreamPair) -> StreamPair:

@@ -1,4 +1,4 @@
 """What may be shown and called of a server: what was approved, what changed since, what its words try to do.
 
-Pure judges in the middle (`items`, `judging`, `changes`, `renames`, `scan`), thin edges around them.
+`judge`, `diff`, `scan` and `lock` are pure; the modules beside them look at files, and watch the fleet.
 """

@@ -1,4 +1,4 @@
-"""Which places a program that we confine could write, ever: what a file there says is not the user's word alone.
+"""Record which places a confined program could ever write: a file there is not the user's word alone.
 
     exposed        beside the ledger: one JSON string a line, each an absolute path without links; never taken back
     workspaces/    of the state directory: named after the workspaces of native tools, also of those before that record

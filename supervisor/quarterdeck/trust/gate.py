@@ -1,4 +1,4 @@
-"""A fleet as clients may see it: only what is trusted is offered and called.
+"""A fleet as clients may see it: only approved tools are offered and called.
 
 Between the fleet and the box over it.  While a server starts, for the first time or again, its last approved tools are
 offered, and a call of one waits for it.  Every call goes one way, `begin`, whether it waits or not.
@@ -35,7 +35,7 @@ WAIT_S: Final = 10.0
 """How long a call waits for a server that is being started."""
 
 _MAX_NAME_CHARS: Final = 200
-"""Of a name that somebody made up, in a message."""
+"""Of a tool's name that a client made up, in a message."""
 
 Note = Callable[[str, float, CallEnd | None], None]
 """Takes a tool's own name, how long its call took (seconds), and how that ended; None for a caller who gave up."""
@@ -82,7 +82,7 @@ class GatedFleet(LiveFleet):
         return self._approvals.watch(callback)
 
     def _renew(self) -> None:
-        """Have a gate for each row of the approvals; one whose configuration is the same stays."""
+        """Have a gate for each row; one whose configuration is the same stays."""
         if self._approvals.rows is self._rows:
             return
         self._rows = self._approvals.rows

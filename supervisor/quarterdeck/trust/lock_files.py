@@ -1,4 +1,4 @@
-"""`deck.lock` and `lock.ignore` as files: read, and written whole or not at all."""
+"""Read and write the files `deck.lock` and `lock.ignore`, whole or not at all."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Which package, in which version, a package runner resolved for a server: looked up where it keeps it.
+"""Find the package and version that a package runner installed for a server, in the runner's cache.
 
 Nothing is run.  The runner's cache lies in the server's own home, which the server may write: reads are bounded, no
-symbolic link is followed, and what is told is a hint for people, no proof of what runs.
+symbolic link is followed, and the answer is a hint for people, no proof of what runs.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""What changed in a definition, and whether it can hurt.  Pure."""
+"""What changed in a definition, and whether it can break a client.  Pure."""

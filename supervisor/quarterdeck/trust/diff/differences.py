@@ -1,4 +1,4 @@
-"""One difference of two documents, before it is put into words.  Pure."""
+"""One difference of two documents, and when two JSON values are the same.  Pure."""
 
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 
 class Absent(Enum):
-    """Where nothing stood, or stands; null is a value."""
+    """No value at all; null is a value."""
 
     ABSENT = "absent"
 
@@ -40,11 +40,9 @@ class Difference(NamedTuple):
     """One difference.
 
     Attributes:
-        path: where.
-        severity: what it may do to a client.
-        before: the value that stood there, or `ABSENT`.
-        after: the value that stands there.
-        noun: what stands there, for a sentence; empty for the whole document.
+        before: the value before, or `ABSENT`.
+        after: the value now, or `ABSENT`.
+        noun: what is at `path`, for a sentence; empty for the whole document.
         verb: what became of it; empty for 'is new', 'was removed' or 'changed'.
     """
 

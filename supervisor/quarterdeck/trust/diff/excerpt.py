@@ -1,6 +1,6 @@
-"""What a server wrote, as it may be quoted in one line: escaped, and cut.  Pure.
+"""Quote what a server wrote in one line: escaped and cut.  Pure.
 
-Nothing that a terminal does not show as it is survives: no controls, nothing invisible, no text that runs backwards.
+Only what a terminal shows as it is remains: no controls, nothing invisible, no text that runs backwards.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

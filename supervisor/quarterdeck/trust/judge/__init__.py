@@ -1,1 +1,1 @@
-"""Judge what a server offers by what was approved."""
+"""Judge what a server offers by what was approved.  Pure."""

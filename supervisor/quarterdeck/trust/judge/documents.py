@@ -36,7 +36,7 @@ def tool_document(tool: RemoteTool) -> Document:
 
 
 def instructions_document(text: str) -> Document:
-    """What a server tells models about itself; an empty text when it tells nothing."""
+    """A server's instructions; an empty text when it has none."""
     return _of_value(Subject.INSTRUCTIONS, sayable(text))
 
 
@@ -63,7 +63,7 @@ def value_of(body: bytes) -> object:
 
 
 def sayable(text: str) -> str:
-    """What UTF-8 cannot say is escaped."""
+    """`text` with what UTF-8 cannot encode escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,8 +1,8 @@
-"""How a server is started or reached, as a document that can be approved: for the ledger, and for who decides.
+"""How a server is started or reached, as a document that can be approved: for the ledger, and for people.  Pure.
 
-The ledger keeps each secret as a part of its keyed hash: a change shows, and nothing can be guessed from it.  Who
-decides sees what could be a command in clear: nothing that runs may hide behind the name of a secret, and nothing at
-all of a stranger's row.  A document that was kept in another form, by older rules, is recognised by its hashes.  Pure.
+The ledger keeps each secret as a part of its keyed hash: a change shows, and the secret cannot be guessed from it.
+Whoever decides sees in clear what could be a command, so that nothing that runs hides as a secret, and all of a
+project's row.  A document that older rules kept in another form is recognised by its hashes.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Launch:
 
     Attributes:
         document: as the ledger keeps it.
-        shown: the same as JSON, for who decides.
+        shown: the same as JSON, for whoever decides.
         clear: the same with nothing hidden; never written anywhere.
         key: of the stand-ins for secrets.
     """

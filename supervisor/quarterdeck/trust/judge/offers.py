@@ -1,4 +1,4 @@
-"""What a server may offer at one moment, and what of it is held and why.  Pure."""
+"""What a server may offer at this moment, what of it is held, and the messages about it.  Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ from .verdicts import INSTRUCTIONS, Verdict, under_instructions
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What of a server's tools is there for clients.
+    """The tools of a server that clients are shown.
 
     Attributes:
         tools: what is admitted, in the server's order.
         names: their own names, for a quick look.
-        held: why the others are not offered: they wait for a person, or a person has blocked them.
+        held: why the others are not: they wait for a person, or a person has blocked them.
     """
 
     tools: tuple[RemoteTool, ...] = ()
@@ -46,7 +46,7 @@ NOTHING: Final = Offer()
 
 
 def offer_of(tools: Iterable[RemoteTool], verdicts: Mapping[ItemKey, Verdict]) -> Offer:
-    """What is left of `tools` by the verdicts; a tool without one is held as new."""
+    """The tools that the verdicts admit; a tool without a verdict is held as new."""
     admitted = tuple(tool for tool in tools if verdicts.get(_key_of(tool)) is Verdict.ADMITTED)
     held = {key: verdict for key, verdict in verdicts.items() if verdict is not Verdict.ADMITTED}
     return Offer(admitted, frozenset(tool.ref.name for tool in admitted), MappingProxyType(held))
@@ -78,7 +78,7 @@ def without_news(
 
 
 def last_verdict(entry: Entry, tool: str) -> Verdict:
-    """What became of a tool when its server was last asked; a person's word since then counts."""
+    """The verdict on a tool when its server was last asked; a person's decision since then counts."""
     item, instructions = entry.items.get(ItemKey(Subject.TOOL, tool), Item()), entry.items.get(INSTRUCTIONS, Item())
     if item.is_blocked:
         return Verdict.BLOCKED
@@ -167,7 +167,7 @@ def describe_held(row: ServerRow, held: Mapping[ItemKey, Verdict]) -> str:
 
 
 def tool_held(row: ServerRow, tool: str, verdict: Verdict) -> ProtocolFault:
-    """What a call of a tool gets that is held or blocked: why, and the command that approves it."""
+    """The fault of a call of a tool that is held or blocked: why, and the command that approves it."""
     name = f"{row.id}__{tool}"
     code, target = "tool_held", tool
     match verdict:
@@ -265,7 +265,7 @@ def _is_approved(entry: Entry, tool: str, definition: str) -> bool:
 
 
 MAX_SERVERS = 8
-"""Named one by one; a model's context is dear."""
+"""Named one by one: the text goes into a model's context."""
 
 
 def notice(held: Mapping[str, int], launches: Sequence[str], starting: Sequence[str] = ()) -> str:

@@ -28,7 +28,7 @@ Read = Callable[[str], bytes | None]
 
 
 class State(StrEnum):
-    """Where a thing stands."""
+    """What is decided about one thing."""
 
     APPROVED = "approved"
     NEW = "new"
@@ -43,7 +43,7 @@ class State(StrEnum):
 
 
 WAITING = frozenset({State.NEW, State.CHANGED})
-"""What nobody has decided yet."""
+"""Not decided yet."""
 
 
 @dataclass(frozen=True, slots=True)

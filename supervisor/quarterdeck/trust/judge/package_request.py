@@ -1,4 +1,4 @@
-"""What a command line asks a package runner for.  Pure."""
+"""Read from a command line which package it asks a package runner for.  Pure."""
 
 import re
 from collections.abc import Sequence

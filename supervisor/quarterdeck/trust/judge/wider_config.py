@@ -1,9 +1,7 @@
-"""What a changed configuration asks for beyond what was there before.  Pure.
+"""Compare a changed row with the one before: by which keys it asks for more.  Pure.
 
-    loosens(old, new)   what of `new` is wider, in words; nothing when all of it is as wide or narrower
-
-Kin of `config.project.excesses`, which holds a stranger's row against the default.  Paths are compared as they are
-written: what a link in one of them leads to is another matter.
+`config.project.excesses` compares a project's row with the defaults.  Paths are compared as they are written; where
+links lead does not count.
 """
 
 from collections.abc import Iterable, Iterator

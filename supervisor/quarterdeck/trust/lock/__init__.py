@@ -1,1 +1,1 @@
-"""`deck.lock`: the approved form of every tool, for version control."""
+"""`deck.lock`: the approved form of every tool, for version control.  Pure."""

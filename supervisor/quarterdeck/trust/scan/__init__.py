@@ -4,7 +4,7 @@
 `rules` is the table and the walk.  A finding is no proof, and neither is its absence.  Pure.
 """
 
-from .rules import RULES, SCAN_VERSION, Finding, Rule, scan_definition
+from .rules import RULES, SCAN_VERSION, Finding, scan_definition
 from .tool_names import KnownNames
 
-__all__ = ["RULES", "SCAN_VERSION", "Finding", "KnownNames", "Rule", "scan_definition"]
+__all__ = ["RULES", "SCAN_VERSION", "Finding", "KnownNames", "scan_definition"]

@@ -1,9 +1,4 @@
-"""The rules of the scan, and what each looks at.  Pure.
-
-What a rule found.  Pure.
-
-Scan one definition: gather its texts, hold each against the rules, tell what was found.  Pure, total, bounded.
-"""
+"""The rules of the scan: gather a definition's texts, hold each against every rule.  Pure, total, bounded."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,27 +19,14 @@ MAX_EXCERPT_CHARS: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule of the scan.
-
-    Attributes:
-        id: stable: it is written into the ledger.
-        sentence: what was found where it matches, for people.
-    """
-
-    id: str
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """One place that a rule matches at.
 
     Attributes:
         rule: its id.
         place: JSON pointer into the document, escaped; empty for all of it.
-        excerpt: what stands there, escaped and cut.
-        sentence: what is wrong with it, for people.
+        excerpt: of the text there, escaped and cut.
+        sentence: what is wrong, for people.
     """
 
     rule: str
@@ -56,42 +38,88 @@ class Finding:
 SCAN_VERSION: Final = 2
 """Rises with every change of what the rules find: what was scanned by an older one is scanned again."""
 
-RULES: Final[Mapping[str, Rule]] = {
-    rule.id: rule
-    for rule in (
-        Rule("hidden-unicode", "the text contains invisible characters: models read them, people do not see them"),
-        Rule("hidden-markup", "the text contains markup that hides part of it from people"),
-        Rule("hidden-padding", "a long run of spaces or empty lines moves the rest of the text out of view"),
-        Rule("long-base64", "the text contains Base64 that is long or decodes to words"),
-        Rule("encoded-text", "the text contains an encoded message that models can read and people cannot"),
-        Rule("leaking-markup", "an image or a link in the text would send data to another host"),
-        Rule("runs-commands", "the text asks to download a program and run it"),
-        Rule("claims-consent", "the text claims that the user has already agreed"),
-        Rule("poses-as-system", "the text imitates a message of the system, the user or the client"),
-        Rule("instructs-model", "the text gives the model orders beyond the use of this tool"),
-        Rule("conceals-from-user", "the text asks to hide something from the user"),
-        Rule("asks-secrets", "the text asks for secrets, or for files that contain them"),
-        Rule("asks-context", "the text asks for the conversation, or for the model's own instructions"),
-        Rule("shadows-tool", "the definition tries to change how other tools are used"),
-        Rule("confusable-name", "the name can be confused with another name"),
-        Rule("mixed-script", "a word contains look-alike letters of another script"),
-        Rule("too-much-text", "the text is longer than the scan reads"),
-    )
+RULES: Final[Mapping[str, str]] = {
+    "hidden-unicode": "the text contains invisible characters: models read them, people do not see them",
+    "hidden-markup": "the text contains markup that hides part of it from people",
+    "hidden-padding": "a long run of spaces or empty lines moves the rest of the text out of view",
+    "long-base64": "the text contains Base64 that is long or decodes to words",
+    "encoded-text": "the text contains an encoded message that models can read and people cannot",
+    "leaking-markup": "an image or a link in the text would send data to another host",
+    "runs-commands": "the text asks to download a program and run it",
+    "claims-consent": "the text claims that the user has already agreed",
+    "poses-as-system": "the text imitates a message of the system, the user or the client",
+    "instructs-model": "the text gives the model orders beyond the use of this tool",
+    "conceals-from-user": "the text asks to hide something from the user",
+    "asks-secrets": "the text asks for secrets, or for files that contain them",
+    "asks-context": "the text asks for the conversation, or for the model's own instructions",
+    "shadows-tool": "the definition tries to change how other tools are used",
+    "confusable-name": "the name can be confused with another name",
+    "mixed-script": "a word contains look-alike letters of another script",
+    "too-much-text": "the text is longer than the scan reads",
 }
-"""By id."""
+"""Rule ids, which the ledger keeps, and what each finds, for people."""
 
 
 class RuleMatch(NamedTuple):
-    """One place of a text: what is quoted, and a sentence of its own where the rule's does not tell enough."""
+    """Where a rule matches: what is quoted, and a sentence of its own where the rule's does not say enough."""
 
     rule: str
     quote: str
     sentence: str = ""
 
 
-def matches(text: Text, known: KnownNames) -> Iterator[RuleMatch]:
+MAX_FINDINGS: Final = 50
+"""Of one definition: one is enough to look at it."""
+
+_MAX_SENTENCE_CHARS: Final = 240
+
+
+def scan_definition(kind: str, name: str, document: object, known: KnownNames = NO_NAMES) -> tuple[Finding, ...]:
+    """What is suspicious about a definition, the outer places first.
+
+    Args:
+        kind: what it is; a launch is read by people alone, so that only what they cannot see counts there.
+        name: the tool's own name; empty for the others.
+        document: a JSON value.
+        known: the names that it is held against.
+    """
+    found: dict[tuple[str, str], Finding] = {}
+    for place, match in _matches(kind, name, document, known):
+        finding = Finding(
+            match.rule,
+            place,
+            shown(match.quote, MAX_EXCERPT_CHARS),
+            shown(match.sentence or RULES[match.rule], _MAX_SENTENCE_CHARS),
+        )
+        found.setdefault((finding.rule, finding.place), finding)
+        if len(found) == MAX_FINDINGS:
+            break
+    return tuple(found.values())
+
+
+def _matches(kind: str, name: str, document: object, known: KnownNames) -> Iterator[tuple[str, RuleMatch]]:
+    if kind == Subject.TOOL:
+        yield from (("/name", match) for match in _name_matches(name, known))
+    texts, beyond = texts_of(document)
+    if beyond is not None:
+        yield place_of(beyond.path), RuleMatch("too-much-text", beyond.text[:MAX_EXCERPT_CHARS])
+    for text in texts:
+        found = _unseen(text.text) if kind == Subject.LAUNCH else _text_matches(text, known)
+        for match in found:
+            yield place_of(text.path), match
+
+
+def _name_matches(name: str, known: KnownNames) -> Iterator[RuleMatch]:
+    if name in known.native:
+        yield RuleMatch("shadows-tool", name, "a native tool has the same name")
+    elif (owner := known.mistaken_for(name)) is not None:
+        yield RuleMatch("confusable-name", name, f"the name can be confused with {owner.name}, {owner.what}")
+    yield from _text_matches(Text(None, name, is_name=True), NO_NAMES)
+
+
+def _text_matches(text: Text, known: KnownNames) -> Iterator[RuleMatch]:
     """What the rules on texts find in one."""
-    yield from unseen(text.text)
+    yield from _unseen(text.text)
     if (found := mixes_scripts(text.text)) is not None:
         yield RuleMatch("mixed-script", found[0])
     if len(text.text) < (_MIN_CHARS if text.text.isascii() else _MIN_SIGNS):
@@ -102,20 +130,20 @@ def matches(text: Text, known: KnownNames) -> Iterator[RuleMatch]:
     if (span := disguises.encoded(text.text)) is not None:
         yield RuleMatch("long-base64", text.text[span[0] : span[1]])
     said, words = words_of(text.text)
-    struck: set[str] = set()
+    matched: set[str] = set()
     for rule, start, end in _spoken(said, words, is_asking=text.is_of_parameter):
-        if rule not in struck:
-            struck.add(rule)
+        if rule not in matched:
+            matched.add(rule)
             yield RuleMatch(rule, _around(said, start, end))
-    yield from _behind(text.text, struck)
-    if text.is_name and _is_greedy(text.text) and "asks-context" not in struck:
+    yield from _behind(text.text, matched)
+    if text.is_name and _is_greedy(text.text) and "asks-context" not in matched:
         yield RuleMatch("asks-context", text.text)
-    if "shadows-tool" not in struck:
+    if "shadows-tool" not in matched:
         yield from _meddling(said, known)
 
 
 def _spoken(said: str, words: list[Word], *, is_asking: bool) -> Iterator[tuple[str, int, int]]:
-    """The rules that match at what a text says, and where."""
+    """The rules on words that a text matches, and where."""
     yield from PHRASEBOOK.find(words)
     if is_asking:
         yield from ASKBOOK.find(words)
@@ -125,15 +153,15 @@ def _spoken(said: str, words: list[Word], *, is_asking: bool) -> Iterator[tuple[
                 yield rule, *found.span()
 
 
-def _behind(text: str, struck: Collection[str]) -> Iterator[RuleMatch]:
-    """What a text says in an encoding, unless it says that openly."""
+def _behind(text: str, matched: Collection[str]) -> Iterator[RuleMatch]:
+    """What a text says in an encoding and not openly."""
     for reading in readings(text):
         if reading.is_certain:
             yield RuleMatch("encoded-text", reading.text)
             return
         said, words = words_of(reading.text[:MAX_TEXT_CHARS])
         for rule, start, end in _spoken(said, words, is_asking=False):
-            if rule not in struck:
+            if rule not in matched:
                 yield RuleMatch("encoded-text", _around(said, start, end))
                 return
 
@@ -145,7 +173,7 @@ def _is_greedy(name: str) -> bool:
     return plain.strip("_") in _GREEDY_NAMES or (is_wrapped and plain.strip("_") in _HIDDEN_NAMES)
 
 
-def unseen(text: str) -> Iterator[RuleMatch]:
+def _unseen(text: str) -> Iterator[RuleMatch]:
     """Invisible characters."""
     places = disguises.hidden_characters(text)
     if places:
@@ -155,10 +183,10 @@ def unseen(text: str) -> Iterator[RuleMatch]:
 
 
 _MIN_CHARS: Final = 8
-"""Shorter texts order nothing."""
+"""A shorter text gives no order."""
 
 _MIN_SIGNS: Final = 5
-"""The same where a sign may be a word."""
+"""The same in scripts where one sign may be a word."""
 
 _GREEDY_NAMES: Final = frozenset(
     {
@@ -236,7 +264,7 @@ _LEAK: Final = re.compile(
     rf"|<a\b[^<>]{{0,200}}\bhref\s{{0,3}}=\s{{0,3}}[\"']?https?://[^\s\"'>?]{{0,300}}\?[^\s\"'>]{{0,200}}?{_HOLE}",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Markup whose URL is asked for by whoever shows it, with something filled in: what is filled in has left."""
+"""Markup whose URL is requested by whoever shows it, with data filled in: showing it sends the data."""
 
 _SHELL: Final = r"(?:sudo\s{1,4})?(?:(?:ba|z|da|k|fi)?sh|python[\d.]{0,4}|perl|ruby|node|iex|pwsh|powershell)\b"
 _DOWNLOAD: Final = r"(?:curl|wget|iwr|irm|invoke-webrequest|invoke-restmethod)\b"
@@ -247,7 +275,7 @@ _RUN: Final = re.compile(
     r"|\bbase64\s{1,4}(?:-d|-D|--decode)\b[^\n|;]{0,60}\|\s{0,4}(?:ba|z|da)?sh\b",
     re.IGNORECASE,
 )
-"""A program from elsewhere, run unseen."""
+"""A program from elsewhere, run without being read."""
 
 _PATTERNS: Final[tuple[tuple[str, Callable[[str], re.Match[str] | None]], ...]] = (
     ("hidden-markup", disguises.hiding_markup),
@@ -263,14 +291,14 @@ _ORDER: Final = re.compile(
     re.IGNORECASE,
 )
 _ORDER_CHARS: Final = 100
-"""So near to the name stands what is ordered of it."""
+"""How near to the name an order about it stands."""
 
 _MAX_MENTIONS: Final = 50
 """Of one text that are looked at."""
 
 
 def _meddling(said: str, known: KnownNames) -> Iterator[RuleMatch]:
-    """Another server's tool, named in full, or told what to do."""
+    """Another server's tool, named in full or beside an order."""
     for count, (name, start, end, is_qualified) in enumerate(known.mentions(said)):
         if count == _MAX_MENTIONS:
             return
@@ -281,9 +309,9 @@ def _meddling(said: str, known: KnownNames) -> Iterator[RuleMatch]:
 
 
 def _around(text: str, start: int, end: int) -> str:
-    """What struck, with a little of what stands around it."""
+    """What matched, with a few words around it."""
     first, last = max(0, start - 16), max(end, start + 40) + 24
-    # A word that would be cut is left out, up to what struck; one that is longer than any word is cut.
+    # A word that would be cut is left out, up to what matched; one that is longer than any word is cut.
     if first and not text[first - 1].isspace():
         blank = re.search(r"\s", text[first:start])
         first += blank.end() if blank else 0
@@ -291,52 +319,3 @@ def _around(text: str, start: int, end: int) -> str:
         blanks = list(re.finditer(r"\s", text[end:last]))
         last = end + blanks[-1].start() if blanks else last
     return text[first:last].strip()
-
-
-MAX_FINDINGS: Final = 50
-"""Of one definition: one is enough to look at it."""
-
-_MAX_SENTENCE_CHARS: Final = 240
-
-
-def scan_definition(kind: str, name: str, document: object, known: KnownNames = NO_NAMES) -> tuple[Finding, ...]:
-    """What is suspicious about a definition, the outer places first.
-
-    Args:
-        kind: of what it is; nobody but people reads a launch, so that only what they cannot see counts there.
-        name: the tool's own name; empty for the others.
-        document: a JSON value.
-        known: the names that it is held against.
-    """
-    found: dict[tuple[str, str], Finding] = {}
-    for place, match in _matches(kind, name, document, known):
-        finding = Finding(
-            match.rule,
-            place,
-            shown(match.quote, MAX_EXCERPT_CHARS),
-            shown(match.sentence or RULES[match.rule].sentence, _MAX_SENTENCE_CHARS),
-        )
-        found.setdefault((finding.rule, finding.place), finding)
-        if len(found) == MAX_FINDINGS:
-            break
-    return tuple(found.values())
-
-
-def _matches(kind: str, name: str, document: object, known: KnownNames) -> Iterator[tuple[str, RuleMatch]]:
-    if kind == Subject.TOOL:
-        yield from (("/name", match) for match in _name_matches(name, known))
-    texts, beyond = texts_of(document)
-    if beyond is not None:
-        yield place_of(beyond.path), RuleMatch("too-much-text", beyond.text[:MAX_EXCERPT_CHARS])
-    for text in texts:
-        found = unseen(text.text) if kind == Subject.LAUNCH else matches(text, known)
-        for match in found:
-            yield place_of(text.path), match
-
-
-def _name_matches(name: str, known: KnownNames) -> Iterator[RuleMatch]:
-    if name in known.native:
-        yield RuleMatch("shadows-tool", name, "a native tool has the same name")
-    elif (owner := known.mistaken_for(name)) is not None:
-        yield RuleMatch("confusable-name", name, f"the name can be confused with {owner.name}, {owner.what}")
-    yield from matches(Text(None, name, is_name=True), NO_NAMES)

@@ -1,4 +1,4 @@
-"""Every text of a definition that a model may read: all strings and all names of members, wherever they are.  Pure."""
+"""Gather the texts of a definition that a model may read: all strings and all names of members.  Pure."""
 
 import re
 from collections import deque

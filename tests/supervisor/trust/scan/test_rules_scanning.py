@@ -62,7 +62,7 @@ def test_no_place_is_safe_for_an_attack(document: dict[str, Any], place: str) ->
     (finding,) = scan(document)
     assert (finding.rule, finding.place) == ("instructs-model", place)
     assert "revious" in finding.excerpt
-    assert finding.sentence == RULES["instructs-model"].sentence
+    assert finding.sentence == RULES["instructs-model"]
 
 
 STRIKES: Final[list[tuple[str, dict[str, Any]]]] = [

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from .hostile_files import NotRegularError as NotRegularError
     from .hostile_files import follow as follow
     from .hostile_files import open_regular as open_regular
+    from .hostile_files import path_of_fd as path_of_fd
     from .hostile_files import remove_tree as remove_tree
     from .hostile_files import temporary_folder as temporary_folder
-    from .hostile_files import whereabouts as whereabouts
     from .inside.prctl import adopt_orphans as adopt_orphans
     from .inside.prctl import die_with_parent as die_with_parent
     from .inside.prctl import set_process_name as set_process_name
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .program.prefixes import Prefix as Prefix
     from .program.prefixes import environment_of as environment_of
     from .program.prefixes import is_environment as is_environment
-    from .program.prefixes import is_fit as is_fit
+    from .program.prefixes import is_installation as is_installation
     from .program.prefixes import prefix_of as prefix_of
     from .program.resolve import resolve_program as resolve_program
     from .run.cgroup import sweep_cgroups as sweep_cgroups
@@ -77,13 +77,13 @@ if TYPE_CHECKING:
     from .run.stderr import split_time as split_time
     from .run.unix_user import UnixUser as UnixUser
     from .run.unix_user import choose_user as choose_user
-    from .run.unix_user import closed_to as closed_to
-    from .run.unix_user import out_of_reach as out_of_reach
+    from .run.unix_user import why_unreachable as why_unreachable
+    from .run.unix_user import why_unreadable as why_unreadable
     from .usage.disk_use import DiskUse as DiskUse
     from .usage.disk_use import disk_use as disk_use
-    from .usage.disk_use import measure as measure
+    from .usage.disk_use import measure_disk_use as measure_disk_use
     from .usage.monitor import MONITOR_TICK_S as MONITOR_TICK_S
-    from .usage.monitor import Tree as Tree
+    from .usage.monitor import ProcessTree as ProcessTree
     from .usage.monitor import TreeMonitor as TreeMonitor
     from .usage.monitor import Watch as Watch
     from .usage.process_scan import is_stopped as is_stopped

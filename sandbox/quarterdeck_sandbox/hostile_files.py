@@ -87,7 +87,7 @@ def follow(path: str) -> Followed:
     return Followed(done or "/", tuple(links))
 
 
-def whereabouts(fd: int) -> str:
+def path_of_fd(fd: int) -> str:
     """Where the thing held open is at this moment, absolute and without links; where it was, if it was removed.
 
     Raises:

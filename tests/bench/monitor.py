@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final
 
 from quarterdeck_protocol.policy import Limits
-from quarterdeck_sandbox.usage.monitor import MONITOR_TICK_S, WALK_S, Tree, TreeMonitor
+from quarterdeck_sandbox.usage.monitor import MONITOR_TICK_S, WALK_S, ProcessTree, TreeMonitor
 
 from .finding import Finding, NotMeasuredError, Target
 from .rounds import Effort
@@ -39,7 +39,7 @@ async def measure(effort: Effort) -> list[Finding]:
             (Path(scratch) / str(number)).touch()
         monitor = TreeMonitor()
         for pid in pids:
-            tree = Tree(pid, pid, root_pid=pid, scratch=(scratch,), tmpfs=("/tmp", "/dev/shm"))
+            tree = ProcessTree(pid, pid, root_pid=pid, scratch=(scratch,), tmpfs=("/tmp", "/dev/shm"))
             monitor.watch(tree, Limits(), lambda _: None)
         shares = [await _share_of_a_round(monitor) for _ in range(effort.rounds)]
     seen = f"{1 / MONITOR_TICK_S:g} looks a second, {TREES * 3} processes, {FILES} files each"

@@ -46,18 +46,22 @@ def prefix_of(path: str, user_home: str, said_by: tuple[str, ...]) -> Prefix | N
     if is_within_any(path, SYSTEM_FOLDERS) or is_within(path, "/nix/store"):
         return None
     for folder, reason in _installations(path):
-        if is_fit(folder, user_home):
+        if is_installation(folder, user_home):
             return Prefix(folder, reason)
     package = "/".join(path.split("/")[:3])
-    if package.startswith("/opt/") and package != path and is_fit(package, user_home):
+    if package.startswith("/opt/") and package != path and is_installation(package, user_home):
         return Prefix(package, "a package in /opt", said_by)
     above = os.path.dirname(os.path.dirname(path))
-    if os.path.basename(os.path.dirname(path)) in _BIN and not is_within(path, user_home) and is_fit(above, user_home):
+    if (
+        os.path.basename(os.path.dirname(path)) in _BIN
+        and not is_within(path, user_home)
+        and is_installation(above, user_home)
+    ):
         return Prefix(above, "the program's prefix", said_by)
     return Prefix(path, "the program", said_by)
 
 
-def is_fit(folder: str, user_home: str) -> bool:
+def is_installation(folder: str, user_home: str) -> bool:
     """Whether showing all of `folder` shows no more than an installation."""
     if folder.count("/") < 2 or any(is_within(f"{user_home}/{name}", folder) for name in _SHARED):
         return False
@@ -71,7 +75,7 @@ def environment_of(prefix: str, user_home: str) -> Iterator[Prefix]:
         base = prefix_of(os.path.join(os.path.realpath(home), "python"), user_home, said_by)
         if base and not base.said_by:
             yield Prefix(base.path, f"the Python of {prefix}")
-    yield from (refers for refers in _referred(prefix) if is_fit(refers.path, user_home))
+    yield from (refers for refers in _referred(prefix) if is_installation(refers.path, user_home))
 
 
 def is_environment(folder: str) -> bool:

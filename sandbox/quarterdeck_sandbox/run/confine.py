@@ -31,7 +31,7 @@ from quarterdeck_sandbox.view.layout import build_view, identity_mounts, name_mo
 from quarterdeck_sandbox.view.secret_paths import credentials_touching
 
 from .confinement import Confinement
-from .unix_user import ROOT, UnixUser, choose_user, closed_to, hand_over, out_of_reach
+from .unix_user import ROOT, UnixUser, choose_user, hand_over, why_unreachable, why_unreadable
 
 OWN_PREFIX: Final = sys.base_prefix
 """Where the gate's interpreter lives."""
@@ -144,14 +144,14 @@ def _identity(
                 "give it to another user with chown, or start quarterdeck as an ordinary user",
             )
         return ROOT, f"root without capabilities, as {policy.write[0]} is root's; give it to another user with chown"
-    closed = closed_to(identity, (*policy.read, *policy.write))
+    closed = why_unreadable(identity, (*policy.read, *policy.write))
     remedy = "grant what others may read, or start quarterdeck as an ordinary user"
     if choice.tier is not Tier.BUBBLEWRAP:
         read = (mount.source for mount in view.mounts if mount.kind is MountKind.READ)
         shown = [path for path in read if not is_within_any(path, (*SYSTEM_FOLDERS, "/etc"))]
-        if way := out_of_reach(identity, (program.path, *shown, plan.cwd, str(places.home), str(places.tmp))):
+        if way := why_unreachable(identity, (program.path, *shown, plan.cwd, str(places.home), str(places.tmp))):
             closed, remedy = way, "install bubblewrap, which can show it all the same, or start as an ordinary user"
-        closed = closed or closed_to(identity, shown)
+        closed = closed or why_unreadable(identity, shown)
     if not closed:
         return identity, ""
     if policy.write or choice.tier is Tier.BUBBLEWRAP:

@@ -25,7 +25,7 @@ from quarterdeck_sandbox.enforce import bubblewrap
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
 from quarterdeck_sandbox.policy.promises import Receipt, Strength
-from quarterdeck_sandbox.usage.monitor import Tree
+from quarterdeck_sandbox.usage.monitor import ProcessTree
 
 from .cgroup import Cgroup
 from .confinement import Confinement
@@ -140,10 +140,10 @@ class ConfinedProcess:
         self._told_rss_bytes: int | None = None
         self._limit: str | None = None
 
-    def tree(self, scratch: tuple[str, ...]) -> Tree:
+    def tree(self, scratch: tuple[str, ...]) -> ProcessTree:
         """The tree for a monitor to watch; `scratch` are the directories outside whose files count."""
         has_root = self.confinement.tier is Tier.BUBBLEWRAP
-        return Tree(
+        return ProcessTree(
             pid=self.pid,
             top=self._child.pid,
             root_pid=self._resources.init_pid if has_root else 0,

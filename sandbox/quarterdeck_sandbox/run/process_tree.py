@@ -17,7 +17,7 @@ import anyio.to_thread
 import psutil
 
 from quarterdeck_sandbox.policy.limits import Process, family
-from quarterdeck_sandbox.usage.monitor import Tree
+from quarterdeck_sandbox.usage.monitor import ProcessTree
 from quarterdeck_sandbox.usage.process_scan import scan
 
 _REAP_POLL_S: Final = 0.01
@@ -32,12 +32,12 @@ _SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
 _COMM_BYTES: Final = 64
 
 
-def signal_tree(tree: Tree, number: int) -> None:
+def signal_tree(tree: ProcessTree, number: int) -> None:
     """Send `number` to the program and to all that it started; what has ended meanwhile is left out.  Blocks for ms."""
     _send(members(scan(), tree), number)
 
 
-async def ask_to_end(tree: Tree, grace_s: float) -> None:
+async def ask_to_end(tree: ProcessTree, grace_s: float) -> None:
     """TERM for all of `tree`; returns at once, or after at most `grace_s` when its program is a shell that waits."""
     found = await anyio.to_thread.run_sync(lambda: members(scan(), tree))
     others = [pid for pid in found if pid != tree.pid]
@@ -56,7 +56,7 @@ async def ask_to_end(tree: Tree, grace_s: float) -> None:
         _send([tree.pid], signal.SIGCONT)
 
 
-def members(processes: "dict[int, Process]", tree: Tree) -> tuple[int, ...]:
+def members(processes: "dict[int, Process]", tree: ProcessTree) -> tuple[int, ...]:
     """The program of `tree` and all that it started, orphans too; what of us stands above it is left out."""
     if tree.top not in processes or tree.pid not in processes:
         return ()
@@ -88,7 +88,7 @@ async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda
             await anyio.sleep(_REAP_POLL_S)
 
 
-def _above(processes: "dict[int, Process]", tree: Tree) -> Collection[int]:
+def _above(processes: "dict[int, Process]", tree: ProcessTree) -> Collection[int]:
     """The processes from the program's parent up to the topmost one."""
     above: set[int] = set()
     pid = tree.pid

@@ -96,7 +96,7 @@ def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:
         os.chown(folder, identity.uid, identity.gid)
 
 
-def out_of_reach(identity: UnixUser, paths: Iterable[str]) -> str:
+def why_unreachable(identity: UnixUser, paths: Iterable[str]) -> str:
     """Why `identity` cannot walk to one of `paths`, which without mounts of its own it must; empty when it can."""
     for path in paths:
         for folder in reversed(Path(os.path.realpath(path)).parents):
@@ -105,7 +105,7 @@ def out_of_reach(identity: UnixUser, paths: Iterable[str]) -> str:
     return ""
 
 
-def closed_to(identity: UnixUser, paths: Iterable[str]) -> str:
+def why_unreadable(identity: UnixUser, paths: Iterable[str]) -> str:
     """Why `identity` may not read one of `paths` itself, which no mount changes; empty when it may."""
     for path in paths:
         needed = stat.S_IROTH | (stat.S_IXOTH if os.path.isdir(path) else 0)

@@ -42,7 +42,7 @@ class DiskUse:
     is_whole: bool = True
 
 
-def measure(path: str | os.PathLike[str], most_entries: int = MAX_ENTRIES) -> DiskUse:
+def measure_disk_use(path: str | os.PathLike[str], most_entries: int = MAX_ENTRIES) -> DiskUse:
     """The room that `path` takes, a file or a directory with all that is in it; nothing when it is not there."""
     walk = _Walk(most_entries, math.inf)
     try:

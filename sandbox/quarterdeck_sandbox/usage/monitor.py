@@ -33,7 +33,7 @@ _log = logging.getLogger("quarterdeck.sandbox")
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ProcessTree:
     """A tree of processes to watch; process ids as we see them.
 
     Attributes:
@@ -77,7 +77,7 @@ class Watch:
     """One watched tree; calling it ends the watch.  `tmpfs_at` and `walk_at` are when its files are looked at next."""
 
     def __init__(
-        self, tree: Tree, meter: UsageMeter, on_excess: Callable[[Excess], None], end: Callable[[], None]
+        self, tree: ProcessTree, meter: UsageMeter, on_excess: Callable[[Excess], None], end: Callable[[], None]
     ) -> None:
         self.tree = tree
         self.meter = meter
@@ -110,7 +110,7 @@ class TreeMonitor:
         self._made = 0
         self._may_walk_at = 0.0
 
-    def watch(self, tree: Tree, limits: Limits, on_excess: Callable[[Excess], None]) -> Watch:
+    def watch(self, tree: ProcessTree, limits: Limits, on_excess: Callable[[Excess], None]) -> Watch:
         """Hold `tree` to `limits` from now on; `on_excess` is called in the loop, once, and the watch goes on."""
         self._made += 1
         key = self._made

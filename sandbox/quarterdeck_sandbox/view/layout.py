@@ -13,7 +13,7 @@ from quarterdeck_sandbox.hostile_files import Followed, follow
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.program.needed_paths import NamedPath, named_in
-from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS, Prefix, is_fit
+from quarterdeck_sandbox.program.prefixes import SYSTEM_FOLDERS, Prefix, is_installation
 from quarterdeck_sandbox.program.resolve import Program
 
 from .grants import give
@@ -317,7 +317,7 @@ def certificates(env: Mapping[str, str], user_home: str, shown: Callable[[str], 
     for path in sorted({os.path.normpath(env[name]) for name in _CERTIFICATES.split() if name in env}):
         if not path.startswith("/") or shown(path):
             continue
-        if _holds_certificates(path) or (os.path.isdir(path) and is_fit(path, user_home)):
+        if _holds_certificates(path) or (os.path.isdir(path) and is_installation(path, user_home)):
             yield path
 
 

@@ -23,9 +23,9 @@ from quarterdeck_sandbox import (
     LaunchError,
     Machine,
     Places,
+    ProcessTree,
     Receipt,
     Requester,
-    Tree,
     Watch,
     confine,
     plan_launch,
@@ -187,7 +187,7 @@ class WorkerSession:
         handle = self._handle
         if handle is None or self._watch is not None or not isinstance(self._config, StdioServerConfig):
             return self._watch
-        tree = Tree(start.pid, start.tree_pid, start.root_pid, start.scratch, start.tmpfs, start.enforced)
+        tree = ProcessTree(start.pid, start.tree_pid, start.root_pid, start.scratch, start.tmpfs, start.enforced)
         limits = self._config.sandbox.limits
         self._watch = self._runtime.monitor.watch(
             tree, limits, lambda excess: handle.condemn(excess.limit, excess.detail)

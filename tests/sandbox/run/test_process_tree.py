@@ -9,11 +9,11 @@ from support.waiting import eventually_async
 
 from quarterdeck_sandbox.policy.limits import Process
 from quarterdeck_sandbox.run.process_tree import ask_to_end, members, signal_tree
-from quarterdeck_sandbox.usage.monitor import Tree
+from quarterdeck_sandbox.usage.monitor import ProcessTree
 
 pytestmark = pytest.mark.anyio
 
-TREE = Tree(pid=12, top=10)
+TREE = ProcessTree(pid=12, top=10)
 
 
 def processes(**parents: int) -> dict[int, Process]:
@@ -50,7 +50,7 @@ async def test_a_shell_that_waits_ends_last(tmp_path: Path) -> None:
     """
     with subprocess.Popen(["sh", "-c", script], stderr=subprocess.DEVNULL) as child:  # noqa: ASYNC220
         await eventually_async(lambda: log.exists() and "up" in log.read_text())
-        await ask_to_end(Tree(child.pid, child.pid), 20.0)
+        await ask_to_end(ProcessTree(child.pid, child.pid), 20.0)
         await eventually_async(lambda: child.poll() is not None)
     assert log.read_text().split() == ["up", "child", "shell"]
     assert not running_with("4301.5")
@@ -62,12 +62,12 @@ async def test_a_shell_does_not_stay_stopped_for_those_that_do_not_heed() -> Non
         ["sh", "-c", "(trap '' TERM; sleep 4302.5; sleep 4302.5) & wait"], stderr=subprocess.DEVNULL
     ) as child:
         await eventually_async(lambda: running_with("sleep 4302.5"))
-        tree = Tree(child.pid, child.pid)
+        tree = ProcessTree(child.pid, child.pid)
         left = running_with("4302.5")
         await ask_to_end(tree, 0.1)
         await eventually_async(lambda: child.poll() is not None)
     for pid in left:
-        signal_tree(Tree(pid, pid), 9)
+        signal_tree(ProcessTree(pid, pid), 9)
     await eventually_async(lambda: not running_with("4302.5"))
 
 
@@ -75,10 +75,10 @@ async def test_a_program_that_is_no_shell_is_asked_at_once() -> None:
     """It would not coordinate the end of its own workers."""
     with subprocess.Popen(["sleep", "4303.5"]) as child:  # noqa: ASYNC220
         await eventually_async(lambda: running_with("4303.5"))
-        await ask_to_end(Tree(child.pid, child.pid), 20.0)
+        await ask_to_end(ProcessTree(child.pid, child.pid), 20.0)
         assert child.wait(20.0) == -15
 
 
 def test_what_has_ended_is_no_error() -> None:
     """A stop that came late would fail."""
-    signal_tree(Tree(pid=2**22 - 1, top=2**22 - 1), 15)
+    signal_tree(ProcessTree(pid=2**22 - 1, top=2**22 - 1), 15)

@@ -16,10 +16,10 @@ from quarterdeck_sandbox.run.unix_user import (
     ROOT,
     UnixUser,
     choose_user,
-    closed_to,
     hand_over,
     open_to_all,
-    out_of_reach,
+    why_unreachable,
+    why_unreadable,
 )
 
 root = ROOT_ONLY
@@ -166,12 +166,12 @@ def test_a_way_that_is_closed_to_it_is_named(tmp_path: Path) -> None:
     somebody = UnixUser(ALICE, BOB, dedicated=False)
     inner = tmp_path / "inner"
     inner.mkdir()
-    why = out_of_reach(somebody, [str(inner)])
+    why = why_unreachable(somebody, [str(inner)])
     assert why.startswith(f"{inner} is out of reach for uid {ALICE}, because ")
     assert why.endswith(" is closed to others")
-    assert out_of_reach(somebody, ["/", "/usr/bin", "/usr/bin/env"]) == ""
-    assert closed_to(somebody, [str(tmp_path)]) == f"{tmp_path} is closed to uid {ALICE}"
-    assert closed_to(somebody, [str(inner)]) == closed_to(ROOT, [str(tmp_path)]) == ""
+    assert why_unreachable(somebody, ["/", "/usr/bin", "/usr/bin/env"]) == ""
+    assert why_unreadable(somebody, [str(tmp_path)]) == f"{tmp_path} is closed to uid {ALICE}"
+    assert why_unreadable(somebody, [str(inner)]) == why_unreadable(ROOT, [str(tmp_path)]) == ""
 
 
 def test_what_root_may_see_of_a_folder_is_what_everybody_may(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.limits import Space
-from quarterdeck_sandbox.usage.disk_use import DiskUse, disk_use, measure
+from quarterdeck_sandbox.usage.disk_use import DiskUse, disk_use, measure_disk_use
 
 LEVELS = 1200
 """Deeper than Python recurses, than there are descriptors, and than a path is long."""
@@ -33,13 +33,13 @@ def test_a_tree_takes_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "a" / "b" / "file").write_bytes(b"x" * 5000)
-    found = measure(tmp_path)
+    found = measure_disk_use(tmp_path)
     assert found.size_bytes == taken(tmp_path, *tmp_path.rglob("*"))
     assert found.size_bytes >= 105_000
     assert found.files == 5
     assert found.is_whole
-    assert measure(tmp_path / "a" / "file") == DiskUse(taken(tmp_path / "a" / "file"), 1)
-    assert measure(tmp_path / "none") == DiskUse()
+    assert measure_disk_use(tmp_path / "a" / "file") == DiskUse(taken(tmp_path / "a" / "file"), 1)
+    assert measure_disk_use(tmp_path / "none") == DiskUse()
 
 
 def test_holes_and_second_names_count_nothing(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_holes_and_second_names_count_nothing(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     (tmp_path / "file").write_bytes(b"x" * 100_000)
     os.link(tmp_path / "file", tmp_path / "again")
-    assert measure(tmp_path).size_bytes == taken(tmp_path, tmp_path / "sparse", tmp_path / "file")
+    assert measure_disk_use(tmp_path).size_bytes == taken(tmp_path, tmp_path / "sparse", tmp_path / "file")
 
 
 def test_links_lead_nowhere(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "tree" / "broken").symlink_to("nowhere")
     os.mkfifo(tmp_path / "tree" / "fifo")
     (tmp_path / "link").symlink_to(tmp_path / "large")
-    assert measure(tmp_path / "tree").files == 5
-    assert measure(tmp_path / "tree").size_bytes < 100_000
-    assert measure(tmp_path / "link").size_bytes < 100_000
+    assert measure_disk_use(tmp_path / "tree").files == 5
+    assert measure_disk_use(tmp_path / "tree").size_bytes < 100_000
+    assert measure_disk_use(tmp_path / "link").size_bytes < 100_000
 
 
 def test_any_depth_is_walked() -> None:
@@ -76,7 +76,7 @@ def test_any_depth_is_walked() -> None:
         (folder / "file").touch()
         (folder / "z").mkdir()
         (folder / "z" / "file").touch()
-        found = measure(folder)
+        found = measure_disk_use(folder)
     assert found.files == LEVELS + 4
     assert found.is_whole
     assert len(os.listdir("/dev/fd")) == before
@@ -86,7 +86,7 @@ def test_a_walk_has_bounds_and_says_so(tmp_path: Path) -> None:
     """A server that makes files without end would keep the command busy for ever."""
     for number in range(20):
         (tmp_path / str(number)).touch()
-    found = measure(tmp_path, most_entries=10)
+    found = measure_disk_use(tmp_path, most_entries=10)
     assert not found.is_whole
     assert found.files == 11
 
@@ -104,7 +104,7 @@ def test_a_directory_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch:
         return enter(name, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", refuse)
-    found = measure(tmp_path)
+    found = measure_disk_use(tmp_path)
     assert found.files == 4
     assert not found.is_whole
 
@@ -123,7 +123,7 @@ def test_a_tree_that_is_moved_meanwhile_ends_the_walk(tmp_path: Path, monkeypatc
         return fd
 
     monkeypatch.setattr(os, "open", move)
-    assert not measure(folder).is_whole
+    assert not measure_disk_use(folder).is_whole
 
 
 def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support.processes.line_child import LineChild
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space
 from quarterdeck_sandbox.usage import monitor as monitor_module
-from quarterdeck_sandbox.usage.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, Tree, TreeMonitor
+from quarterdeck_sandbox.usage.monitor import MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, ProcessTree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ MIB = 1 << 20
 REAPER = Process(10, 1, 1.0, MIB, 1, 0.0, 0.0)
 PROGRAM = Process(11, 10, 1.0, MIB, 1, 0.0, 0.0)
 NO_PAGES, EMPTY = Pages(), Space()
-TREE = Tree(pid=11, top=10, root_pid=11, scratch=("/scratch",), tmpfs=("/tmp",))
+TREE = ProcessTree(pid=11, top=10, root_pid=11, scratch=("/scratch",), tmpfs=("/tmp",))
 
 
 class BadMomentError(Exception):
@@ -80,7 +80,7 @@ class Stage:
         self.monitor = TreeMonitor(self.scene, lambda: self.scene.now)
         self.told: list[Excess] = []
 
-    def watch(self, limits: Limits, tree: Tree = TREE) -> Any:
+    def watch(self, limits: Limits, tree: ProcessTree = TREE) -> Any:
         """Watch a tree."""
         return self.monitor.watch(tree, limits, self.told.append)
 
@@ -223,7 +223,7 @@ async def test_a_real_tree_that_grows_beyond_its_memory_is_found_out() -> None:
     monitor = TreeMonitor()
     with LineChild([sys.executable, "-c", script]) as child:
         assert child.read_line() == b"ready"
-        tree = Tree(child.pid, child.pid)
+        tree = ProcessTree(child.pid, child.pid)
         watch = monitor.watch(tree, Limits(memory_bytes=64 << 20), told.append)
         roomy = monitor.watch(tree, Limits(memory_bytes=1 << 30), told.append)
         await monitor.tick()

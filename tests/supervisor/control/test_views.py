@@ -23,7 +23,7 @@ from quarterdeck_protocol.link.frames import ServerStart
 from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.policy import Limits, Preset, Property, SandboxPolicy, Tier
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
-from quarterdeck_sandbox.usage.monitor import Tree, TreeMonitor
+from quarterdeck_sandbox.usage.monitor import ProcessTree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ SETTINGS = Settings(
 
 def confined(**members: Any) -> ProductEndpoint:
     """An endpoint whose server was let go; a policy of limits that its test can recognise."""
-    watch = TreeMonitor().watch(Tree(7, 5), Limits(), lambda _: None)
+    watch = TreeMonitor().watch(ProcessTree(7, 5), Limits(), lambda _: None)
     watch.meter.has_looked = True
     watch.meter.present = msgspec.structs.replace(watch.meter.present, memory_bytes=10, processes=3)
     watch.meter.peak = msgspec.structs.replace(watch.meter.present, memory_bytes=20)

@@ -20,7 +20,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, Stream
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Condemn, ServerStart
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
-from quarterdeck_sandbox.usage.monitor import Tree, TreeMonitor
+from quarterdeck_sandbox.usage.monitor import ProcessTree, TreeMonitor
 
 pytestmark = pytest.mark.anyio
 
@@ -190,7 +190,7 @@ async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_en
     start = ServerStart(os.getpid(), os.getpid(), 3, scratch=("/s",), tmpfs=("/t",), enforced=("processes",))
     watch = session.enforce_limits(start)
     assert watch is not None
-    assert watch.tree == Tree(os.getpid(), os.getpid(), 3, ("/s",), ("/t",), ("processes",))
+    assert watch.tree == ProcessTree(os.getpid(), os.getpid(), 3, ("/s",), ("/t",), ("processes",))
     assert session.enforce_limits(start) is watch
     await runtime.monitor.tick()
     async with asyncio.timeout(10):

@@ -13,7 +13,7 @@ from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.run.confinement import Confinement
-from quarterdeck_sandbox.usage.monitor import Tree
+from quarterdeck_sandbox.usage.monitor import ProcessTree
 from support.servers.scripted_session import METHOD_NOT_FOUND, Answer, JsonObject
 
 UNCONFINED = Confinement(
@@ -65,9 +65,9 @@ class PlayedProcess:
         if answers is not None:
             self._loop.add_reader(self._hears, self._hear)
 
-    def tree(self, scratch: tuple[str, ...]) -> Tree:
+    def tree(self, scratch: tuple[str, ...]) -> ProcessTree:
         """See `ConfinedProcess`."""
-        return Tree(self.pid, self.pid, scratch=scratch)
+        return ProcessTree(self.pid, self.pid, scratch=scratch)
 
     def kill_for(self, limit: str) -> None:
         """See `ConfinedProcess`: it is killed."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck_sandbox import NotRegularError, ancestors, follow, open_regular, whereabouts
+from quarterdeck_sandbox import NotRegularError, ancestors, follow, open_regular, path_of_fd
 
 ROOT: Final = 0
 
@@ -75,7 +75,7 @@ def read_text_file(
             raise TextFileError(f"is not read as root: {problem}")
         with open_regular(path) as file:
             # What is open decides, not the path: a link on it may be swapped at any time.
-            if within is not None and not within(whereabouts(file.fileno())):
+            if within is not None and not within(path_of_fd(file.fileno())):
                 raise TextFileError("lies outside of the project, whose files may use only what is in it")
             status = os.fstat(file.fileno())
             if private:

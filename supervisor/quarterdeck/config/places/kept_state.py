@@ -22,7 +22,7 @@ from typing import Final
 import psutil
 
 from quarterdeck.common.locks import is_held
-from quarterdeck_sandbox import DiskUse, measure, remove_tree
+from quarterdeck_sandbox import DiskUse, measure_disk_use, remove_tree
 
 from .paths import SessionPaths
 from .runtime_directory import find_live
@@ -61,7 +61,7 @@ class Leftover:
 
     def measured(self) -> DiskUse:
         """The room that it takes."""
-        return measure(self.path)
+        return measure_disk_use(self.path)
 
 
 class RemovalError(Exception):

@@ -30,16 +30,16 @@ from quarterdeck_sandbox import (
     TreeMonitor,
     UnixUser,
     choose_user,
-    closed_to,
     environment_of,
     is_environment,
-    is_fit,
+    is_installation,
     is_within,
     is_within_any,
     known_machine,
-    out_of_reach,
     prefix_of,
     resolve_program,
+    why_unreachable,
+    why_unreadable,
 )
 
 from .shell import CommandSetup, SandboxedShell
@@ -182,7 +182,7 @@ def _showable(paths: Iterable[str], policy: SandboxPolicy, requester: Requester)
         try:
             rules.admit(path, "read")
             if identity is not None and (
-                closed_to(identity, (real,)) or (is_walked and out_of_reach(identity, (real,)))
+                why_unreadable(identity, (real,)) or (is_walked and why_unreachable(identity, (real,)))
             ):
                 continue
         except (LaunchError, OSError):
@@ -294,7 +294,7 @@ class _ProgramSearch:
         return program.path
 
     def _show(self, prefix: Prefix) -> None:
-        if prefix.path in self._read or not is_fit(prefix.path, self._home):
+        if prefix.path in self._read or not is_installation(prefix.path, self._home):
             return
         if any(is_within_any(path, self._writable) for path in prefix.said_by):
             return

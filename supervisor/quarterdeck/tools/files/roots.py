@@ -17,7 +17,7 @@ from typing import Final
 
 from quarterdeck.common.files.path_walk import FoundPath, Make, fault, join, walk
 from quarterdeck.tools.context import OutsideRootsError
-from quarterdeck_sandbox import follow, is_hook, is_within, whereabouts
+from quarterdeck_sandbox import follow, is_hook, is_within, path_of_fd
 
 MAX_SHOWN_CHARS: Final = 300
 """Of a path in a message: its end says more than that it was long."""
@@ -160,7 +160,7 @@ class Roots:
             if self._leads_to_root(place):
                 raise fault(errno.ENOENT)
             self._require(place, Access.WRITE, path)
-            self._require(whereabouts(directory), Access.WRITE, path)
+            self._require(path_of_fd(directory), Access.WRITE, path)
             if make is not None:
                 make(directory, name)
 
@@ -170,7 +170,7 @@ class Roots:
             if spot.directory is not None and not spot.is_directory:
                 # Both, as the name is what changes: in this directory, and in no root that is nested there.
                 if not (spot.is_file and self.is_root(spot.place)):  # a file that was given is changed wherever it is
-                    self._require(whereabouts(spot.directory), Access.WRITE, path)
+                    self._require(path_of_fd(spot.directory), Access.WRITE, path)
                 self._require(_below(spot.directory, spot.name), Access.WRITE, path)
             yield spot
 
@@ -184,7 +184,7 @@ class Roots:
             raise fault(errno.EBUSY, "it is a directory that this session works in, or holds one")
         place = _place(spot)
         self._require(place, Access.WRITE, path)
-        self._require(whereabouts(spot.directory), Access.WRITE, path)
+        self._require(path_of_fd(spot.directory), Access.WRITE, path)
         if any(is_within(protected, place) for protected in self._known_protected()):
             raise fault(errno.EBUSY, "it holds what this session may not change")
         return spot.directory
@@ -252,12 +252,12 @@ def _root(path: str | os.PathLike[str], access: Access, note: str = "") -> Root:
 def _place(spot: FoundPath) -> str:
     """Where the thing is, or would be."""
     if spot.thing is not None:
-        return whereabouts(spot.thing)
+        return path_of_fd(spot.thing)
     return _below(spot.directory, spot.name)
 
 
 def _below(directory: int | None, name: str) -> str:
-    place = whereabouts(directory) if directory is not None else "/"
+    place = path_of_fd(directory) if directory is not None else "/"
     return place if name in {"", "."} else os.path.join(place, name)
 
 

@@ -10,7 +10,7 @@ from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck.common.files import path_walk
 from quarterdeck.common.files.path_walk import MAX_PATH_BYTES, FoundPath, join, open_file, walk
-from quarterdeck_sandbox.hostile_files import MAX_LINKS, whereabouts
+from quarterdeck_sandbox.hostile_files import MAX_LINKS, path_of_fd
 
 ON_LINUX = LINUX_ONLY
 
@@ -18,7 +18,7 @@ ON_LINUX = LINUX_ONLY
 def place_of(path: str | Path) -> str:
     with walk(str(path)) as spot:
         thing, _ = spot.held()
-        return whereabouts(thing)
+        return path_of_fd(thing)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_what_is_missing_at_the_end_is_a_spot_in_its_directory(base: Path) -> No
         with walk(f"{base}/{path}") as spot:
             assert (spot.thing, spot.name, spot.must_be_directory) == (None, name, must_be_directory)
             assert spot.directory is not None
-            assert whereabouts(spot.directory) == str(base)
+            assert path_of_fd(spot.directory) == str(base)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_failure_says_where(base: Path) -> None:
     (base / "d").mkdir()
     heard: list[tuple[str, str]] = []
     with pytest.raises(FileNotFoundError):
-        walk(f"{base}/d/missing/x", stuck=lambda directory, name: heard.append((whereabouts(directory), name)))
+        walk(f"{base}/d/missing/x", stuck=lambda directory, name: heard.append((path_of_fd(directory), name)))
     assert heard == [(f"{base}/d", "missing")]
 
 
@@ -189,9 +189,9 @@ def test_a_thing_is_where_it_was_when_it_is_removed_or_only_named_so(base: Path)
     with walk(str(base / "y")) as spot:
         thing, _ = spot.held()
         (base / "y").unlink()
-        assert whereabouts(thing) == str(base / "y")
+        assert path_of_fd(thing) == str(base / "y")
         (base / "y (deleted)").write_text("another")
-        assert whereabouts(thing) == str(base / "y")
+        assert path_of_fd(thing) == str(base / "y")
 
 
 @ON_LINUX
@@ -204,7 +204,7 @@ def test_without_proc_nothing_is_said_to_be_missing(monkeypatch: pytest.MonkeyPa
     with walk("/") as spot:
         monkeypatch.setattr(path_walk.os, "readlink", readlink)
         with pytest.raises(OSError, match="/proc") as caught:
-            whereabouts(spot.held()[0])
+            path_of_fd(spot.held()[0])
     assert caught.value.errno == errno.ENOSYS
 
 

@@ -18,7 +18,7 @@ from quarterdeck.common.files.path_walk import open_file
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files import roots as roots_module
 from quarterdeck.tools.files.roots import MAX_SHOWN_CHARS, Access, Roots, absolute
-from quarterdeck_sandbox.hostile_files import whereabouts
+from quarterdeck_sandbox.hostile_files import path_of_fd
 
 ON_LINUX = LINUX_ONLY
 
@@ -229,14 +229,14 @@ def test_a_directory_that_is_swapped_after_it_was_judged_is_still_the_one(
     """Between check and use, a link could take the place of a directory."""
 
     def swap_then(fd: int) -> str:
-        place = whereabouts(fd)
+        place = path_of_fd(fd)
         if not (base / "work" / "aside").exists():
             (base / "work" / "sub").rename(base / "work" / "aside")
             (base / "work" / "sub").symlink_to(base / "outside")
         return place
 
     roots = Roots(base / "work")
-    monkeypatch.setattr(roots_module, "whereabouts", swap_then)
+    monkeypatch.setattr(roots_module, "path_of_fd", swap_then)
     assert read(roots, "sub/f", base / "work") == "work/sub"
     assert os.readlink(base / "work" / "sub") == str(base / "outside")
     with pytest.raises(OutsideRootsError):

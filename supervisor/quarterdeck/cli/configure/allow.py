@@ -42,19 +42,19 @@ def allow(
     A program's file needs its project, a database its folder: that is what is offered. `--read` and `--write` name
     something else in its place.
     """
-    subject = _subject(source, server)
-    needs = _named(read, write) or _found(subject.config)
+    target = _find_target(source, server)
+    needs = _named_paths(read, write) or _missing_paths(target.config)
     if not needs:
         print_line(
             f"{server} can see every path in its command line and variables; to add another: --read or --write PATH"
         )
         return
-    plan = _planned(subject, needs)
+    change = _plan_change(target, needs)
     for need in needs:
         why = f"  ({need.why})" if need.why else ""
         print_line(f"{need.key:5}  {printable(need.path)}{why}")
-    print_diff(plan.diff)
-    if not plan.diff:
+    print_diff(change.diff)
+    if not change.diff:
         print_line(f"{server} has that access already")
         return
     if dry_run:
@@ -62,15 +62,15 @@ def allow(
         return
     if not (yes or is_confirmed("write this, and approve it?")):
         raise click.exceptions.Exit(ExitCode.OK)
-    backup = _written(plan)
-    _approve(source, subject, plan)
+    backup = _write_change(change)
+    _approve(source, target, change)
     before = f"; as it was: {printable(str(backup))}" if backup else ""
     print_line(f"{server} has that access from its next start{before}", "green")
 
 
 @dataclass(frozen=True, slots=True)
-class _Subject:
-    """The server that is to be given something."""
+class _Target:
+    """The server whose sandbox is to see more."""
 
     config: "StdioServerConfig"
     origin: "Origin"
@@ -78,7 +78,7 @@ class _Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _Change:
     """The change of its file."""
 
     path: Path
@@ -88,8 +88,8 @@ class _Plan:
     diff: list[str]
 
 
-def _subject(source: Source, server: str) -> _Subject:
-    """The server, once it is sure that its row may be changed, and that all else in it is approved.
+def _find_target(source: Source, server: str) -> _Target:
+    """The server, if its row may be changed and all else in it is approved.
 
     Raises:
         CommandError: it is not.
@@ -103,7 +103,7 @@ def _subject(source: Source, server: str) -> _Subject:
     config = next((each for each in settings.servers if each.id == server), None)
     if config is None:
         [problem] = [row.message for row in settings.broken if row.id == server][:1]
-        raise CommandError(ExitCode.USAGE, problem, "mend the row first")
+        raise CommandError(ExitCode.USAGE, problem, "correct the row first")
     if not isinstance(config, StdioServerConfig):
         raise CommandError(
             ExitCode.USAGE,
@@ -125,11 +125,11 @@ def _subject(source: Source, server: str) -> _Subject:
         )
     [row] = [each for each in configured(settings).rows if each.id == server]
     _refuse_unapproved(source, row)
-    return _Subject(config, origin, row)
+    return _Target(config, origin, row)
 
 
 def _refuse_unapproved(source: Source, row: "ServerRow") -> None:
-    """Whoever allows a path approves the whole row: what else waits in it has to be looked at first."""
+    """Refuse while anything else in the row waits for approval: allowing a path approves the whole row."""
     from quarterdeck.trust.judge.overview import State
 
     with open_context(source) as context:
@@ -147,14 +147,14 @@ def _refuse_unapproved(source: Source, row: "ServerRow") -> None:
         )
 
 
-def _named(read: list[Path] | None, write: list[Path] | None) -> "list[RequiredPath]":
+def _named_paths(read: list[Path] | None, write: list[Path] | None) -> "list[RequiredPath]":
     from quarterdeck_sandbox import RequiredPath
 
     pairs = (("read", read), ("write", write))
     return [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
 
 
-def _found(config: "StdioServerConfig") -> "list[RequiredPath]":
+def _missing_paths(config: "StdioServerConfig") -> "list[RequiredPath]":
     from quarterdeck.config.allow_paths import missing
     from quarterdeck_sandbox import LaunchError
 
@@ -165,7 +165,7 @@ def _found(config: "StdioServerConfig") -> "list[RequiredPath]":
     return needs
 
 
-def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
+def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:
     """The change, judged as a start would.
 
     Raises:
@@ -180,38 +180,38 @@ def _planned(subject: _Subject, needs: "list[RequiredPath]") -> _Plan:
     from quarterdeck.config.load.jsonc import EditError
     from quarterdeck_sandbox import LaunchError
 
-    path, sandbox = subject.origin.path, sandbox_with(subject.origin.row, needs)
+    path, sandbox = target.origin.path, sandbox_with(target.origin.row, needs)
     assert path is not None
     with as_command_error(
         LaunchError, ValueError, remedy="name a narrower path, with --read or --write", what="it cannot be given that: "
     ):
-        widened(subject.config, needs, os.environ)
+        widened(target.config, needs, os.environ)
     try:
         file = read_user_file(path)
-        new = edited(file.text, subject.origin, sandbox)
-        return _Plan(path, file.text, new, sandbox, show_change(str(path), file.text, new, has_comments=True))
+        new = edited(file.text, target.origin, sandbox)
+        return _Change(path, file.text, new, sandbox, show_change(str(path), file.text, new, has_comments=True))
     except (DocumentError, EditError) as error:
         shown = json.dumps({"sandbox": sandbox}, ensure_ascii=False)[1:-1]
         raise CommandError(
-            ExitCode.USAGE, f"{path} is not changed: {error}", f"write this into {subject.origin.location}: {shown}"
+            ExitCode.USAGE, f"{path} is not changed: {error}", f"write this into {target.origin.location}: {shown}"
         ) from error
     except UserFileError as error:
         raise CommandError(ExitCode.USAGE, str(error), f"make {path} a file of your own that can be read") from error
 
 
-def _written(plan: _Plan) -> Path | None:
+def _write_change(change: _Change) -> Path | None:
     from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
 
-    with as_command_error(UserFileError, remedy=f"make {plan.path} a file of your own that can be written"):
-        file = read_user_file(plan.path)
-        if file.text != plan.old:
+    with as_command_error(UserFileError, remedy=f"make {change.path} a file of your own that can be written"):
+        file = read_user_file(change.path)
+        if file.text != change.old:
             raise CommandError(
-                ExitCode.USAGE, f"{plan.path} has changed meanwhile, and is not changed", "run the command again"
+                ExitCode.USAGE, f"{change.path} has changed meanwhile, and is not changed", "run the command again"
             )
-        return write_user_file(file, plan.new, datetime.now(UTC))
+        return write_user_file(file, change.new, datetime.now(UTC))
 
 
-def _approve(source: Source, subject: _Subject, plan: _Plan) -> None:
+def _approve(source: Source, target: _Target, change: _Change) -> None:
     """Approve how the server is started now, if nothing but its sandbox is another than before.
 
     Raises:
@@ -221,14 +221,14 @@ def _approve(source: Source, subject: _Subject, plan: _Plan) -> None:
     from quarterdeck.trust.judge.verdicts import Decision
 
     with open_context(source) as context:
-        found = context.server(subject.config.id)
-        now = _origin_of(context.settings, subject.config.id)
-        expected = {**subject.origin.row, "sandbox": plan.sandbox}
-        if dict(now.row) != expected or now.files != subject.origin.files:
+        found = context.server(target.config.id)
+        now = _origin_of(context.settings, target.config.id)
+        expected = {**target.origin.row, "sandbox": change.sandbox}
+        if dict(now.row) != expected or now.files != target.origin.files:
             raise CommandError(
                 ExitCode.NO_ANSWER,
-                f"{plan.path} was changed by another program meanwhile: nothing is approved",
-                subject.row.command("diff"),
+                f"{change.path} was changed by another program meanwhile: nothing is approved",
+                target.row.command("diff"),
             )
         [launch] = [each for each in found.matters if each.key.subject is Subject.LAUNCH]
         if launch.seen != launch.approved:

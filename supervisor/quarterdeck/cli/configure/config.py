@@ -212,7 +212,7 @@ def _source(file: str, pointer: str) -> str:
     return flat(file) + (f" {printable(pointer)}" if pointer else "")
 
 
-class Refused(NamedTuple):
+class UnstartableServer(NamedTuple):
     """A server that would not be started here: the code of its fault, why, and what to do."""
 
     server: str
@@ -221,7 +221,9 @@ class Refused(NamedTuple):
     fix: str
 
 
-def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tuple[dict[str, str], list[Refused]]":
+def _unstartable(
+    named: "Sequence[Path]", files: "tuple[FileFound, ...]"
+) -> "tuple[dict[str, str], list[UnstartableServer]]":
     """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
     from quarterdeck.config.load.merge import merge_files
     from quarterdeck.config.places.trusted_files import trusted_files
@@ -244,5 +246,5 @@ def _unstartable(named: "Sequence[Path]", files: "tuple[FileFound, ...]") -> "tu
             missing[server.id] = server.command
         elif found.outlook is Outlook.REFUSED:
             fix = fill_remedy(REMEDIES[found.code], server_words(server.id, command_options(named)))
-            refused.append(Refused(server.id, found.code, " ".join(found.why), fix))
+            refused.append(UnstartableServer(server.id, found.code, " ".join(found.why), fix))
     return missing, refused

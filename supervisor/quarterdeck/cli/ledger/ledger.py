@@ -12,7 +12,7 @@ from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.trust.views import print_changes, view_change
+from quarterdeck.cli.trust.views import print_changes, view_change, view_standing
 from quarterdeck.common.words import counted, printable
 
 from .access import directory, reading
@@ -25,7 +25,6 @@ from .views import (
     print_lines,
     print_steps,
     view_event,
-    view_standing,
     view_step,
 )
 

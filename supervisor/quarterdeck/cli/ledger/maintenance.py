@@ -33,12 +33,12 @@ def verify(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """See that every event is as it was written, and none is missing at the end; print how many, and the last hash.
+    """Check that every event is as it was written, and none is missing at the end; print how many, and the last hash.
 
     It is no proof against somebody who can rewrite ledger and head: keep what is printed elsewhere, and give it to
     --against.
     """
-    witness = _witness(against) if against is not None else None
+    expected = _parse_head(against) if against is not None else None
     if accept:
         from quarterdeck.ledger.store.store import accept_head
 
@@ -49,10 +49,10 @@ def verify(
     with reading() as reader:
         found = reader.verify(hash_of)
         problem = found.reason
-        if witness is not None and found.is_intact:
+        if expected is not None and found.is_intact:
             from quarterdeck.ledger.store.reader import contradiction
 
-            problem = contradiction(reader, witness)
+            problem = contradiction(reader, expected)
     is_whole = found.is_intact and not problem
     if json:
         print_json(_view_verification(found, problem, is_whole=is_whole))
@@ -87,7 +87,7 @@ def export(
                 f"{where} cannot be written: {error.strerror or error}",
                 "name another FILE, in a folder that you may write",
             ) from None
-        print_line(f"{file}: {counted(reader.head.count, 'event')}, head {_spelled(reader.head)}", stderr=True)
+        print_line(f"{file}: {counted(reader.head.count, 'event')}, head {_spell_head(reader.head)}", stderr=True)
 
 
 def import_(
@@ -109,7 +109,7 @@ def import_(
     if json:
         print_json({"count": head.count, "hash": head.hash})
     else:
-        print_line(f"{counted(head.count, 'event')}, head {_spelled(head)}")
+        print_line(f"{counted(head.count, 'event')}, head {_spell_head(head)}")
 
 
 def compact(
@@ -161,8 +161,8 @@ def _redact(*, json: bool) -> None:
         redacted = {
             "launches": done.launches,
             "messages": done.messages,
-            "before": _spelled(done.before),
-            "head": _spelled(done.head),
+            "before": _spell_head(done.before),
+            "head": _spell_head(done.head),
             "removed": [str(path) for path in done.removed],
             "missing_archives": done.missing,
         }
@@ -173,7 +173,7 @@ def _redact(*, json: bool) -> None:
             f"secrets were taken out of {forms} of how servers are started, and {counted(done.messages, 'message')}"
         )
         print_line(
-            f"all hashes are others now: the head was {_spelled(done.before)}, and one that was written down before"
+            f"all hashes are others now: the head was {_spell_head(done.before)}, and one that was written down before"
         )
         print_line("does not fit any more: write deck.lock anew with quarterdeck lock")
     else:
@@ -187,10 +187,10 @@ def _redact(*, json: bool) -> None:
             "see quarterdeck ledger verify, then restore the directory from a backup",
         )
     if not json:
-        print_line(f"intact: {counted(found.tip.count, 'event')}, head {_spelled(found.tip)}", "green")
+        print_line(f"intact: {counted(found.tip.count, 'event')}, head {_spell_head(found.tip)}", "green")
 
 
-def _witness(text: str) -> "Head":
+def _parse_head(text: str) -> "Head":
     """The head that `--against` names."""
     from quarterdeck.ledger.events.chain import Head
     from quarterdeck.trust.lock_files import LockFileError, load_lock
@@ -203,7 +203,7 @@ def _witness(text: str) -> "Head":
         return load_lock(Path(text)).head
 
 
-def _spelled(head: "Head") -> str:
+def _spell_head(head: "Head") -> str:
     """As `--against` takes it."""
     return f"{head.count}:{head.hash}"
 
@@ -211,12 +211,12 @@ def _spelled(head: "Head") -> str:
 def _print_verification(found: "Verification", problem: str, *, is_whole: bool) -> None:
     tip = found.tip
     if is_whole:
-        print_line(f"intact: {counted(tip.count, 'event')}, head {_spelled(tip)}", "green")
+        print_line(f"intact: {counted(tip.count, 'event')}, head {_spell_head(tip)}", "green")
     else:
         at = f" at event {found.broken_seq}" if found.broken_seq is not None else ""
         verdict = found.verdict.value if not found.is_intact else "contradicted"
         print_line(f"{verdict}{at}: {printable(problem)}", "bold red")
-        print_line(f"as it was written up to event {tip.count}: head {_spelled(tip)}")
+        print_line(f"as it was written up to event {tip.count}: head {_spell_head(tip)}")
         print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
         if found.verdict in {"truncated", "unanchored"}:
             print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")

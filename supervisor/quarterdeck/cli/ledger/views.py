@@ -155,27 +155,6 @@ def print_deck(servers: "Sequence[ServerMatters]", since: Since, *, everything: 
         print_table(("SERVER", "WHAT", "STATE", "HASH", "BY", "SINCE"), rows)
 
 
-def view_standing(server: "ServerMatters", since: Since) -> dict[str, object]:
-    """How a server stood, for programs."""
-    return {
-        "scope": server.scope,
-        "server": server.server,
-        "package": server.package,
-        "items": [
-            {
-                "subject": matter.key.subject.value,
-                "name": matter.key.name,
-                "state": matter.state.value,
-                "seen": matter.seen,
-                "approved": matter.approved,
-                "by": matter.by.value if matter.by is not None else None,
-                "since": since(server, matter),
-            }
-            for matter in server.matters
-        ],
-    }
-
-
 def print_steps(steps: "Iterable[BookChange]") -> None:
     """What happened to one server between two moments; what came of one form of a thing stands on one line."""
     from quarterdeck.ledger.events.history import short

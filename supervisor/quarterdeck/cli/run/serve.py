@@ -191,10 +191,10 @@ def _open_http(
     except ProtocolFault as fault:
         if is_taken(fault) and read_holder(directory()) is not None:
             return HttpPlan(options, None, announce)  # by the serve that holds the ledger, which says how to join it
-        raise _unserved(fault) from None
+        raise _cannot_serve(fault) from None
 
 
-def _unserved(fault: "ProtocolFault") -> CommandError:
+def _cannot_serve(fault: "ProtocolFault") -> CommandError:
     code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
     return CommandError(code, fault.message, fault.remedy or "see its log for what came before")
 
@@ -309,7 +309,7 @@ async def _serve(plan: Plan) -> None:
         remedy = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
         raise CommandError(ExitCode.USAGE, str(error), remedy) from error
     except ProtocolFault as fault:
-        raise _unserved(fault) from None
+        raise _cannot_serve(fault) from None
 
 
 async def _serve_stdio(host: "ProviderHostImpl", head: "FirstLine") -> None:

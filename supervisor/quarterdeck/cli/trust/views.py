@@ -123,12 +123,16 @@ def _is_unstarted(server: "ServerMatters") -> bool:
 
 def view_server(server: "ServerMatters") -> dict[str, object]:
     """A server for programs."""
-    return {
-        "scope": server.scope,
-        "server": server.server,
-        "package": server.package,
-        "items": [view_matter(matter) for matter in server.matters],
-    }
+    return _view_items(server, map(view_matter, server.matters))
+
+
+def view_standing(server: "ServerMatters", since: "Callable[[ServerMatters, Matter], str]") -> dict[str, object]:
+    """How a server stood at a moment, for programs; `since` says from when each thing stood so."""
+    return _view_items(server, ({**_view_state(each), "since": since(server, each)} for each in server.matters))
+
+
+def _view_items(server: "ServerMatters", items: Iterable[dict[str, object]]) -> dict[str, object]:
+    return {"scope": server.scope, "server": server.server, "package": server.package, "items": list(items)}
 
 
 def print_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matter]", *, whole: bool = False) -> bool:
@@ -163,10 +167,7 @@ def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matt
     chosen = _in_order(matters)
     found = [difference([matter], read, whole=True) for matter in chosen]
     return {
-        "scope": server.scope,
-        "server": server.server,
-        "package": server.package,
-        "items": [view_matter(matter) for matter in chosen],
+        **_view_items(server, map(view_matter, chosen)),
         "renames": [
             {"old": rename.old, "new": rename.new, "likeness": round(rename.likeness, 2)}
             for rename in renames(server, read)
@@ -178,6 +179,11 @@ def view_difference(server: "ServerMatters", read: Read, matters: "Iterable[Matt
 
 def view_matter(matter: "Matter") -> dict[str, object]:
     """One thing of a server for programs."""
+    findings = [{"rule": rule, "place": place} for rule, place in matter.findings]
+    return {**_view_state(matter), "at": matter.at, "findings": findings}
+
+
+def _view_state(matter: "Matter") -> dict[str, object]:
     return {
         "subject": matter.key.subject.value,
         "name": matter.key.name,
@@ -185,8 +191,6 @@ def view_matter(matter: "Matter") -> dict[str, object]:
         "seen": matter.seen,
         "approved": matter.approved,
         "by": matter.by.value if matter.by is not None else None,
-        "at": matter.at,
-        "findings": [{"rule": rule, "place": place} for rule, place in matter.findings],
     }
 
 

@@ -63,6 +63,11 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"1 {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
 
 
+def clipped(text: str, most: int) -> str:
+    """`text`, or its first `most` characters and an ellipsis."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def duration(seconds: float) -> str:
     """A time for people: `850 ms`, `4.2 s`, `42 s`, `3 m 12 s`, `5 h 04 m`, `2 d 3 h`."""
     if seconds < 1:

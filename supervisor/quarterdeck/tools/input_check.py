@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from quarterdeck.common.words import clipped
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
@@ -108,7 +109,7 @@ def _explain(error: "ValidationError") -> Iterator[str]:
         case "minLength" if expected == 1:
             yield f"{place}: it must not be empty"
         case _:
-            yield f"{place}: {_clipped(plain_words(error.message))}"
+            yield f"{place}: {clipped(plain_words(error.message), MAX_SHOWN_CHARS)}"
 
 
 def _place(path: Iterable[str | int]) -> str:
@@ -129,13 +130,9 @@ def _kinds(expected: object) -> str:
 
 def _shown(value: object) -> str:
     try:
-        return _clipped(json.dumps(value, ensure_ascii=False, default=str))
+        return clipped(json.dumps(value, ensure_ascii=False, default=str), MAX_SHOWN_CHARS)
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 
 def is_plain(value: object) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.common.words import counted, duration, flat, one_line, printable, printable_json, size
+from quarterdeck.common.words import clipped, counted, duration, flat, one_line, printable, printable_json, size
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,9 @@ def test_one_is_one_and_many_are_many() -> None:
 def test_a_flat_text_stays_on_its_line() -> None:
     """A tool's name could forge a row of a table."""
     assert flat("a\nb\tc\x1b[2Jd\r") == "a\\nb\\tc\\x1b[2Jd\\x0d"
+
+
+def test_a_long_text_is_clipped_and_shows_that_it_was() -> None:
+    """A message would fill a screen with what somebody sent."""
+    assert clipped("abc", 3) == "abc"
+    assert clipped("abcd", 3) == "abc…"

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import anyio.to_thread
 from msgspec import Meta
 
+from quarterdeck.common.words import clipped
 from quarterdeck.tools.context import ExecResult, OutsideRootsError, Stream, ToolContext
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
@@ -173,8 +174,4 @@ class _Progress:
         self._next_at = self._loop.time() + NOTE_S
         lines = self._last.decode(errors="replace").split("\n")
         line = next((line for line in reversed(lines) if line.strip()), "")
-        self._ctx.tell(self._total_bytes, None, _clipped(line.strip()) or None)
-
-
-def _clipped(line: str) -> str:
-    return line if len(line) <= MAX_NOTE_CHARS else f"{line[:MAX_NOTE_CHARS]}…"
+        self._ctx.tell(self._total_bytes, None, clipped(line.strip(), MAX_NOTE_CHARS) or None)

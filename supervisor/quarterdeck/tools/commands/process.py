@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Meta
 
+from quarterdeck.common.words import clipped
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, ToolResult, clamp
@@ -266,5 +267,4 @@ def _value(**members: object) -> ToolResult:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_COMMAND_CHARS else f"{line[:MAX_COMMAND_CHARS]}…"
+    return clipped(" ".join(text.split()), MAX_COMMAND_CHARS)

@@ -13,6 +13,8 @@ from itertools import accumulate, count
 from operator import add
 from typing import Final
 
+from quarterdeck.common.words import clipped
+
 from .encoded_text import LF
 
 MAX_LINES: Final = 20_000
@@ -38,7 +40,7 @@ def nearest_lines(text: str, part: str) -> str:
         return ""
     first = max(0, best - anchor)
     shown = lines[first : first + max(len(wanted), 1)]
-    return LF.join(f"{number:>6}  {_clipped(line)}" for number, line in enumerate(shown, first + 1))
+    return LF.join(f"{number:>6}  {clipped(line, MAX_LINE_CHARS)}" for number, line in enumerate(shown, first + 1))
 
 
 def _most_alike(lines: list[str], wanted: str) -> int | None:
@@ -61,10 +63,6 @@ def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
 def _threes(line: str) -> frozenset[str]:
     line = line.strip()[:MAX_LINE_CHARS].casefold()
     return frozenset(line[at : at + 3] for at in range(max(1, len(line) - 2))) if line else frozenset()
-
-
-def _clipped(line: str) -> str:
-    return line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]}…"
 
 
 @dataclass(frozen=True, slots=True)

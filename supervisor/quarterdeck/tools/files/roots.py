@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Final
 
 from quarterdeck.common.files.path_walk import FoundPath, Make, fault, join, walk
+from quarterdeck.common.words import clipped, utf8
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck_sandbox import follow, is_hook, is_within, path_of_fd
 
@@ -268,5 +269,4 @@ def _is_same_name(place: str, path: str) -> bool:
 
 
 def _cut(path: str) -> str:
-    text = path.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+    return clipped(utf8(path), MAX_SHOWN_CHARS)

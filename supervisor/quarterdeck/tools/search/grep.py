@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from quarterdeck.common.words import counted
+from quarterdeck.common.words import clipped, counted
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.files.file_access import explain, spell
 from quarterdeck.tools.results import ToolResult
@@ -174,7 +174,7 @@ def _explain_pattern(complaint: str) -> str:
 
 
 def _render(pattern: str, place: SearchTarget, reader: MatchReader, searched: Searched) -> str:
-    asked = f"for {_clipped(pattern)} in {place.spelled}"
+    asked = f"for '{clipped(spell(pattern), _MAX_SHOWN_CHARS)}' in {place.spelled}"
     lines = sorted(reader.lines, key=_by_path)
     notes = what_is_missing(searched)
     if reader.binary_files:
@@ -195,8 +195,3 @@ def _line(place: SearchTarget, line: MatchingLine) -> str:
 
 def _by_path(line: MatchingLine) -> tuple[list[bytes], int]:
     return line.path.split(b"/"), line.number
-
-
-def _clipped(pattern: str) -> str:
-    shown = spell(pattern)
-    return f"'{shown if len(shown) <= _MAX_SHOWN_CHARS else shown[:_MAX_SHOWN_CHARS] + '…'}'"

@@ -17,6 +17,8 @@ import anyio.to_thread
 from quarterdeck.common.child_process import Helper
 from quarterdeck.tools.optional_packages import is_installed
 
+from .page_text import readable
+
 WALL_S: Final = 15.0
 """For one page, the wait for its turn included; its processor time is limited to less."""
 
@@ -96,8 +98,6 @@ _OPEN: Final = re.compile(r"<[a-zA-Z/!?]")
 _ENTITY: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z0-9]{1,31});")
 """No longer ones: `html.unescape` fails for numbers of thousands of digits."""
 
-_UNREADABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
 
 def strip_tags(page: str) -> str:
     """The text of `page`, each block on a line of its own."""
@@ -107,7 +107,7 @@ def strip_tags(page: str) -> str:
     stop = page.rfind(">") + 1
     body = _TAGS.sub(_in_place_of, page[:stop]) + _OPEN.split(page[stop:], 1)[0]
     text = _ENTITY.sub(lambda found: html.unescape(found[0]), body)
-    lines = (" ".join(line.split()) for line in _UNREADABLE.sub("", text).split("\n"))
+    lines = (" ".join(line.split()) for line in readable(text).split("\n"))
     return "\n".join(line for line in lines if line)
 
 

@@ -9,6 +9,8 @@ from typing import Final
 
 from httpx2 import URL, InvalidURL
 
+from quarterdeck.common.words import clipped
+
 MAX_URL_CHARS: Final = 8192
 """Servers take no longer ones."""
 
@@ -83,8 +85,7 @@ def literal_address(host: str) -> str | None:
 
 def shown(text: str) -> str:
     """`text`, which came from elsewhere, short and on one line."""
-    line = " ".join(text.split())
-    return repr(line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…")
+    return repr(clipped(" ".join(text.split()), _SHOWN_CHARS))
 
 
 def _checked(url: URL, text: str) -> URL:

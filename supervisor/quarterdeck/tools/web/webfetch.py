@@ -8,6 +8,7 @@ import anyio
 import anyio.to_thread
 from msgspec import Meta
 
+from quarterdeck.common.words import clipped
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.files.file_access import size
@@ -158,9 +159,7 @@ def _show(fetched: "Fetched", notes: list[str], text: str) -> ToolResult:
     text = text.strip("\n")
     if _is_success(fetched):
         return ToolResult.of_text(f"{header}\n\n{text or '(it holds no text)'}")
-    if len(text) > MAX_ERROR_CHARS:
-        text = f"{text[:MAX_ERROR_CHARS]}…"
-    return ToolResult.of_error(f"{header}\n\n{text}".rstrip())
+    return ToolResult.of_error(f"{header}\n\n{clipped(text, MAX_ERROR_CHARS)}".rstrip())
 
 
 def _show_image(fetched: "Fetched", notes: list[str]) -> ToolResult:

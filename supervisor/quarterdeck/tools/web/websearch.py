@@ -8,6 +8,7 @@ from typing import Annotated, Final, Protocol
 import anyio
 from msgspec import Meta
 
+from quarterdeck.common.words import clipped
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.optional_packages import is_installed, lacks
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
@@ -114,8 +115,7 @@ def _hit(row: Mapping[str, object]) -> SearchHit:
 
 
 def _line(value: object, max_chars: int) -> str:
-    text = " ".join(_UNREADABLE.sub(" ", str(value)).split())
-    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+    return clipped(" ".join(_UNREADABLE.sub(" ", str(value)).split()), max_chars)
 
 
 DEFAULT_RESULTS: Final = 5

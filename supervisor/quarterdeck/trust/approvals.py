@@ -46,7 +46,7 @@ _log = logging.getLogger("quarterdeck.trust")
 
 
 class Approvals:
-    """Watches a fleet from `start` to `close`."""
+    """What is approved of the servers of one fleet, which it watches from `start` to `close`."""
 
     def __init__(
         self,
@@ -123,7 +123,10 @@ class Approvals:
             fault = state.launch_fault
             if fault is not None and not any(state is old for old in old_states):
                 held_log.warning("%s: %s", fault, fault.remedy)
-        await self._withdraw(gone)
+        for state in gone:
+            async with self._lists.recording:
+                entry = self.book.entry(state.row.scope, state.row.id)
+                await self._record_quietly(withdrawal(state.row.scope, state.row.id, entry))
         self._review()
         self._tell()
 
@@ -172,7 +175,7 @@ class Approvals:
 
     @property
     def rows(self) -> tuple[ServerRow, ...]:
-        """All rows, in configuration order; the same tuple until they are enlisted anew."""
+        """All rows, in configuration order; the same tuple until they are set anew."""
         return self._rows
 
     def launch_fault(self, server: str) -> ProtocolFault | None:
@@ -305,7 +308,7 @@ class Approvals:
                 _log.exception("a watcher of what is offered failed")
 
     def _review(self) -> None:
-        """Have every server looked at that has something new, each in a task of its own."""
+        """Have every server judged that has something new, each in a task of its own."""
         for state in self._states.values():
             if not self._is_closed and state.work is None and self._is_due(state):
                 state.work = asyncio.get_running_loop().create_task(self._work(state))
@@ -363,13 +366,6 @@ class Approvals:
             was_open=was_open,
             today=row.todays_hash(approved, body),
         )
-
-    async def _withdraw(self, gone: Sequence[ServerState]) -> None:
-        """Nothing of a server that is configured no more stays live."""
-        for state in gone:
-            async with self._lists.recording:
-                entry = self.book.entry(state.row.scope, state.row.id)
-                await self._record_quietly(withdrawal(state.row.scope, state.row.id, entry))
 
     async def _record_quietly(self, events: Sequence[LedgerEvent]) -> None:
         """Record what nobody's safety depends on."""

@@ -133,8 +133,7 @@ def _differences(key: ItemKey, old: object, new: object) -> Iterator[Difference]
 
 def _change(key: ItemKey, difference: Difference, *, whole: bool) -> Change:
     kind, name = key
-    before, after = _texts(difference.before, difference.after)
-    full = (before, after)
+    full = before, after = _text(difference.before), _text(difference.after)
     # How a server is started is never cut: what it runs may stand anywhere.
     if not whole and kind != Subject.LAUNCH:
         before, after = _cut(before, after)
@@ -168,19 +167,15 @@ def _subject(kind: str, name: str, noun: str) -> str:
             return f"{shown(kind, 64)} {quoted(name)}: {noun}"
 
 
-def _texts(before: object, after: object) -> tuple[str | None, str | None]:
-    return (None if before is ABSENT else _text(before)), (None if after is ABSENT else _text(after))
-
-
 def _cut(before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    if before is None:
-        return None, after[:MAX_VALUE_CHARS] if after is not None else None
-    if after is None:
-        return before[:MAX_VALUE_CHARS], None
+    if before is None or after is None:
+        return before and before[:MAX_VALUE_CHARS], after and after[:MAX_VALUE_CHARS]
     return cut_pair(before, after, MAX_VALUE_CHARS)
 
 
-def _text(value: object) -> str:
+def _text(value: object) -> str | None:
+    if value is ABSENT:
+        return None
     return value if isinstance(value, str) else spelled(value, _MAX_SPELLED_CHARS)
 
 

@@ -96,7 +96,7 @@ def _compare_whole(pair: _Pair) -> _Found:
         return
     if pair.old is ABSENT:
         is_wider: bool | None = pair.side is Side.INPUT
-    elif pair.new is ABSENT or _declares_members(pair.old):
+    elif pair.new is ABSENT or (isinstance(pair.old, dict) and pair.old.get("properties")):
         is_wider = None
     else:
         is_wider = opens(pair.old, pair.new)
@@ -111,7 +111,11 @@ def _keyword(pair: _Pair, key: str) -> _Found:
     elif key in {"items", "additionalProperties"} | _DOUBTFUL and _are_objects(child):
         owner = (*pair.owner, "[]") if key == "items" else pair.owner
         yield child._replace(side=Side.UNSURE if key in _DOUBTFUL else pair.side, owner=owner)
-    elif key in {"anyOf", "allOf", "oneOf", "prefixItems"} and _are_arrays(child):
+    elif (
+        key in {"anyOf", "allOf", "oneOf", "prefixItems"}
+        and isinstance(child.old, list)
+        and isinstance(child.new, list)
+    ):
         yield from _alternatives(child, key)
     elif is_same(child.old, child.new) or is_same_choice(key, child.old, child.new):
         return
@@ -280,10 +284,6 @@ def _names(pair: _Pair) -> list[str]:
     return sorted(names)
 
 
-def _declares_members(schema: object) -> bool:
-    return isinstance(schema, dict) and bool(schema.get("properties"))
-
-
 def _are_objects(pair: _Pair) -> bool:
     return isinstance(pair.old, dict) and isinstance(pair.new, dict)
 
@@ -291,10 +291,6 @@ def _are_objects(pair: _Pair) -> bool:
 def _are_maps(pair: _Pair) -> bool:
     """Objects, of which one may be missing."""
     return all(each is ABSENT or isinstance(each, dict) for each in (pair.old, pair.new))
-
-
-def _are_arrays(pair: _Pair) -> bool:
-    return isinstance(pair.old, list) and isinstance(pair.new, list)
 
 
 def _sequence(value: object) -> Sequence[object]:

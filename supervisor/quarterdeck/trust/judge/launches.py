@@ -86,7 +86,7 @@ def launch_of(
         found = _launch(config, row, hide, is_project=is_project)
         return found if files is None else found | _all_values(config, row or {}, hide, key, files)
 
-    clear = value_of(msgspec.json.encode(launch(_nothing)))
+    clear = value_of(msgspec.json.encode(launch(str)))
     kept = launch(stand_in)
     shown = clear if is_project else launch(_unless_it_runs(stand_in))
     body = msgspec.json.encode(kept, order="sorted")
@@ -170,10 +170,10 @@ def _all_values(
     config: ServerConfig, row: Mapping[str, object], hide: Hide, key: bytes, files: Mapping[str, FileRead]
 ) -> dict[str, object]:
     """Each value of a row that another could have written, and of the files that it names."""
-    shelf = "env" if isinstance(config, StdioServerConfig) else "headers"
+    named = "env" if isinstance(config, StdioServerConfig) else "headers"
     settings = set(type(config).model_fields) - _SHOWN_KEYS
     return {
-        shelf: _values(row.get(shelf), key),
+        named: _values(row.get(named), key),
         "settings": {name: _hidden_value(row[name], hide) for name in sorted(settings & row.keys())},
         "files": {sayable(name): _values(file.value, key) for name, file in files.items()},
     }
@@ -185,10 +185,6 @@ def _values(value: object, key: bytes) -> object:
         return {_text(name): _values(member, key) for name, member in value.items() if member is not None}
     text = _text(value)
     return text if _LONE_REFERENCE.fullmatch(text) else f"(value {_digest(text, key, VALUE_DIGITS)})"
-
-
-def _nothing(secret: str) -> str:
-    return secret
 
 
 def _unless_it_runs(hide: Hide) -> Hide:
@@ -248,7 +244,11 @@ def _text(value: object) -> str:
 
 def _redacted_member(name: str, member: object, hide: Hide) -> object:
     """A member of a kept document; stand-ins in it stay."""
-    if name == "files" or (name in _EVERY and isinstance(member, dict) and any(map(_is_stand_in, member.values()))):
+    if name == "files" or (
+        name in _EVERY
+        and isinstance(member, dict)
+        and any(isinstance(each, str) and _VALUE.fullmatch(each) for each in member.values())
+    ):
         return member
     if name == "args" and isinstance(member, list) and all(isinstance(each, str) for each in member):
         return hide_args(member, hide)
@@ -265,10 +265,6 @@ def _redacted_member(name: str, member: object, hide: Hide) -> object:
     if isinstance(member, dict):
         return {key: _redacted_member(key, value, hide) for key, value in member.items()}
     return [_redacted_member(name, each, hide) for each in member] if isinstance(member, list) else member
-
-
-def _is_stand_in(value: object) -> bool:
-    return isinstance(value, str) and _VALUE.fullmatch(value) is not None
 
 
 def _digest(secret: str, key: bytes, digits: int = SECRET_DIGITS) -> str:

@@ -95,20 +95,22 @@ def last_held(entry: Entry) -> int:
 
 
 def snapshot_hashes(row: ServerRow, entry: Entry) -> dict[str, str]:
-    """The documents of the tools that a server may offer before it is asked again, by tool: what it had live last, then
-    what it had on offer and was approved since.
+    """The documents of the tools that a server may offer before it lists any, by tool.
+
+    What was live last and is still approved; then what was offered last and was approved since.
     """
-    if entry.items.get(INSTRUCTIONS, Item()).is_blocked:
+    instructions = entry.items.get(INSTRUCTIONS, Item())
+    if instructions.is_blocked:
         return {}
-    live = {
-        each.tool: each.definition for each in entry.live.values() if _is_approved(entry, each.tool, each.definition)
-    }
-    approved = {
-        key.name: item.approved
-        for key, item in entry.items.items()
-        if key.subject is Subject.TOOL and item.is_admitted and _has_approved_instructions(entry)
-    }
-    return {tool: hash_ for tool, hash_ in (live | approved).items() if row.config.tools.admits(tool)}
+    tools = {key.name: item for key, item in entry.items.items() if key.subject is Subject.TOOL}
+    wanted: dict[str, str] = {}
+    for live in entry.live.values():
+        item = tools.get(live.tool, Item())
+        if item.approved == live.definition and not item.is_blocked:
+            wanted[live.tool] = live.definition
+    if instructions.is_admitted:
+        wanted |= {tool: item.approved for tool, item in tools.items() if item.is_admitted}
+    return {tool: hash_ for tool, hash_ in wanted.items() if row.config.tools.admits(tool)}
 
 
 def snapshot_offer(row: ServerRow, documents: Iterable[tuple[str, str, bytes]]) -> Offer:
@@ -253,15 +255,6 @@ _LAUNCH_REASONS: Final = MappingProxyType(
 
 def _key_of(tool: RemoteTool) -> ItemKey:
     return ItemKey(Subject.TOOL, tool.ref.name)
-
-
-def _has_approved_instructions(entry: Entry) -> bool:
-    return entry.items.get(INSTRUCTIONS, Item()).is_admitted
-
-
-def _is_approved(entry: Entry, tool: str, definition: str) -> bool:
-    item = entry.items.get(ItemKey(Subject.TOOL, tool), Item())
-    return item.approved == definition and not item.is_blocked
 
 
 MAX_SERVERS = 8

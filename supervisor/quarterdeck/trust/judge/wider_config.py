@@ -1,7 +1,7 @@
 """Compare a changed row with the one before: by which keys it asks for more.  Pure.
 
-`config.project.excesses` compares a project's row with the defaults.  Paths are compared as they are written; where
-links lead does not count.
+`config.load.project.excesses` compares a project's row with the defaults.  Paths are compared as they are written;
+where links lead does not count.
 """
 
 from collections.abc import Iterable, Iterator

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NoReturn, Self
+from typing import Final, Self
 
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 from quarterdeck.ledger.events.chain import Head
@@ -259,16 +259,12 @@ def _object(
         return value
     for key in value:
         if key not in (*required, *optional):
-            _stranger(key, place, (*required, *optional))
+            hint = did_you_mean(key, (*required, *optional), "known keys", nearest_key)
+            raise LockError(f"{place}: {key[:128]!r} is not known{hint}")
     for key in required:
         if key not in value:
             raise LockError(f"{place}: {key!r} is missing")
     return value
-
-
-def _stranger(key: str, place: str, known: tuple[str, ...]) -> NoReturn:
-    hint = did_you_mean(key, known, "known keys", nearest_key)
-    raise LockError(f"{place}: {key[:128]!r} is not known{hint}")
 
 
 def _hash(value: object, place: str) -> str:

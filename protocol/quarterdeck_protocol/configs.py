@@ -111,7 +111,7 @@ class RestartPolicy(FrozenModel):
         backoff_s: the first delay, doubled with each restart in a row.
         backoff_max_s: the longest delay.
         jitter: each delay is spread by this fraction up and down.
-        stable_s: alive for this long, a server's past is forgotten.
+        stable_s: after running for this long, a server's past restarts do not count.
     """
 
     max_restarts: int = Field(default=5, ge=0)

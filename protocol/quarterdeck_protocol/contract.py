@@ -94,8 +94,8 @@ class EndpointStatus:
         tool_count: tools of the last list, 0 before the first.
         pid: the server's process id on this machine, None for a remote or dead one.
         worker_pid: its worker's, None when it runs in this process or is gone.
-        uptime_s: since it became ready, seconds.
-        restarts: how often the fleet has started it again.
+        uptime_s: since it became ready.
+        restarts: how often the fleet has restarted it.
         isolated: False when its session runs inside the supervisor (`session_factory`).
         era: the protocol revision spoken.
         sandbox: what confines its process, None while there is none of ours.
@@ -172,7 +172,7 @@ class ServerFleet(Protocol):
     """Endpoints by server id; one that fails disturbs no other."""
 
     async def spin_up(self) -> None:
-        """Start again from the last configuration, the old generation closed first.
+        """Restart from the last configuration, the old generation closed first.
 
         Raises:
             ProtocolFault: `not_connected` when nothing was ever started.

@@ -35,7 +35,7 @@ class ToolDescriptor:
     """A tool as a model sees it.
 
     Attributes:
-        name: the qualified name for a grafted tool, the wire name for a native one.
+        name: the qualified name of a server's tool, the wire name of a native one.
         parameters: the portable JSON Schema of the input.
         definition: the server's whole tool object as JSON bytes, unknown fields included; None for a native tool.
         title: what a person is shown; empty for the name.

@@ -60,7 +60,7 @@ def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
     """Serve the link until there is nothing left to serve; the exit status.
 
     Args:
-        order: what it was born with.
+        order: generation, address and token of this worker.
         owner_fd: closes when our owner dies; a fork has none, the kernel tells it in a harder way.
     """
     adopt_orphans()

@@ -54,16 +54,15 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkTerms:
-    """What both ends hold each other to.
+    """The limits that both ends hold each other to.
 
     Attributes:
         greet_s: from creation to a finished handshake.
         beat_s: the longest silence of an end that lives.
         patience_s: a longer silence means the peer hangs.
         backstop_s: how much later than the worker the supervisor gives up a request itself.
-        window_units: what may be under way and not yet credited; see `link_credit`.
+        window_units: what may be under way and not yet credited; see `credit`.
         max_waiting: frames that wait for credit before new requests are refused.
-        max_requests: requests without a reply.
     """
 
     greet_s: float = 30.0

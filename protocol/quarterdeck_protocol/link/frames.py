@@ -195,8 +195,8 @@ class OpenOrder(msgspec.Struct, frozen=True):
         user_home: the home of the user who runs us.
         user_env: of that user's environment, what says where tools and granted things are.
         allow_unsandboxed: start it even where nothing but limits can be enforced.
-        open_port: of this machine's loopback, where a deck asks for no token, so that it must not be reached; 0 for one
-            that is not known yet, None for no such.
+        open_port: of this machine's loopback, where we serve without a token, so that it must not be reached; 0 while
+            it is not known yet, None for no such.
         secrets: what no fault, log or record may repeat of what the server was given.
     """
 

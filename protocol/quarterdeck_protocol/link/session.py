@@ -57,8 +57,8 @@ class Link:
             token: the one-time secret that the worker was spawned with, at least 16 bytes.
             version: of our package; the peer's must be equal.
             now: monotonic seconds; infinite for a peer that does not exist yet, whose time begins with `expect`.
-            terms: the same at both ends; the usual ones when None.
-            pid: a worker's own process id.
+            terms: the same at both ends.
+            pid: a worker's own.
 
         Raises:
             LinkMisuseError: the token is too short.

@@ -83,7 +83,7 @@ def bridge_status(fleet: ServerFleet) -> FleetStatus:
 
 
 def bridge_capability_card(capability: BridgeCapability) -> CapabilityCard:
-    """A grafted tool as a row beside the catalogue's; in no profile, and building it gives the live one."""
+    """A server's tool as a row beside the catalogue's; in no profile, and building it gives the live one."""
     server = server_of_qualified(capability.name)
     return CapabilityCard(
         id=capability_id(capability.name),

@@ -66,11 +66,9 @@ class Authority(StrEnum):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True, gc=False):
-    """Any event.  Nothing in one can form a cycle, so the collector need not walk a million of them.
+    """Any event.  `scope` is the file that configures the server (`scope_of`): servers of two files may share an id.
 
-    Attributes:
-        scope: the file that configures the server, as `scope_of` names it: servers of two files may share an id.
-        server: its id.
+    Nothing in one can form a cycle, so the collector need not walk a million of them.
     """
 
     scope: str
@@ -138,10 +136,7 @@ class Scanned(Event, frozen=True, tag="scan"):
 class Began(Event, frozen=True, tag="began"):
     """A server became ready.
 
-    Attributes:
-        era: the protocol revision spoken.
-        program: its own name and version.
-        package: what a package runner resolved; empty when that cannot be told.
+    `era` is the protocol revision spoken, `program` its own name and version, `package` what a package runner resolved.
     """
 
     pid: int | None = None
@@ -184,12 +179,7 @@ TRUST_EVENTS: Final = (Approved, Blocked)
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """An event in its place.
-
-    Attributes:
-        seq: from 1, without gaps.
-        at: ISO-8601 UTC with milliseconds and `Z`; for people, the order is that of `seq`.
-    """
+    """An event in its place: `seq` from 1 without gaps, `at` ISO-8601 UTC with milliseconds and `Z`, for people."""
 
     seq: int
     at: str

@@ -122,7 +122,7 @@ class Book:
         return book
 
     def entry(self, scope: str, server: str) -> Entry:
-        """What is known of a server; an empty entry, not kept, for a stranger."""
+        """What is known of a server; an empty entry, not kept, for an unknown one."""
         return self.entries.get(ServerKey(scope, server)) or Entry()
 
     def apply(self, stored: Stored) -> None:

@@ -53,13 +53,7 @@ class Happened(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BookChange:
-    """One difference of two books.
-
-    Attributes:
-        before: the hash of the form before; empty for none, as `after` is.
-        by: of a decision, who made it.
-        at: of a decision, when.
-    """
+    """One difference of two books: the hashes `before` and `after`, empty for none; of a decision, by whom and when."""
 
     place: ServerKey
     key: ItemKey
@@ -75,12 +69,7 @@ NAMED: Final = 20
 
 
 class HistoryLine(NamedTuple):
-    """What was done at one moment to one thing, or to several tools alike.
-
-    Attributes:
-        first: the number of the first event that it tells.
-        last: of the last one.
-    """
+    """What was done at one moment to one thing, or to several tools alike; `first` and `last` number its events."""
 
     first: int
     last: int

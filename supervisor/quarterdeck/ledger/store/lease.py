@@ -31,12 +31,12 @@ _MAX_HOLDER_BYTES: Final = 64 * 1024
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process says of itself.
+    """What a process says of itself; empty is none.
 
     Attributes:
-        digest: of the configuration that it runs; empty for none in particular.
+        digest: of the configuration that it runs.
         command: what it was started as: `serve`, `call` and so on.
-        runtime_directory: where its control socket is; empty for none.
+        runtime_directory: where its control socket is.
         started_at: ISO-8601 UTC.
         url: where it serves clients; None when it does so over stdio alone.
     """

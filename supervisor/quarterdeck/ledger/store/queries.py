@@ -23,13 +23,9 @@ from .migrations import column, lookups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is asked for; None asks for nothing in particular.
+    """Which events are asked for; None asks for any.
 
-    Attributes:
-        kinds: as events are tagged: `approve`, `seen` and so on.
-        since: the earliest time, itself included.
-        until: the latest time, itself included.
-        after_seq: the events up to this one are not wanted.
+    `kinds` are the events' tags (`approve`, `seen`, …); `since` and `until` are included, `after_seq` is not.
     """
 
     scope: str | None = None

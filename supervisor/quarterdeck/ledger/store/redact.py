@@ -55,13 +55,11 @@ _LAUNCH: Final = ItemKey(Subject.LAUNCH)
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """What was done.
+    """What was done: in how many documents and messages something was hidden, and where the chain ended before and now.
 
     Attributes:
-        launches: documents of how servers are started, in which something was hidden.
-        messages: of how servers ended, in which something was hidden.
-        before: where the chain ended before.
-        head: where it ends now.
+        launches: documents of how servers are started.
+        messages: of how servers ended.
         removed: files that held what was hidden.
         missing: up to which event archives are not there, so that they could not be looked at; 0 for none.
     """

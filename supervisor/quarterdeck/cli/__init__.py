@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """The program."""
+    """Run the program; its entry point."""
     if sys.platform == "win32":
         sys.stderr.write(
             "quarterdeck needs Linux or macOS: on Windows, install and run it inside WSL (wsl --install)\n"
@@ -21,7 +21,7 @@ def main() -> NoReturn:
     try:
         here = os.getcwd()
     except OSError:
-        here = "/"  # removed under us
+        here = "/"  # the working directory was removed
     sys.path[:] = own_path(sys.path, here)
     from .shared import process
 

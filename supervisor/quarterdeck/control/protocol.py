@@ -113,8 +113,9 @@ class ServerView(msgspec.Struct, frozen=True):
         transport: None for a row that cannot be used.
         memory_bytes: resident memory of the server's whole process tree, None when it has none here.
         sandbox: None when it has or had no process here.
-        held: how many of its tools wait for a person's approval; not counted among `tools`.
-        blocked: how many a person has blocked; nor are they.
+        tools: without those held and those blocked.
+        held: how many of its tools wait for the user's approval.
+        blocked: how many the user has blocked.
     """
 
     id: str
@@ -161,7 +162,7 @@ class ToolList(Message, frozen=True, tag="tools"):
     Attributes:
         tools: native ones first, then each server's.
         absent: the servers that offer nothing because they are not ready.
-        held: a line for each server that has tools which wait for a person's approval.
+        held: a line for each server that has tools which wait for approval.
     """
 
     tools: tuple[ToolView, ...]

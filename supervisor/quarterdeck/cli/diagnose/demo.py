@@ -1,4 +1,4 @@
-"""`quarterdeck demo`: the main job on real processes, told as it happens."""
+"""`quarterdeck demo`: the main job on real processes, reported as it happens."""
 
 import textwrap
 from typing import TYPE_CHECKING, Final, assert_never
@@ -24,20 +24,20 @@ INTRODUCTION: Final = (
 
 
 def demo(json: options.Json = False) -> None:
-    """Mount a server that behaves, one that hangs and one that crashes; kill one; see what becomes of the others."""
+    """Start a server that behaves, one that hangs and one that crashes; kill one; see what becomes of the others."""
     if not json:
         print_line(INTRODUCTION)
     from quarterdeck.demo.run import run_demo
     from quarterdeck.demo.setup import DemoError
 
     with as_command_error(DemoError, remedy="quarterdeck doctor says what this machine lacks", code=ExitCode.NO_ANSWER):
-        is_kept = run(lambda: run_demo(print_json if json else _Teller().tell))
+        is_kept = run(lambda: run_demo(print_json if json else _Printer().tell))
     if not is_kept:
         raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
 
 
-class _Teller:
-    """Tells the events to a person."""
+class _Printer:
+    """Prints the events for a person."""
 
     def __init__(self) -> None:
         self._scenes = 0

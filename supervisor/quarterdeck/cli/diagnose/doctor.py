@@ -23,12 +23,12 @@ VERDICTS: Final = {
     1: "Servers run confined; what is weaker is listed above.",
     2: "Servers do not run confined on this machine.",
 }
-"""What is said of a machine, by its exit code."""
+"""The last line, by exit code."""
 
 OUTLOOKS: Final = {"starts": "green", "starts weaker": "yellow", "refused": "bold red"}
 
 COUNTED: Final = {"starts": "would start", "starts weaker": "would start weaker", "refused": "would be refused"}
-"""What is said of how many servers, by their outlook."""
+"""The words of the summary, by outlook."""
 
 
 def doctor(config: options.Config = None, json: options.Json = False) -> None:
@@ -43,9 +43,9 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
     servers = foresee(config, machine)
     code = max(diagnosis.exit_code, int(any(server.outlook != "starts" for server in servers)))
     if json:
-        told = [dataclasses.asdict(server) for server in servers]
+        previews = [dataclasses.asdict(server) for server in servers]
         document = dataclasses.asdict(diagnosis)
-        print_json({"exit_code": code, **document, "servers": told, "machine": _facts(machine)})
+        print_json({"exit_code": code, **document, "servers": previews, "machine": _facts(machine)})
     else:
         print_diagnosis(diagnosis)
         print_servers(servers)

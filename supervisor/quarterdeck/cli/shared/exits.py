@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final
 
-from quarterdeck_protocol.plain_words import plain_words
-
 
 class ExitCode(IntEnum):
     """Exit codes of every command; `MEANINGS` explains them."""
@@ -74,4 +72,6 @@ def as_command_error(
     try:
         yield
     except errors as error:
+        from quarterdeck_protocol.plain_words import plain_words  # not for each command that succeeds
+
         raise CommandError(code, f"{what}{plain_words(error)}", remedy) from error

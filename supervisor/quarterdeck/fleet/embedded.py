@@ -1,7 +1,7 @@
-"""Run a session inside this process: no worker, no isolation, and `status()` says so.
+"""Run a server's session inside this process: no worker, no isolation, and `status()` says so.
 
 What is driven is the worker's own code over an in-memory link, so that an endpoint cannot tell the difference; the
-session itself is somebody else's (`session_factory`), entered and left in one task as the SDK demands.
+session itself is made by a `session_factory`, entered and left in one task as the SDK demands.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from quarterdeck_worker.worker import Worker
 from .handle import WorkerHandle, WorkerListener
 
 EXIT_S: Final = 10.0
-"""How long somebody else's session may take to close; the SDK's own takes up to seven seconds over stdio."""
+"""How long the session may take to close; the SDK's own takes up to seven seconds over stdio."""
 
 SessionFactory = Callable[[], AbstractAsyncContextManager[ClientSession]]
 """Yields an initialised or adopted session; entered once."""
@@ -95,7 +95,7 @@ class EmbeddedSession:
         """See `Session`: the session was greeted by its maker."""
 
     def try_older_era(self) -> bool:
-        """See `Session`: whoever made the session chose its era."""
+        """See `Session`: its maker chose its era."""
         return False
 
     def enforce_limits(self, start: ServerStart) -> None:

@@ -111,7 +111,7 @@ class ServerFleetImpl:
                 return
             if config.servers:
                 self._runtime.warm_up()
-        # Whoever still waits for the start before is told that it is over: its own `FirstStartsDone` counts no more.
+        # Who still waits for the start before is told that it is over: its own `FirstStartsDone` counts no more.
         self._settled.set()
         self._settled = asyncio.Event()
         self._starts += 1
@@ -121,7 +121,7 @@ class ServerFleetImpl:
         """Run these servers from now on, in this order; does not wait for them.
 
         Servers whose configuration is equal keep running untouched.  One that changed is closed and started anew, its
-        past forgotten; one that is missing is closed.  Whoever waits for the first connects waits for those of the
+        past forgotten; one that is missing is closed.  Who waits for the first connects waits for those of the
         servers that are now there.  Without a start before, this is one; after a tear-down nothing runs until the next
         start, and `spin_up` takes this configuration.
         """

@@ -192,7 +192,7 @@ class WorkerHandle:
         """The worker's process is gone.  One that left in good order has said why: what it wrote is in our socket.
 
         Args:
-            returncode: a status, or minus a signal; None when nobody could tell.
+            returncode: a status, or minus a signal; None when unknown.
         """
         if self._driver is not None and not self._dismissed:
             self._driver.catch_up()

@@ -31,7 +31,7 @@ INHERITED: Final = (
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"),
 )
-"""All that a zygote's environment may hold; a server's comes with its `Open` order, past the zygote."""
+"""All that a zygote's environment may hold; a server's own comes with its `Open` order."""
 
 EXIT_S: Final = 3.0
 """How long a zygote may take to kill its workers once its socket is closed."""
@@ -50,10 +50,10 @@ START_LOOKS: Final = 180
 """The same while it starts: its imports take two seconds of a processor, and what it tries has deadlines of its own."""
 
 REPORT_S: Final = 2.0
-"""How long a zygote may take to say how a worker ended, of whose end we know."""
+"""How long a zygote may take to report how a worker ended, once the worker is seen to be gone."""
 
 OnExit = Callable[[int | None], None]
-"""Told a worker's return code: a status, or minus the signal; None when nobody knows it."""
+"""Takes a worker's return code: a status, or minus the signal; None when unknown."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -138,7 +138,7 @@ class ZygotePlacement:
         self._hang_up()
         if not self._is_ready:
             self._process.terminate()
-        # Not a task, and shielded: whoever gives up the wait, the process is waited for.
+        # Not a task, and shielded: the process is waited for whether or not the caller is.
         within_s = 0 if self._is_late else EXIT_S
         await asyncio.shield(self._loop.run_in_executor(None, _wait_or_kill, self._process, within_s))
 
@@ -167,7 +167,7 @@ class ZygotePlacement:
     def _report_start(self, generation: int, pid: int) -> None:
         start, on_exit = self._starting.get(generation, (None, None))
         if start is None or on_exit is None or start.done():
-            # Whoever ordered it has given up; it may have ended by itself.
+            # Its order was cancelled; it may have ended by itself.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         else:
@@ -262,7 +262,7 @@ class ZygoteSilence:
 class PidHandle:
     """A process that is not our child, by a descriptor that no later process of the same id can take over.
 
-    Where a system has no such descriptors it is known by its id, and nobody is told of its end.
+    Where a system has no such descriptors it is known by its id, and its end is not noticed.
     """
 
     def __init__(self, pid: int, on_end: Callable[[], None]) -> None:
@@ -297,7 +297,7 @@ class PidHandle:
             self._fd = -1
 
     def _see_end(self) -> None:
-        # The descriptor stays: until the process is waited for, its id is its own, and a kill harms nobody.
+        # The descriptor stays: until the process is waited for, its id is its own, and a kill harms no other.
         self._loop.remove_reader(self._fd)
         self._on_end()
 
@@ -310,7 +310,7 @@ class FreshPlacement:
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """See `Placement`."""
-        # Not in a thread: cancelled there, a process would be started that nobody knows of.
+        # Not in a thread: cancelled there, an unknown process would be started.
         process = isolated("quarterdeck_worker.main", stdin=subprocess.PIPE)
         assert process.stdin is not None
         # Left open: it closes when we die, and the worker hears of that.

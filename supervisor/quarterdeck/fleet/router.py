@@ -86,7 +86,7 @@ class Router:
     """The ROUTER socket of one runtime."""
 
     def __init__(self, path: Path) -> None:
-        """Listen at `path`, in a directory that nobody else may enter.
+        """Listen at `path`, in a directory that no other user may enter.
 
         Raises:
             OSError: the path is taken or too long.

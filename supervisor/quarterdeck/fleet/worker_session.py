@@ -50,7 +50,7 @@ class ConfinedServer:
     Attributes:
         start: what its worker said of its start.
         receipt: what was observed to confine it.
-        watch: what is known of its use, None when nobody looks.
+        watch: what is known of its use, None when it is not watched.
     """
 
     start: ServerStart

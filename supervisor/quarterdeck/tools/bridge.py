@@ -39,7 +39,7 @@ INLINE_DECODE_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MountedProtocolBridge:
-    """A fleet and the box over it.  Whoever mounted it tears the fleet down."""
+    """A fleet and the box over it; its owner tears the fleet down."""
 
     box: "LiveBox"
     fleet: LiveFleet
@@ -159,7 +159,7 @@ async def _unless_cancelled(cancel: CancelToken, calling: Awaitable[RemoteCallRe
         return await calling
     except asyncio.CancelledError:
         if not cancel.cancelled or task.cancelling() > asked_before + 1:
-            raise  # somebody else cancelled the task, with or without the token
+            raise  # the task was cancelled by another, with or without the token
         return None
     finally:
         forget()

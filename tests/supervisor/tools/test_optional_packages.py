@@ -15,7 +15,7 @@ PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 def test_a_whole_installation_lacks_nothing() -> None:
-    """`doctor` would print_error of an installation that is as it should be."""
+    """`doctor` would complain of an installation that is as it should be."""
     assert missing() == {}
     assert sentences() == []
 

@@ -156,7 +156,7 @@ def _serve_arguments(
     """What follows `serve`, every path absolute."""
     from quarterdeck.cli.shared.options import native_options
 
-    native_options(profile, workspace, allow_dir, tools)  # complains of what serve would print_error of
+    native_options(profile, workspace, allow_dir, tools)  # refuses what serve would refuse
     arguments: list[str] = []
     for path in config or ():
         if not path.is_file():

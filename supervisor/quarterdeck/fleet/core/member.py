@@ -52,7 +52,7 @@ def decide(
         now: the time of the death, on the same clock.
         fraction: chance, in [0, 1), evenly spread; it places the delay within its jitter.
         has_served: whether it was ever ready.  One that never was gets `max_restarts` in all, however far apart:
-            whoever waits for its first connect is answered in the end.
+            its first connect comes to an end.
     """
     counted = sum(at >= now - policy.window_s for at in history) if has_served else len(history)
     if counted >= policy.max_restarts:

@@ -272,7 +272,7 @@ class FleetCore:
                 assert_never(event)
 
     def _begin(self, config: BridgeConfig, now: float) -> None:
-        """Replace all members.  Whoever still waits for the older start's first connects is told that it is over."""
+        """Replace all members.  Who still waits for the older start's first connects is told that it is over."""
         if self._unsettled is not None:
             self._said.append(FirstStartsDone(self._start))
         for server in self._live:
@@ -332,7 +332,7 @@ class FleetCore:
             self._said.append(CloseEndpoint(server, self._live[server]))
 
     def _release(self, server: str) -> None:
-        """Nothing of its generation is left; when nobody asked for that, its owner wants it no more."""
+        """Nothing of its generation is left; unasked, its owner has closed it by hand."""
         del self._live[server]
         if server not in self._closing:
             self._put(self._members[server].closed())
@@ -367,7 +367,7 @@ class FleetCore:
         return sorted(waiting, key=lambda member: member.start_at)
 
     def _announce(self, now: float) -> None:
-        """Tell watchers, whoever waits for the first connects, and the clock."""
+        """Tell watchers, those that wait for the first connects, and the clock."""
         self._said.extend(map(Publish, self._changed))
         self._changed = {}
         if self._unsettled is not None and not self._unsettled:

@@ -22,7 +22,7 @@ MAX_DEFINITION_BYTES: Final = 1024 * 1024
 
 
 MAX_DEFINITION_DEPTH: Final = 500
-"""Levels of nesting: what is deeper could be judged by nobody, and so it is not shown."""
+"""Levels of nesting: what is deeper cannot be judged, and is not shown."""
 
 
 class ToolsetError(ValueError):

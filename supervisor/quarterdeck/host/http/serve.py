@@ -113,7 +113,7 @@ async def serve_http(
                 await _drain(server.drain, requests)
                 tasks.cancel_scope.cancel()
 
-        # In a task of its own: whoever is cancelled here must not take the sessions with it before they are answered.
+        # In a task of its own: a cancellation here must not end the sessions before they are answered.
         owner = asyncio.get_running_loop().create_task(own())
         try:
             await asyncio.shield(owner)
@@ -121,7 +121,7 @@ async def serve_http(
             told_to_end.set()
             await carried_through(partial(asyncio.wait, [owner]))
             if not owner.cancelled():
-                owner.exception()  # raised above, unless whoever waited was cancelled
+                owner.exception()  # raised above, unless the wait was cancelled
     finally:
         listener.close()
 

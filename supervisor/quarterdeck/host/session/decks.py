@@ -1,4 +1,4 @@
-"""Which deck of native tools a client's request is answered from, and how long that deck lives.
+"""Give each client its deck of native tools, and end the deck when the client is gone.
 
 A deck opens when its client first lists or calls tools.  One that belongs to a connection ends with it; one that has
 only a name, for clients without connections, ends when nobody has used it for a while.  What a deck is, whoever opens
@@ -50,14 +50,14 @@ class Decks:
         """Open none yet.
 
         Args:
-            live: the grafted tools, offered beside every deck's own.
+            live: the servers' tools, offered beside every deck's own.
             open_deck: opens a deck.
             idle_s: see `IDLE_S`.
         """
         self._live = live
         self._open_deck = open_deck
         self._idle_s = idle_s
-        self._places: dict[Hashable, _ClientDeck] = {}
+        self._decks: dict[Hashable, _ClientDeck] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._last_problem = ""
@@ -68,55 +68,55 @@ class Decks:
     ) -> AsyncIterator[SessionSource]:
         """The box of `client` for one request, opened when this is its first; it does not end meanwhile.
 
-        Where a deck cannot be opened, the grafted tools are all there is, a native name's call says why, and the next
+        Where a deck cannot be opened there are the servers' tools alone, a call of a native tool says why, and the next
         request tries again.
 
         Args:
             client: whose box it is.
             is_bound: whether it lasts until `end` is called for it; else it ends when idle.
-            live: the grafted tools as this client is shown them, the same ones for each of its requests; None for
+            live: the servers' tools as this client is shown them, the same ones for each of its requests; None for
                 as they are.
         """
         live = live if live is not None else self._live
-        place = self._places.get(client)
-        if place is None:
+        deck = self._decks.get(client)
+        if deck is None:
             if self._is_closed:
                 yield source_without_native("this server is shutting down", live)
                 return
             if not is_bound and not self._make_room():
                 yield source_without_native(f"{MAX_NAMED} other clients are using theirs: try again later", live)
                 return
-            place = self._places[client] = _ClientDeck(self._open_deck, live, is_bound=is_bound)
-        place.enter()
+            deck = self._decks[client] = _ClientDeck(self._open_deck, live, is_bound=is_bound)
+        deck.enter()
         try:
-            yield await self._box(client, place, live)
+            yield await self._box(client, deck, live)
         finally:
-            if place.leave() and not is_bound and self._places.get(client) is place:
-                place.idle = asyncio.get_running_loop().call_later(self._idle_s, self.end, client)
+            if deck.leave() and not is_bound and self._decks.get(client) is deck:
+                deck.idle = asyncio.get_running_loop().call_later(self._idle_s, self.end, client)
                 # Its place in the order is that of its last use.
-                self._places[client] = self._places.pop(client)
+                self._decks[client] = self._decks.pop(client)
 
     def end(self, client: Hashable) -> None:
         """End the deck of `client`, in the background; harmless when there is none."""
-        place = self._places.pop(client, None)
-        if place is not None:
-            task = asyncio.get_running_loop().create_task(place.end())
+        deck = self._decks.pop(client, None)
+        if deck is not None:
+            task = asyncio.get_running_loop().create_task(deck.end())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """End every deck and wait until they have; no other is opened."""
         self._is_closed = True
-        for client in tuple(self._places):
+        for client in tuple(self._decks):
             self.end(client)
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _box(self, client: Hashable, place: "_ClientDeck", live: ToolSource) -> SessionSource:
+    async def _box(self, client: Hashable, deck: "_ClientDeck", live: ToolSource) -> SessionSource:
         try:
-            return await place.opened()
+            return await deck.opened()
         except Exception as error:
-            if self._places.get(client) is place:
+            if self._decks.get(client) is deck:
                 self.end(client)
             problem = str(error) or type(error).__name__
             if problem != self._last_problem:
@@ -126,10 +126,10 @@ class Decks:
 
     def _make_room(self) -> bool:
         """Whether there is room for one more deck without a connection, if need be in the place of an idle one."""
-        named = [(client, place) for client, place in self._places.items() if not place.is_bound]
+        named = [(client, deck) for client, deck in self._decks.items() if not deck.is_bound]
         if len(named) < MAX_NAMED:
             return True
-        oldest = next((client for client, place in named if not place.is_used), None)
+        oldest = next((client for client, deck in named if not deck.is_used), None)
         if oldest is None:
             return False
         self.end(oldest)
@@ -199,6 +199,6 @@ class _ClientDeck:
                 self._opened.set_exception(error)
         finally:
             if not self._opened.done():
-                self._opened.set_exception(RuntimeError("their start was abandoned"))
-            # Looked at once, or the loop would print_error: whoever waited may have left.
+                self._opened.set_exception(RuntimeError("their start was cancelled"))
+            # Looked at once, or the loop would complain: the one that waited may have left.
             self._opened.exception()

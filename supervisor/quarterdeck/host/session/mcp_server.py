@@ -141,7 +141,7 @@ class Content:
         box: the servers' tools.
         name: of the host, as clients are told it; so is `version`.
         portable_schemas: publish the portable input schemas instead of the servers' own.
-        settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+        settled: awaited before the first list of tools is answered; bounded by its maker.
         instructions: what a client is told when it comes; asked each time.
         decks: the native tools, offered before those of `box`; None for none.
         has_settled: whether `settled` has been awaited.

@@ -152,9 +152,9 @@ def create_provider_host(
         box: read at each list and each call; one that can be watched announces its changes.
         info: who it says it is.
         portable_schemas: publish the portable input schemas instead of the servers' own.
-        settled: awaited before the first list of tools is answered; bounded by whoever gives it.
+        settled: awaited before the first list of tools is answered; bounded by its maker.
         instructions: what a client is told when it comes; asked each time, an empty text is none.
-        decks: over the same box, native tools for each client beside it; closed by whoever gives them.
+        decks: over the same box, native tools for each client beside it; closed by their maker.
     """
     info = info or ProviderHostInfo()
     return ProviderHostImpl(

@@ -138,7 +138,7 @@ CLOSE_S: Final = 2.0
 """How long the session, and then what is left to write, may take once the client is gone."""
 
 NOTHING: Final = FirstLine()
-"""Nobody has read anything before us."""
+"""Nothing was read before."""
 
 
 async def serve_stdio(
@@ -153,7 +153,7 @@ async def serve_stdio(
         host: what is served.
         stdin_fd: read instead of the process's stdin; give both or neither.
         stdout_fd: written instead of its stdout.
-        head: what somebody else has read and answered before.
+        head: what was read and answered before.
 
     Raises:
         ProtocolFault: `transport`, when serving cannot start or breaks.
@@ -174,11 +174,11 @@ class _Connection:
         self._gate: RawCallGate[StdioCall] = RawCallGate()
         self._over = asyncio.Event()
         self._progress = asyncio.Event()
-        self._is_abandoned = False
+        self._is_gone = False
         self._is_ending = False
         self._lines = LineBuffer(MAX_LINE_BYTES)
-        self._input = ClientInput(on_room=self._balance, on_closed=self._abandon)
-        self._sink = open_sink(stdout_fd, on_broken=self._abandon, on_room=self._balance)
+        self._input = ClientInput(on_room=self._balance, on_closed=self._on_gone)
+        self._sink = open_sink(stdout_fd, on_broken=self._on_gone, on_room=self._balance)
         self._source = open_source(stdin_fd, self._take, self._over.set)
 
     async def serve(self) -> None:
@@ -216,13 +216,13 @@ class _Connection:
 
     async def _finished(self) -> None:
         """Wait until nothing is under way that could still be answered."""
-        while self._gate.in_flight and not self._is_abandoned:
+        while self._gate.in_flight and not self._is_gone:
             self._progress.clear()
             await self._progress.wait()
 
-    def _abandon(self) -> None:
-        """Nobody is left to answer, or to be answered."""
-        self._is_abandoned = True
+    def _on_gone(self) -> None:
+        """The client is gone: nothing is read or written any more."""
+        self._is_gone = True
         self._progress.set()
         self._over.set()
 

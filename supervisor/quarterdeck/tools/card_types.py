@@ -236,7 +236,6 @@ class DeckContext:
 
     Attributes:
         cwd: the workspace, absolute.
-        framework: the handles.
         base: the context that every call starts from; None for a plain local one in `cwd`.
         captures: where background processes' output files go; None for `.indusvx-bg` in `cwd`.
     """
@@ -256,10 +255,8 @@ class CapabilityCard:
     """One row of the catalogue.
 
     Attributes:
-        title: for people.
         summary: one line, for help and listings.
         profiles: the sets it belongs to; every row is in `Profile.ALL` besides, a server's tool is in none.
-        build: see `BuildFn`.
     """
 
     id: CapabilityId

@@ -120,7 +120,6 @@ class ExecResult:
 
     Attributes:
         code: its exit status; None when a signal ended it.
-        signal: the signal's number, else None.
         limit: which limit ended it, by its name in the policy; None for none.
     """
 
@@ -255,7 +254,7 @@ class ToolContext:
     Attributes:
         budget: how much text one result may hold.
         overflow: keeps what the budget cuts; None keeps nothing.
-        report: takes progress notes of the call; None when nobody wants any.
+        report: takes progress notes of the call; None when none are wanted.
     """
 
     cwd: str = field(compare=False)

@@ -3,7 +3,7 @@
 Its directory, locked while the session lives and kept for a while after it:
 
     <state>/workspaces/<digest>/sessions/<ULID>/
-        lock                       flock'ed by the process whose session it is; the system lets go when that dies
+        lock                       flock'ed by the process whose session it is; the system releases it when that dies
         checkpoints plans memory.md   kept; a session that leaves none of them leaves no directory
         outputs .indusvx-bg tmp    gone when the session ends
 
@@ -69,7 +69,6 @@ class DeckSession:
 
     Attributes:
         box: the tools; calls of one session at a time or together.
-        context: what they share.
         paths: what the session keeps on disk.
     """
 
@@ -231,7 +230,7 @@ class SessionDirectory:
         return cls(paths, lock)
 
     def close(self) -> None:
-        """Remove what nobody needs any more, then let go of the lock.  Repeatable."""
+        """Remove what is of no use after the session, then release the lock.  Repeatable."""
         if self._lock < 0:
             return
         _forget(self.paths)

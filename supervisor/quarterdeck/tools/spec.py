@@ -47,7 +47,6 @@ class ToolSpec:
     """Everything that makes a tool.
 
     Attributes:
-        name: what a model calls it by.
         parameters: the portable JSON Schema of its input.
         run: takes the input as a JSON value, or as `arguments` where that is given.
         definition: a server's own tool object, JSON bytes: its input is not judged here, its texts are not cut.

@@ -192,7 +192,7 @@ MAX_NODES: Final = 10_000
 """Of one session; some megabytes of index."""
 
 DEFAULT_NODE: Final = "session"
-"""Who recorded, when nobody began a node."""
+"""The name of what is recorded outside of any node."""
 
 RESTORE_NODE: Final = "restore"
 

@@ -145,7 +145,7 @@ def _composed(taken: dict[Stream, Excerpt], status: str) -> str:
 
 
 class _Progress:
-    """Notes of what a command writes, as often as anybody can read; nothing when nobody wants any."""
+    """Progress notes of what a command writes, at most one in `NOTE_S`; none when none are wanted."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self._ctx = ctx

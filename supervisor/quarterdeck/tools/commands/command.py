@@ -191,7 +191,7 @@ class SandboxedCommand:
         try:
             self._on_output(stream, data)
         except Exception:
-            self._on_output = None  # the command goes on, as with nobody to listen
+            self._on_output = None  # the command goes on, its output is dropped
             _log.exception("the receiver of a command's output failed")
 
     def _tell(self) -> None:

@@ -65,7 +65,7 @@ class CommandPolicy:
         home: their HOME, private; made when it is missing.
         tmp: their TMPDIR, likewise.
         allowed: other directories that they may change, absolute.
-        private: our own state and runtime directories, which nobody may see.
+        private: our own state and runtime directories, which they may not see.
         protected: what is the user's word at a moment, which they may never write.
         policy: what else they may reach and use; its `write` comes on top of the workspace.
         environ: our own environment, of which they get the listed part.

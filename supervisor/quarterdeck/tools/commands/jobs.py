@@ -53,7 +53,6 @@ class Job:
     """One command; `JobTable` makes it.
 
     Attributes:
-        id: its name in the table.
         captures: its files; none when they could not be made, `no_captures` says why.
     """
 

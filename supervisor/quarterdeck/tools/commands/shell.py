@@ -55,9 +55,7 @@ class CommandSetup:
     """What every command of a shell runs under.
 
     Attributes:
-        policy: what it may reach and use.
         requester: where private directories are, and what the machine gives.
-        env: the environment that it begins with.
         protected: what it may not write at the moment when it starts.
     """
 

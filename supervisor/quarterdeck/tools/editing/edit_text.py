@@ -90,8 +90,6 @@ class Edited:
     """A change that was made.
 
     Attributes:
-        text: the whole text after it.
-        count: how many places were changed.
         diff: unified hunks, clamped.
         folded_blanks: whether the old part was found only with other blanks.
     """

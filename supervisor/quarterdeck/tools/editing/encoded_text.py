@@ -21,7 +21,6 @@ class UnifiedText:
     r"""A text with every line end as `\n`.
 
     Attributes:
-        raw: the text as it is in the file.
         text: the unified one; all offsets are its.
     """
 

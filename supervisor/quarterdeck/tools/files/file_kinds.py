@@ -87,7 +87,7 @@ def kind_of(head: bytes) -> TextEncoding | Media | Binary:
 def encoding_of(head: bytes) -> TextEncoding:
     """The encoding that a text's first bytes tell: UTF-8 unless a mark says otherwise."""
     if head.startswith(codecs.BOM_UTF32_LE):
-        return TextEncoding.UTF_8  # four bytes a character: nobody's text, and its NUL bytes say so
+        return TextEncoding.UTF_8  # four bytes a character: not in use for text, and its NUL bytes make it binary
     for encoding in (TextEncoding.UTF_8_MARKED, TextEncoding.UTF_16_LE, TextEncoding.UTF_16_BE):
         if head.startswith(encoding.mark):
             return encoding

@@ -22,11 +22,7 @@ class ReadingStoppedError(Exception):
 
 
 class TextBlocks:
-    """A file's text in UTF-8, without the byte order mark.
-
-    Attributes:
-        read_bytes: how much of the file has been read.
-    """
+    """A file's text in UTF-8, without the byte order mark."""
 
     def __init__(self, file: BinaryIO, head: bytes, encoding: TextEncoding, should_stop: Callable[[], bool]) -> None:
         """Go on after `head`, which was read from `file` already; `should_stop` is asked before each block."""
@@ -209,7 +205,6 @@ class Page:
     """Lines that follow each other.
 
     Attributes:
-        first: the number of the first.
         total_lines: how many the file has; None when there are more, and they were not counted.
         ends_in_cr: whether the file's lines end in CR.
     """

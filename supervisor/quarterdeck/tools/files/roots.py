@@ -194,7 +194,7 @@ class Roots:
         self, path: str, cwd: str, wanted: Access, follow_last: bool = True, make: Make | None = None
     ) -> FoundPath:
         def stuck(directory: int, name: str) -> None:
-            # What is missing or closed elsewhere is nobody's business; that a root has vanished is.
+            # What is missing or closed elsewhere is not told; that a root has vanished is.
             place = _below(directory, name)
             if not self._leads_to_root(place):
                 self._require(place, wanted, path)

@@ -51,7 +51,6 @@ class Listing:
     Attributes:
         directories: those that hold a file at any depth, and the place itself, each with how many files and
             directories of these it holds.
-        files: how many were taken.
         total: how many paths have a name that is looked for.
         is_cut: whether there are more directories than are kept.
     """

@@ -103,7 +103,6 @@ class Searched:
     """How a search went.
 
     Attributes:
-        unreadable: how many paths could not be read.
         place_error: why the place itself could not be; empty when it could.
         complaint: what ripgrep said besides; of a wrong pattern it says what is wrong.
         failed: whether ripgrep gave an error as its status.
@@ -237,7 +236,6 @@ class SearchTarget:
     Attributes:
         spelled: as the caller named it, on one line.
         real: where that is, links resolved.
-        is_directory: whether it is one.
         cwd: where the context's directory is, links resolved.
     """
 

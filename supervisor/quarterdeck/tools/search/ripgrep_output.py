@@ -122,7 +122,6 @@ class ComplaintReader:
     """Reads ripgrep's standard error.
 
     Attributes:
-        unreadable: how many paths could not be read.
         place_error: why the searched place itself could not; empty when it could.
         text: all else that was said, the beginning.
     """

@@ -76,9 +76,7 @@ class Fetched:
     """A response.
 
     Attributes:
-        asked_url: what was asked for.
         url: where it came from in the end.
-        redirects: how many led there.
         media: what it declares itself to be.
         body: decoded, at most as long as was wanted.
         is_cut: whether there was more than was wanted.

@@ -1,7 +1,7 @@
 """Connect for `webfetch`, to judged addresses only: the network below the HTTP library.
 
 A name is resolved here, once for each connection, every address is judged, and the connection is made to one that
-passed, by its number: a name that leads elsewhere a moment later leads nobody astray.  Above it the library keeps the
+passed, by its number: it does no harm when the name leads elsewhere a moment later.  The library above keeps the
 Host header and the certificate's check by name.  Nothing else opens a socket: no proxy of the environment, no Unix
 socket.
 """
@@ -35,13 +35,13 @@ READ_BYTES: Final = 16 * 1024
 """Read at a time: the most that is parsed before the event loop gets its turn."""
 
 _RESOLVING: Final = 8
-"""Names resolved at a time; one that nobody answers for keeps its thread for half a minute."""
+"""Names resolved at a time; one without an answer keeps its thread for half a minute."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host, in the order to try; raises `OSError` when it has none."""
 
 Dial = Callable[[str, int], Awaitable[ByteStream]]
-"""Connect to an address and a port; raises `OSError` when nobody answers."""
+"""Connect to an address and a port; raises `OSError` when there is no answer."""
 
 
 class RefusedError(Exception):

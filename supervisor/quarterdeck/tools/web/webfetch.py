@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .pages import PageReader
 
 DEFAULT_BYTES: Final = 1024 * 1024
-"""Of a page or a text when nobody says otherwise; the longest articles are shorter."""
+"""Of a page or a text by default; the longest articles are shorter."""
 
 CEILING_BYTES: Final = 5 * 1024 * 1024
-"""Whatever anybody says, and of an image, which is of no use in part."""
+"""At most, whatever a call asks for; and of an image, which is of no use in part."""
 
 MAX_ERROR_CHARS: Final = 2_000
 """Shown of what a server says when it refuses."""

@@ -151,7 +151,7 @@ _WITHOUT_KEY: Final = f"the line of {KEY_NAME}, which is beside this socket, has
 
 def _make_key(path: Path) -> bytes:
     key = secrets.token_hex(32).encode()
-    replace_file(path, key + b"\n", must_be_new=True, is_kept=False)
+    replace_file(path, key + b"\n", is_kept=False)
     return key
 
 

@@ -1,5 +1,6 @@
 """Write a file whole or not at all.  Blocking."""
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -9,6 +10,10 @@ from typing import BinaryIO, Final
 
 DRAFT_PREFIX: Final = ".quarterdeck-"
 """Of a file that is being written, until it takes its name."""
+
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""What a file system without hard links answers."""
 
 
 @contextmanager
@@ -52,8 +57,7 @@ def replacing(
             if is_kept:
                 os.fsync(file.fileno())
         if must_be_new:
-            os.link(draft, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-            os.unlink(draft, dir_fd=dir_fd)
+            _take_name(draft, path, dir_fd)
         else:
             os.replace(draft, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
@@ -68,6 +72,21 @@ def replacing(
             if dir_fd is None:
                 raise
             # A user's directory may be on a file system that cannot do it; the file is in place.
+
+
+def _take_name(draft: str, path: str | os.PathLike[str], dir_fd: int | None) -> None:
+    """Give the draft the name `path`, if that is free."""
+    try:
+        os.link(draft, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Without hard links an empty file takes the name first, for a moment.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(path, flags, 0o600, dir_fd=dir_fd))
+        os.replace(draft, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    else:
+        os.unlink(draft, dir_fd=dir_fd)
 
 
 def replace_file(

@@ -1,5 +1,6 @@
 """A file of ours is written whole or not at all."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -46,8 +47,15 @@ def test_a_write_that_fails_halfway_leaves_what_was_there(tmp_path: Path, is_loc
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_file_that_is_there_can_be_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_is_there_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool) -> None:
     """Of two processes that make a token at once, one would serve with a token that nobody can read any more."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "this file system has no hard links")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", refuse)
     path = tmp_path / "file"
     replace_file(path, b"first", must_be_new=True)
     with pytest.raises(FileExistsError):

@@ -13,7 +13,7 @@ from quarterdeck.cli.shared.source import Source, read_settings
 from quarterdeck.cli.trust.views import describe_key
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.trust.lock.lockfile import Drift, What, drift, listed_documents
+from quarterdeck.trust.lock.lockfile import Drift, LockChange, drift, listed_documents
 from quarterdeck_protocol.contract import EndpointStatus
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.phases import EndpointPhase, is_usable_phase
@@ -188,7 +188,7 @@ def _drifts(product: Product, lock: "DeckLock") -> tuple[Drift, ...]:
             present[row.id] = listed_documents(
                 instructions, (tool.descriptor.definition or b"null" for tool in endpoint.tools())
             )
-    return tuple(each for each in drift(lock, present) if each.what is not What.ABSENT)
+    return tuple(each for each in drift(lock, present) if each.what is not LockChange.ABSENT)
 
 
 def _drifted(found: tuple[Drift, ...]) -> CommandError:

@@ -117,7 +117,7 @@ def _draft(settings: "Settings", reader: "LedgerReader", ignores: "Ignores", old
 
 
 def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:
-    from quarterdeck.trust.lock.lockfile import What, drift, listed_documents
+    from quarterdeck.trust.lock.lockfile import LockChange, drift, listed_documents
 
     lock = locked(file, ignore)
     answer = ask(source, Listings())
@@ -132,7 +132,7 @@ def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
     )
     # One that is neither ready nor in the lock is nobody's loss.
     unready = {listing.server for listing in answer.listings if not listing.is_ready}
-    missed = [each.server for each in found if each.what is What.ABSENT and each.server in unready]
+    missed = [each.server for each in found if each.what is LockChange.ABSENT and each.server in unready]
     drifts = [each for each in found if each.server not in missed]
     if json:
         print_json({"file": str(file), "drift": _views(drifts), "not_ready": missed})

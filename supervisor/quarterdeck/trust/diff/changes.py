@@ -31,7 +31,7 @@ _MAX_SPELLED_CHARS: Final = 2_097_152
 _MAX_SENTENCE_CHARS: Final = 300
 
 
-class What(StrEnum):
+class ChangeKind(StrEnum):
     """What became of it."""
 
     ADDED = "added"
@@ -57,7 +57,7 @@ class Change:
 
     kind: Subject
     name: str
-    what: What
+    what: ChangeKind
     severity: Severity
     place: str
     before: str | None
@@ -137,7 +137,7 @@ def _change(key: ItemKey, difference: Difference, *, whole: bool) -> Change:
     # How a server is started is never cut: what it runs may stand anywhere.
     if not whole and kind != Subject.LAUNCH:
         before, after = _cut(before, after)
-    what = What.ADDED if before is None else What.REMOVED if after is None else What.CHANGED
+    what = ChangeKind.ADDED if before is None else ChangeKind.REMOVED if after is None else ChangeKind.CHANGED
     sentence = f"{_subject(kind, name, difference.noun)} {difference.verb or _VERBS[what]}."
     return Change(
         Subject(kind) if kind in _ORDER else kind,
@@ -152,7 +152,7 @@ def _change(key: ItemKey, difference: Difference, *, whole: bool) -> Change:
     )
 
 
-_VERBS: Final = {What.ADDED: "is new", What.REMOVED: "was removed", What.CHANGED: "changed"}
+_VERBS: Final = {ChangeKind.ADDED: "is new", ChangeKind.REMOVED: "was removed", ChangeKind.CHANGED: "changed"}
 
 
 def _subject(kind: str, name: str, noun: str) -> str:

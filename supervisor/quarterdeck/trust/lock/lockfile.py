@@ -36,6 +36,8 @@ MAX_LOCK_BYTES: Final = 32 * 1024 * 1024
 
 HASH_DIGITS: Final = 64
 
+_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
+
 MAX_PACKAGE_CHARS: Final = 500
 """Some servers choose it themselves."""
 
@@ -103,7 +105,7 @@ class DeckLock:
         return self.servers == other.servers
 
 
-class What(StrEnum):
+class LockChange(StrEnum):
     """How what is there differs from what is locked."""
 
     CHANGED = "changed"
@@ -119,7 +121,7 @@ class Drift:
 
     server: str
     key: ItemKey | None
-    what: What
+    what: LockChange
 
 
 def lock_of(
@@ -152,9 +154,9 @@ def difference(old: DeckLock, new: DeckLock) -> tuple[Drift, ...]:
     for server in sorted({*old.servers, *new.servers}):
         before, after = old.servers.get(server), new.servers.get(server)
         if after is None:
-            found.append(Drift(server, None, What.ABSENT))
+            found.append(Drift(server, None, LockChange.ABSENT))
         elif before is None:
-            found.append(Drift(server, None, What.ADDED))
+            found.append(Drift(server, None, LockChange.ADDED))
         else:
             found += _drifts(server, before.forms, after.forms)
     return tuple(found)
@@ -202,11 +204,11 @@ def _drifts(server: str, before: Mapping[ItemKey, str], after: Mapping[ItemKey, 
     found = []
     for key in sorted({*before, *after}):
         if key not in after:
-            found.append(Drift(server, key, What.MISSING))
+            found.append(Drift(server, key, LockChange.MISSING))
         elif key not in before:
-            found.append(Drift(server, key, What.ADDED))
+            found.append(Drift(server, key, LockChange.ADDED))
         elif before[key] != after[key]:
-            found.append(Drift(server, key, What.CHANGED))
+            found.append(Drift(server, key, LockChange.CHANGED))
     return found
 
 
@@ -271,9 +273,6 @@ def _hash(value: object, place: str) -> str:
     if isinstance(value, str) and len(value) == HASH_DIGITS and not value.strip("0123456789abcdef"):
         return value
     raise LockError(f"{place}: {HASH_DIGITS} hex digits belong here")
-
-
-_INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
 
 
 class MissingDocumentError(LookupError):

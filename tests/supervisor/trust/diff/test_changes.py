@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.diff.changes import MAX_CHANGES, MAX_VALUE_CHARS, Change, What, diff_server
+from quarterdeck.trust.diff.changes import MAX_CHANGES, MAX_VALUE_CHARS, Change, ChangeKind, diff_server
 from quarterdeck.trust.diff.differences import Severity
 
 TEXT, ADDITIVE, BREAKING = Severity.TEXT, Severity.ADDITIVE, Severity.BREAKING
@@ -49,20 +49,25 @@ def without(document: dict[str, Any], key: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changed", "place", "severity", "what"),
     [
-        ({"description": "Adds."}, "/description", TEXT, What.CHANGED),
-        ({"title": "Sum"}, "/title", TEXT, What.ADDED),
-        ({"icons": [{"src": "https://example.org/a.png"}]}, "/icons", TEXT, What.ADDED),
-        ({"annotations": {"title": "Sum", "readOnlyHint": True}}, "/annotations/title", TEXT, What.CHANGED),
-        ({"annotations": {"title": "Add", "readOnlyHint": False}}, "/annotations/readOnlyHint", BREAKING, What.CHANGED),
-        ({"annotations": {"title": "Add"}}, "/annotations/readOnlyHint", BREAKING, What.REMOVED),
-        ({"_meta": {"example.org/kind": "x"}}, "/_meta", BREAKING, What.ADDED),
-        ({"execution": {"taskSupport": "required"}}, "/execution", BREAKING, What.ADDED),
-        ({"outputSchema": {"type": "object"}}, "/outputSchema", ADDITIVE, What.ADDED),
-        ({"inputSchema": True}, "/inputSchema", BREAKING, What.CHANGED),
+        ({"description": "Adds."}, "/description", TEXT, ChangeKind.CHANGED),
+        ({"title": "Sum"}, "/title", TEXT, ChangeKind.ADDED),
+        ({"icons": [{"src": "https://example.org/a.png"}]}, "/icons", TEXT, ChangeKind.ADDED),
+        ({"annotations": {"title": "Sum", "readOnlyHint": True}}, "/annotations/title", TEXT, ChangeKind.CHANGED),
+        (
+            {"annotations": {"title": "Add", "readOnlyHint": False}},
+            "/annotations/readOnlyHint",
+            BREAKING,
+            ChangeKind.CHANGED,
+        ),
+        ({"annotations": {"title": "Add"}}, "/annotations/readOnlyHint", BREAKING, ChangeKind.REMOVED),
+        ({"_meta": {"example.org/kind": "x"}}, "/_meta", BREAKING, ChangeKind.ADDED),
+        ({"execution": {"taskSupport": "required"}}, "/execution", BREAKING, ChangeKind.ADDED),
+        ({"outputSchema": {"type": "object"}}, "/outputSchema", ADDITIVE, ChangeKind.ADDED),
+        ({"inputSchema": True}, "/inputSchema", BREAKING, ChangeKind.CHANGED),
     ],
 )
 def test_each_member_of_a_tool_has_its_severity(
-    changed: dict[str, Any], place: str, severity: Severity, what: What
+    changed: dict[str, Any], place: str, severity: Severity, what: ChangeKind
 ) -> None:
     """A client's author sees at once whether words changed or a contract did."""
     change = only(tool_changes(ADD, {**ADD, **changed}))
@@ -72,7 +77,7 @@ def test_each_member_of_a_tool_has_its_severity(
 def test_an_output_schema_that_vanishes_is_breaking() -> None:
     """Who parses structured results by it gets none any more."""
     change = only(tool_changes({**ADD, "outputSchema": {}}, ADD))
-    assert (change.severity, change.what) == (BREAKING, What.REMOVED)
+    assert (change.severity, change.what) == (BREAKING, ChangeKind.REMOVED)
 
 
 def test_a_tool_that_comes_is_additive_and_one_that_goes_is_breaking() -> None:
@@ -116,7 +121,7 @@ def test_a_first_sight_is_one_change_for_each_document() -> None:
     new = {ItemKey(Subject.TOOL, "add"): ADD, ItemKey(Subject.LAUNCH): LAUNCH, ItemKey(Subject.INSTRUCTIONS): "Hi."}
     changes = diff_server({}, new).changes
     assert [change.kind for change in changes] == [Subject.LAUNCH, Subject.INSTRUCTIONS, Subject.TOOL]
-    assert all(change.what is What.ADDED and change.before is None for change in changes)
+    assert all(change.what is ChangeKind.ADDED and change.before is None for change in changes)
 
 
 def test_the_order_of_keys_and_of_required_names_is_no_change() -> None:

@@ -33,9 +33,9 @@ from quarterdeck.trust.lock.lockfile import (
     DeckLock,
     Draft,
     Drift,
+    LockChange,
     LockError,
     MissingDocumentError,
-    What,
     difference,
     draft_lock,
     drift,
@@ -137,7 +137,7 @@ def test_an_ignore_that_was_added_later_is_drift_until_the_lock_is_written_anew(
     """A line in lock.ignore would loosen a lock that nobody looked at again."""
     later = parse_lock(render(LOCK), Ignores.parse("time instructions"))
     assert drift(later, {"time": TIME, "fs": [instructions_document(""), tool("read")]}) == (
-        Drift("time", ItemKey(Subject.INSTRUCTIONS), What.CHANGED),
+        Drift("time", ItemKey(Subject.INSTRUCTIONS), LockChange.CHANGED),
     )
 
 
@@ -145,12 +145,12 @@ def test_drift_tells_what_changed_was_added_is_missing_or_absent() -> None:
     """A build would fail without a word about why."""
     present = {"time": [instructions_document(""), tool("now", "evil"), tool("more")], "new": [tool("x")]}
     assert drift(LOCK, present) == (
-        Drift("fs", None, What.ABSENT),
-        Drift("new", None, What.ADDED),
-        Drift("time", ItemKey(Subject.INSTRUCTIONS), What.CHANGED),
-        Drift("time", ItemKey(Subject.TOOL, "more"), What.ADDED),
-        Drift("time", ItemKey(Subject.TOOL, "now"), What.CHANGED),
-        Drift("time", ItemKey(Subject.TOOL, "zone"), What.MISSING),
+        Drift("fs", None, LockChange.ABSENT),
+        Drift("new", None, LockChange.ADDED),
+        Drift("time", ItemKey(Subject.INSTRUCTIONS), LockChange.CHANGED),
+        Drift("time", ItemKey(Subject.TOOL, "more"), LockChange.ADDED),
+        Drift("time", ItemKey(Subject.TOOL, "now"), LockChange.CHANGED),
+        Drift("time", ItemKey(Subject.TOOL, "zone"), LockChange.MISSING),
     )
 
 
@@ -251,7 +251,7 @@ def test_a_lock_admits_just_what_is_no_drift(
 ) -> None:
     """`lock --check` would pass, and `serve --locked` hold tools; or the other way round."""
     lock = parse_lock(render(lock_of(documents(locked), Ignores(), HEAD)))
-    drifted = {(each.server, each.key) for each in drift(lock, documents(there)) if each.what is not What.MISSING}
+    drifted = {(each.server, each.key) for each in drift(lock, documents(there)) if each.what is not LockChange.MISSING}
     for server, present in documents(there).items():
         for document in present:
             is_drift = (server, document.key) in drifted or (server, None) in drifted

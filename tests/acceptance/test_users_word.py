@@ -176,7 +176,7 @@ async def test_a_hook_that_was_not_there_to_be_closed_is_told(
 ) -> None:
     """Git would be led to hooks of the command's own with the user's next look at the repository."""
     await run(project, tier_home, "echo ../evil > .git/commondir; mkdir .vscode")
-    assert f"a command made {project.folder}/.vscode, {project.folder}/.git/commondir, which" in caplog.text
+    assert f"a command created {project.folder}/.vscode, {project.folder}/.git/commondir, which" in caplog.text
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.shared.ledger import directory, reading
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Group, Option
 from quarterdeck.cli.trust.views import print_changes, view_change, view_standing
 from quarterdeck.common.words import counted, printable
 
-from .access import directory, reading
 from .maintenance import compact, export, import_, verify
 from .views import (
     parse_moment,

@@ -8,11 +8,10 @@ import click
 
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.shared.ledger import directory, leased, reading
 from quarterdeck.cli.shared.output import print_json, print_line
 from quarterdeck.cli.shared.parameters import Argument, Option
 from quarterdeck.common.words import counted, printable
-
-from .access import directory, leased, reading
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.chain import Head, Verification

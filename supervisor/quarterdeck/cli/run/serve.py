@@ -180,7 +180,7 @@ def _open_http(
     Raises:
         CommandError: nothing can listen there.
     """
-    from quarterdeck.cli.ledger.access import directory
+    from quarterdeck.cli.shared.ledger import directory
     from quarterdeck.host.http.address import HttpOptions, is_taken, listen
     from quarterdeck.ledger.store.lease import read_holder
     from quarterdeck_protocol.faults import ProtocolFault

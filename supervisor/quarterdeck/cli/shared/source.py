@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.cli.ledger.access import code_of, remedy_of
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.shared.ledger import code_of, remedy_of
 from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
 from quarterdeck.cli.shared.options import NativeOptions, native_options
 from quarterdeck.cli.shared.output import print_line

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
-from quarterdeck.cli.ledger.access import reading
 from quarterdeck.cli.shared import options
 from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.shared.ledger import reading
 from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
 from quarterdeck.cli.shared.parameters import Option
 from quarterdeck.cli.shared.source import Asked, Source, ask, load

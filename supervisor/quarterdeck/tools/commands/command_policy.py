@@ -125,7 +125,7 @@ class CommandPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UserPrograms:
-    """What the user's tools take.
+    """What has to be shown, and set, for the user's programs to run.
 
     Attributes:
         path: PATH, with what version managers' shims stand for in their place.
@@ -139,12 +139,12 @@ class UserPrograms:
 
 
 @asynccontextmanager
-async def open_shell(bench: CommandPolicy, monitor: TreeMonitor | None = None) -> AsyncIterator[SandboxedShell]:
+async def open_shell(policy: CommandPolicy, monitor: TreeMonitor | None = None) -> AsyncIterator[SandboxedShell]:
     """The shell of a session, for as long as the block lasts: see `SandboxedShell.open`.
 
     It takes no time: what its commands run under is found out before the first of them.
     """
-    async with SandboxedShell.open(bench.setup, bench.workspace, monitor) as shell:
+    async with SandboxedShell.open(policy.setup, policy.workspace, monitor) as shell:
         yield shell
 
 
@@ -204,7 +204,7 @@ def _identity(policy: SandboxPolicy, requester: Requester) -> UnixUser | None:
 def find_user_programs(
     env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Iterable[str]
 ) -> UserPrograms:
-    """The tools of `env`'s PATH.
+    """What the programs on `env`'s PATH need.
 
     Args:
         env: what commands begin with.

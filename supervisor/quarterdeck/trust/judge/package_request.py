@@ -85,39 +85,13 @@ _NPM_VALUED: Final = frozenset(
     {"-c", "--call", "--registry", "--cache", "--prefix", "--userconfig", "-w", "--workspace"}
 )
 _UV_VALUED: Final = frozenset(
-    {
-        *(
-            "--with",
-            "-w",
-            "--with-editable",
-            "--with-requirements",
-            "--index-url",
-            "-i",
-            "--extra-index-url",
-            "--index",
-        ),
-        *(
-            "--default-index",
-            "--find-links",
-            "-f",
-            "--python",
-            "-p",
-            "--cache-dir",
-            "--constraints",
-            "-c",
-            "--overrides",
-        ),
-        *("--directory", "--project", "--config-file", "--env-file", "--color", "--exclude-newer", "--resolution"),
-        *(
-            "--prerelease",
-            "--index-strategy",
-            "--keyring-provider",
-            "--allow-insecure-host",
-            "--link-mode",
-            "--refresh-package",
-        ),
-        *("--upgrade-package", "-P", "--config-setting", "-C", "--build-constraints", "-b", "--python-platform"),
-    }
+    """
+    --with -w --with-editable --with-requirements --index-url -i --extra-index-url --index --default-index
+    --find-links -f --python -p --cache-dir --constraints -c --overrides --directory --project --config-file
+    --env-file --color --exclude-newer --resolution --prerelease --index-strategy --keyring-provider
+    --allow-insecure-host --link-mode --refresh-package --upgrade-package -P --config-setting -C --build-constraints
+    -b --python-platform
+    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
 )
 """Options that a value follows."""
 

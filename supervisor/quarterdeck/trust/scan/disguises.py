@@ -229,17 +229,11 @@ _ROT13: Final = re.compile(
 
 _REVERSED: Final = re.compile(r"(?i)\b(?:erongi|dragersid|suoiverp|snoitcurtsni|drowssap|terces|metsys|noitasrevnoc)\b")
 
-_SQUEEZED: Final = (
-    *("ignoreallprevious", "ignoreprevious", "ignoreprior", "ignoreearlier", "disregardprevious"),
-    *(
-        "previousinstructions",
-        "donottelltheuser",
-        "donttelltheuser",
-        "systemprompt",
-        "sshidrsa",
-        "sendthepassword",
-        "readthefile",
-    ),
+_SQUEEZED: Final = tuple(
+    """
+    ignoreallprevious ignoreprevious ignoreprior ignoreearlier disregardprevious previousinstructions
+    donottelltheuser donttelltheuser systemprompt sshidrsa sendthepassword readthefile
+    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
 )
 """What letters say that stand one by one with nothing wider between words."""
 

@@ -189,51 +189,19 @@ _MIN_SIGNS: Final = 5
 """The same in scripts where one sign may be a word."""
 
 _GREEDY_NAMES: Final = frozenset(
-    {
-        "all_messages",
-        "assistant_context",
-        "chain_of_thought",
-        "chat_history",
-        "chat_log",
-        "complete_conversation",
-        "conversation_context",
-        "conversation_log",
-        "entire_conversation",
-        "message_history",
-        "model_context",
-        "previous_messages",
-        "user_messages",
-        "whole_conversation",
-        "your_system_prompt",
-        "conversation_history",
-        "full_conversation",
-        "llm_context",
-        "most_recent_tool_call",
-        "previous_tool_calls",
-        "sidenote",
-        "sidenotes",
-        "side_note",
-        "tool_call_history",
-        "tools_list",
-        "user_prompt_history",
-    }
+    """
+    all_messages assistant_context chain_of_thought chat_history chat_log complete_conversation conversation_context
+    conversation_log entire_conversation message_history model_context previous_messages user_messages
+    whole_conversation your_system_prompt conversation_history full_conversation llm_context most_recent_tool_call
+    previous_tool_calls sidenote sidenotes side_note tool_call_history tools_list user_prompt_history
+    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
 )
 """Arguments that models fill without being asked in words (HiddenLayer, "Exploiting MCP tool parameters", 2025)."""
 
 _HIDDEN_NAMES: Final = frozenset(
-    {
-        "chat",
-        "context",
-        "conversation",
-        "history",
-        "memory",
-        "messages",
-        "note",
-        "notes",
-        "prompt",
-        "system",
-        "thoughts",
-    }
+    """
+    chat context conversation history memory messages note notes prompt system thoughts
+    """.split()  # noqa: SIM905 - as words they are read, as a list they are not
 )
 """Between underscores (`_context_`) they mean the model's own, and no tool needs them."""
 

@@ -25,12 +25,7 @@ from .judge.verdicts import OtherForm, Rules
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What is configured.
-
-    Attributes:
-        rows: every server that can be started.
-        native: what is said of native tools.
-    """
+    """Every server that can be started, and what is said of native tools."""
 
     rows: tuple[ServerRow, ...]
     native: NativeRow
@@ -58,12 +53,7 @@ ALONE: Final = Surroundings()
 
 
 def configured(settings: Settings, lock: Locks | None = None) -> Configured:
-    """What these settings name.  Blocking: looks where files lie, and what could be written.
-
-    Args:
-        settings: what to look at.
-        lock: a `deck.lock` that servers are held to.
-    """
+    """What these settings name, held to a `deck.lock`.  Blocking: looks where files lie, and what could be written."""
     state = state_dir()
     before = read_exposure(state)
     now = before.along_with(places_of(settings, settings.servers))

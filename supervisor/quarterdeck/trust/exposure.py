@@ -39,7 +39,7 @@ class Exposure:
 
     Attributes:
         places: absolute, without links.
-        workspaces: digests of workspaces.
+        workspaces: their digests.
         is_recorded: whether there was a record: an earlier version kept none.
     """
 

@@ -16,13 +16,7 @@ from quarterdeck_protocol.contract import RemoteTool
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One thing that can be approved, in one form.
-
-    Attributes:
-        key: which thing.
-        hash: of this form; 64 hex digits.
-        body: the form itself, as JSON.
-    """
+    """One thing that can be approved, in one form: the form as JSON, and its hash as 64 hex digits."""
 
     key: ItemKey
     hash: str

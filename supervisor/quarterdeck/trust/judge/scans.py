@@ -34,13 +34,7 @@ _UNREAD = Finding("too-much-text", "", "", "the tool list contains more text tha
 
 @dataclass(frozen=True, slots=True)
 class ListScan:
-    """What was looked through.
-
-    Attributes:
-        documents: the server's instructions, then its tools.
-        scans: what was found in them and was not known.
-        warnings: the same for people, a line each.
-    """
+    """A server's instructions and tools; what was found in them and was not known; the same for people, a line each."""
 
     documents: tuple[Document, ...]
     scans: tuple[Scanned, ...] = ()

@@ -77,12 +77,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Verdicts, and what they make necessary.
-
-    Attributes:
-        verdicts: of each document, in its order.
-        events: what is to be recorded before any of it counts.
-    """
+    """The verdict on each document, in their order; and the events to record before any of it counts."""
 
     verdicts: Mapping[ItemKey, Verdict]
     events: tuple[LedgerEvent, ...]
@@ -90,12 +85,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class OtherForm:
-    """The other form of a launch document: with each value of the row, or with the names alone.
-
-    Attributes:
-        hash: of that form.
-        is_fuller: whether that form is the one with the values.
-    """
+    """The other form of a launch document; `is_fuller` says that it has each value of the row, not the names alone."""
 
     hash: str
     is_fuller: bool

@@ -47,13 +47,7 @@ class IgnoreError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """One line.
-
-    Attributes:
-        server: a glob.
-        tool: a glob; None for the instructions.
-        place: the steps of the pointer; empty for all of it.
-    """
+    """One line: globs, no tool for the instructions, and the steps of the pointer, none for all of it."""
 
     server: str
     tool: str | None

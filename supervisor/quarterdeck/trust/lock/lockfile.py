@@ -83,13 +83,7 @@ class ServerLock:
 
 @dataclass(frozen=True, slots=True)
 class DeckLock:
-    """A lock.
-
-    Attributes:
-        head: of the ledger it was made from.
-        servers: by id.
-        ignores: what its forms leave out.
-    """
+    """A lock: servers by id, the head of the ledger that it was made from, and what its forms leave out."""
 
     head: Head
     servers: Mapping[str, LockedServer]

@@ -239,12 +239,7 @@ _SQUEEZED: Final = tuple(
 
 
 class Reading(NamedTuple):
-    """A text behind a text.
-
-    Attributes:
-        text: what it says.
-        is_certain: whether it holds words by itself: nobody encodes those for people.
-    """
+    """A decoded text; `is_certain` says that it holds words by itself: nobody encodes those for people."""
 
     text: str
     is_certain: bool

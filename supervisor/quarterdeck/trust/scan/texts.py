@@ -44,13 +44,7 @@ class Step(NamedTuple):
 
 
 class Text(NamedTuple):
-    """One text.
-
-    Attributes:
-        step: where it stands; for the name of a member, that member.
-        text: the text.
-        is_name: whether it is the name of a member.
-    """
+    """One text, or the name of a member, and where it is: for a name, that member."""
 
     step: Step | None
     text: str

@@ -1,7 +1,7 @@
 """Secrets in texts: the one recogniser of them, and what takes known ones out.  Pure.
 
-Module `tokens` knows a secret by name and looks, `urls` in URLs, `recognise` in texts, values and command lines;
-`redactor` takes known ones out in whatever spelling.
+Module `tokens` knows a secret by name, by looks and in URLs, `recognise` in texts, values and command lines; `redactor`
+takes known ones out in whatever spelling.
 """
 
 from .recognise import (
@@ -17,8 +17,7 @@ from .recognise import (
     secrets_in_args,
 )
 from .redactor import REDACTED, Redactor, secret_values
-from .tokens import is_secret_name
-from .urls import only_origins, origin_of
+from .tokens import is_secret_name, only_origins, origin_of
 
 __all__ = [
     "REDACTED",

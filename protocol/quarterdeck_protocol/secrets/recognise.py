@@ -4,9 +4,9 @@
     hide_args(["--token", "abc", "--db=postgres://u:p@h/"], hide)   of a command line, with what options say of the next
     hide_value("API_KEY", "abc", hide)                              what stands under a name
 
-A secret is known by its name or its looks (module `tokens`), or by its place: a URL (module `urls`), a header, a
-connection string.  In doubt it is one: who hides with a keyed hash can still tell two apart.  A reference to a variable
-is none; its default may be.  Time is linear in the text: a stranger's file is searched.
+A secret is known by its name or its looks (module `tokens`), or by its place: a URL, a header, a connection string.  In
+doubt it is one: who hides with a keyed hash can still tell two apart.  A reference to a variable is none; its default
+may be.  Time is linear in the text: a stranger's file is searched.
 """
 
 import re
@@ -21,15 +21,17 @@ from .tokens import (
     REVISIONS,
     SMALL,
     TOKENS,
+    URL,
     UUID,
     Secrecy,
     Span,
     is_ordinary_word,
     is_path,
+    login_spans,
     random_spans,
     secrecy_of,
+    url_spans,
 )
-from .urls import URL, login_spans, url_spans
 
 Hide = Callable[[str], str]
 """What to write in place of a secret."""

@@ -109,6 +109,7 @@ class ProviderHostImpl:
 
     def __init__(self, content: Content) -> None:
         self.box: Final = content.box
+        self.info: Final = ProviderHostInfo(content.name, content.version)
         self._content = content
         self._running: set[RunningProviderHost] = set()
 
@@ -119,7 +120,7 @@ class ProviderHostImpl:
     @property
     def server_info(self) -> bytes:
         """Our identity as JSON, as 2026-07-28 results carry it."""
-        return msgspec.json.encode({"name": self._content.name, "version": self._content.version})
+        return msgspec.json.encode({"name": self.info.name, "version": self.info.version})
 
     def make_server(self) -> McpServer:
         """A server for all connections of one HTTP listener."""

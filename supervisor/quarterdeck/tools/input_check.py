@@ -27,6 +27,9 @@ MAX_DEPTH: Final = 64
 MAX_NUMBER: Final = 2**63
 """No tool counts further; larger integers do not fit where numbers go."""
 
+_PLAIN: Final = (str, int, float, dict, list)
+"""What JSON is made of, without null."""
+
 _KINDS: Final = {
     "string": "a string",
     "integer": "a whole number",
@@ -136,11 +139,12 @@ def _shown(value: object) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Whether `value` holds no null and nothing that `InputCheck` refuses whatever the schema says.
+    """Whether `value` is JSON without nulls, and holds nothing that `InputCheck` refuses whatever the schema says.
 
-    Of such a value msgspec's strict conversion accepts nothing that JSON Schema refuses.
+    Of such a value msgspec's strict conversion accepts nothing that JSON Schema refuses.  A program that embeds us may
+    pass a tuple or a set, in which it would find a list.
     """
-    return not _unfit(value) and all(item is not None for level in _levels(value) for item in level)
+    return not _unfit(value) and all(isinstance(item, _PLAIN) for level in _levels(value) for item in level)
 
 
 def _unfit(value: object) -> list[str]:

@@ -141,7 +141,7 @@ class DefinedTool:
         """
         arguments = self.spec.arguments
         if arguments is not None and is_plain(given):
-            with suppress(msgspec.ValidationError):
+            with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate pair
                 return msgspec.convert(given, arguments)
         # The schema's own judgement is slow, and says in full what is wrong.
         if (problem := self._check.problem(given)) is not None:

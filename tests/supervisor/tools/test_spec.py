@@ -289,6 +289,9 @@ async def test_what_the_schema_accepts_reaches_the_tool_as_its_type(given: objec
         ({"path": "x", "isDeep": 1}, "isDeep: expected true or false, got 1"),
         ({"path": "x", "maxByte": 5}, "there is no parameter"),
         ({"path": "x", "anything": {"a": float("inf")}}, "numbers must be finite"),
+        ({"path": "x", "rows": ()}, "rows: expected a list, got []"),
+        ({"path": "x", "anything": [(None,)], "rows": set()}, "rows: expected a list"),
+        ({"path": "x", "isDeep": "\ud800"}, "isDeep: expected true or false"),
     ],
 )
 async def test_what_the_schema_refuses_is_said_in_its_words(given: object, text: str) -> None:

@@ -1,6 +1,7 @@
 """A worker from its order to its exit status, in this very process: the real socket, a played supervisor and server."""
 
 import asyncio
+import errno
 import os
 import socket
 import sys
@@ -118,6 +119,20 @@ async def test_a_worker_whose_supervisor_breaks_the_rules_leaves_with_a_status_o
     async with working(monkeypatch) as (supervisor, task):
         supervisor.way.send([b"nonsense"])
         assert await task == EXIT_LINK_LOST
+
+
+def test_a_worker_serves_where_the_kernel_lets_it_adopt_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server would start on a kernel that imitates Linux and lacks this."""
+
+    def refuse() -> None:
+        raise OSError(errno.EINVAL, "prctl 36")
+
+    async def serve(order: SpawnOrder, owner_fd: int | None) -> int:  # noqa: ARG001 - as the real one is called
+        return 7
+
+    monkeypatch.setattr(main_module, "adopt_orphans", refuse)
+    monkeypatch.setattr(main_module, "_serve", serve)
+    assert main_module.work(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)) == 7
 
 
 def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import warnings
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -63,7 +64,8 @@ def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
         order: generation, address and token of this worker.
         owner_fd: closes when our owner dies; a fork has none, the kernel tells it in a harder way.
     """
-    adopt_orphans()
+    with suppress(OSError):  # kernels that imitate Linux may refuse; what a server leaves behind goes to init then
+        adopt_orphans()
     return asyncio.run(_serve(order, owner_fd))
 
 

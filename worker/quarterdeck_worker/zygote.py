@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import anyio
@@ -71,7 +72,8 @@ def serve(control: socket.socket) -> None:
         own_code()
         machine.result()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    adopt_orphans()
+    with suppress(OSError):  # kernels that imitate Linux may refuse; what a worker leaves behind goes to init then
+        adopt_orphans()
     workers: dict[int, int] = {}
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -136,8 +138,9 @@ def _become_worker(order: SpawnOrder) -> NoReturn:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        die_with_parent()
-        set_process_name(b"qd-worker")
+        with suppress(OSError):  # the zygote ends its workers in any case
+            die_with_parent()
+            set_process_name(b"qd-worker")
         raise_oom_score(WORKER_OOM_SCORE)
         if os.getppid() == parent:
             gc.enable()

@@ -127,7 +127,7 @@ def test_a_worker_serves_where_the_kernel_lets_it_adopt_nothing(monkeypatch: pyt
     def refuse() -> None:
         raise OSError(errno.EINVAL, "prctl 36")
 
-    async def serve(order: SpawnOrder, owner_fd: int | None) -> int:  # noqa: ARG001 - as the real one is called
+    async def serve(order: SpawnOrder, owner_fd: int | None) -> int:
         return 7
 
     monkeypatch.setattr(main_module, "adopt_orphans", refuse)

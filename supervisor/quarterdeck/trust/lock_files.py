@@ -64,9 +64,10 @@ def save_lock(path: Path, lock: DeckLock) -> None:
     """
     target = Path(os.path.realpath(path))
     try:
-        with replacing(target, mode=0o666) as file:
-            if target.exists():
-                os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
+        mode = target.stat().st_mode & 0o777 if target.exists() else None
+        with replacing(target, mode=0o666 if mode is None else 0o600) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(render(lock).encode("ascii"))
     except OSError as error:
         raise LockFileError(path, f"it cannot be written: {error.strerror or error}") from error

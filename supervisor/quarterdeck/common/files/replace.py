@@ -35,6 +35,7 @@ def replacing(
         dir_fd: where a relative path starts; the working directory by default.
         mode: of the file, less what the process's umask takes away.
         is_locked: nobody else writes this file now: drafts share one name, so that interrupted ones do not pile up.
+            It lies in a directory of ours, which has to keep the name, too.
         must_be_new: leave a file that is there already.
         is_kept: whether it is on the disk when the block has ended; false for what no restart of the machine survives.
 
@@ -69,7 +70,7 @@ def replacing(
         try:
             sync_directory(folder or ".", dir_fd=dir_fd)
         except OSError:
-            if dir_fd is None:
+            if is_locked:
                 raise
             # A user's directory may be on a file system that cannot do it; the file is in place.
 

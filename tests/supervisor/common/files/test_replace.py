@@ -70,3 +70,21 @@ def test_what_an_interrupted_write_left_is_used_again_under_a_lock(tmp_path: Pat
     replace_file(tmp_path / "file", b"new", is_locked=True)
     assert (tmp_path / "file").read_text() == "new"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_system_that_cannot_sync_a_directory_still_takes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock on a network share would be called unwritten although it is there, or a ledger's head promise too much."""
+    sync = os.fsync
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not here")
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    replace_file(tmp_path / "note", b"new")
+    assert (tmp_path / "note").read_bytes() == b"new"
+    with pytest.raises(OSError, match="not here"):
+        replace_file(tmp_path / "head", b"new", is_locked=True)

@@ -1,4 +1,4 @@
-"""Requests on the link, from asking to their one end; `test_link_machine.py` walks the session at random."""
+"""Requests on the link, from asking to their one end; `test_session_machine.py` walks the session at random."""
 
 from math import inf, nan
 

@@ -1,4 +1,4 @@
-"""Broken rules, one by one: each ends the link as a value; `test_link_hostile.py` looks for more of them."""
+"""Broken rules, one by one: each ends the link as a value; `test_session_hostile.py` looks for more of them."""
 
 from math import inf, nan
 

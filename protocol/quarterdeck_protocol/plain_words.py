@@ -85,7 +85,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         (r"is not of type '([a-z]+)'", lambda found: f"is not {_kind(found)}"),
         # click
         (r"^Invalid value for '?([^':]+)'?(?: / '[^']+')?: ", r"\1: "),
-        (r"^Missing (?:argument|option|parameter) '([^']*)'\.?", r"\1 is missing"),
+        (r"^Missing (?:argument|option|parameter) '([^']*)'\.?(?: Choose from:)?", r"\1 is missing"),
         (r"^Option '([^']*)' requires an argument", r"\1 needs a value"),
         (r"^Option '([^']*)' does not take a value", r"\1 takes no value"),
         (r"^No such option:? '?(-[^'. ]*)'?", r"there is no option \1"),

@@ -1,6 +1,7 @@
 """What libraries say of a wrong value is said in our own words."""
 
 import json
+import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -139,6 +140,19 @@ def test_clicks_complaints_are_plain(arguments: list[str], said: str) -> None:
     ended = CliRunner().invoke(command, arguments, standalone_mode=False)
     assert isinstance(ended.exception, click.ClickException)
     assert plain_words(ended.exception.format_message().rstrip(".")) == said
+
+
+def test_a_choice_that_is_missing_is_told_in_one_sentence() -> None:
+    """A user would read `bash|zsh|fish is missing Choose from:`, and nothing after it."""
+
+    @click.command()
+    @click.argument("kind", type=click.Choice(["a", "b"]))
+    def command(**_: object) -> None:
+        pass
+
+    ended = CliRunner().invoke(command, [], standalone_mode=False)
+    assert isinstance(ended.exception, click.ClickException)
+    assert re.fullmatch(r".*\ba\|b\b.* is missing", plain_words(ended.exception.format_message()))
 
 
 def test_our_own_words_stay_as_they_are() -> None:

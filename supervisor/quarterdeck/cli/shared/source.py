@@ -45,6 +45,12 @@ NO_CONFIGURATION: Final = (
 """The fix of a command that finds no configuration."""
 
 OR_NATIVE: Final = "; or add --profile, for native tools alone"
+
+_NOT_FOUND: Final = {
+    "no_such_server": "quarterdeck ps lists its servers",
+    "no_such_tool": "quarterdeck tools lists them, and says why a server offers none",
+}
+"""What a `Refused` has not found, with the remedy."""
 """Added for commands that take `--profile`."""
 
 
@@ -183,9 +189,9 @@ def checked(answer: Answer) -> Answer:
         CommandError: it is one.
     """
     if isinstance(answer, Refused):
-        code = ExitCode.NOT_FOUND if answer.code.startswith("no_such_") else ExitCode.NO_ANSWER
-        remedy = "quarterdeck ps lists its servers" if code is ExitCode.NOT_FOUND else "see its log, or use --own"
-        raise CommandError(code, answer.message, remedy)
+        if remedy := _NOT_FOUND.get(answer.code):
+            raise CommandError(ExitCode.NOT_FOUND, answer.message, remedy)
+        raise CommandError(ExitCode.NO_ANSWER, answer.message, "see its log, or use --own")
     return answer
 
 

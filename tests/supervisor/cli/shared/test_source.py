@@ -86,23 +86,29 @@ def test_servers_of_its_own_are_started_when_asked_for_or_when_nobody_serves(
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    ("answer", "code", "remedy"),
     [
-        (Refused("no_such_server", "there is none"), ExitCode.NOT_FOUND),
-        (Refused("no_such_tool", "there is none"), ExitCode.NOT_FOUND),
-        (Refused("busy", "later"), ExitCode.NO_ANSWER),
-        (NoAnswerError("it hangs"), ExitCode.NO_ANSWER),
-        (TooLargeError("too large"), ExitCode.USAGE),
+        (Refused("no_such_server", "there is none"), ExitCode.NOT_FOUND, "quarterdeck ps lists"),
+        (Refused("no_such_tool", "there is none"), ExitCode.NOT_FOUND, "quarterdeck tools lists"),
+        (Refused("busy", "later"), ExitCode.NO_ANSWER, "--own"),
+        (NoAnswerError("it hangs"), ExitCode.NO_ANSWER, ""),
+        (TooLargeError("too large"), ExitCode.USAGE, ""),
     ],
 )
-def test_what_cannot_be_served_is_an_error_with_its_code(
-    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception, code: ExitCode
+def test_what_cannot_be_served_is_an_error_with_its_code_and_remedy(
+    config: Path,
+    serving: RuntimeDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Answer | Exception,
+    code: ExitCode,
+    remedy: str,
 ) -> None:
     """A call could be made twice: once by a serve that did not answer, once by servers of our own."""
     say(monkeypatch, answer)
     with pytest.raises(CommandError) as refused:
         ask(Source((config,)), Ps())
     assert refused.value.code == code
+    assert remedy in refused.value.remedy
 
 
 def test_a_server_that_the_configuration_does_not_name_is_not_started_for(config: Path) -> None:

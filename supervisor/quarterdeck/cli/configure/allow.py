@@ -43,11 +43,12 @@ def allow(
     something else in its place.
     """
     target = _find_target(source, server)
-    needs = _named_paths(read, write) or _missing_paths(target.config)
+    needs, refused = _named_paths(read, write), False
     if not needs:
-        print_line(
-            f"{server} can see every path in its command line and variables; to add another: --read or --write PATH"
-        )
+        needs, refused = _missing_paths(target.config)
+    if not needs:
+        seen = "every other path" if refused else "every path"
+        print_line(f"{server} can see {seen} in its command line and variables; to add another: --read or --write PATH")
         return
     change = _plan_change(target, needs)
     for need in needs:
@@ -154,7 +155,8 @@ def _named_paths(read: list[Path] | None, write: list[Path] | None) -> "list[Req
     return [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
 
 
-def _missing_paths(config: "StdioServerConfig") -> "list[RequiredPath]":
+def _missing_paths(config: "StdioServerConfig") -> "tuple[list[RequiredPath], bool]":
+    """What it lacks, and whether it lacks more, which is said but not offered."""
     from quarterdeck.config.allow_paths import missing
     from quarterdeck_sandbox import LaunchError
 
@@ -162,7 +164,7 @@ def _missing_paths(config: "StdioServerConfig") -> "list[RequiredPath]":
         needs, said = missing(config, os.environ)
     for line in said:
         print_line(printable(line), "yellow", stderr=True)
-    return needs
+    return needs, bool(said)
 
 
 def _plan_change(target: _Target, needs: "list[RequiredPath]") -> _Change:

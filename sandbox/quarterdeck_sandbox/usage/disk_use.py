@@ -20,6 +20,9 @@ WALK_S: Final = 1.0
 MAX_ENTRIES: Final = 1_000_000
 """Of one walk; a home full of package caches has a tenth."""
 
+HELD_LEVELS: Final = 32
+"""Directories on the way down that are held open."""
+
 BLOCK_BYTES: Final = 512
 """The unit of `st_blocks` on every system."""
 
@@ -84,13 +87,11 @@ class _Walk:
         try:
             while levels:
                 if not levels[-1]:
-                    levels.pop()
-                    descent.leave()
+                    self.is_whole &= descent.leave()
+                    del levels[descent.depth :]
                 elif (below := self._open(levels[-1].pop(), descent.fd)) >= 0:
                     descent.enter(below)
                     levels.append(self._look(below, device))
-        except _LostError:
-            self.is_whole = False
         finally:
             descent.close()
 
@@ -137,55 +138,59 @@ class _Walk:
         return is_directory
 
 
-class _LostError(Exception):
-    """What is above is not where we came from: the tree was moved meanwhile."""
-
-
 class _Descent:
-    """A directory that is held open, and the way back up from it: `..`, checked to be where we came from.
+    """The directory where a walk is, and the way back up from it.  Owns `fd`; close it in the end.
 
-    Owns `fd`; close it in the end.
+    The uppermost directories of the way are held open, so that moving one of them ends no walk; so is the one above,
+    as a directory without the right to search it has no `..`.  The others are found by `..`, checked to be the same.
     """
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self._above = -1
-        self._way = [_identity(fd)]
+        self._way = [(fd, _identity(fd))]
+
+    @property
+    def fd(self) -> int:
+        """The directory."""
+        return self._way[-1][0]
+
+    @property
+    def depth(self) -> int:
+        """How many directories the way has, this one included."""
+        return len(self._way)
 
     def enter(self, fd: int) -> None:
         """Go into a directory, which was opened in this one."""
-        if self._above >= 0:
-            os.close(self._above)
-        # A directory without the right to search it has no `..` either: the one above is held open.
-        self._above, self.fd = self.fd, fd
-        self._way.append(_identity(fd))
+        self._way.append((fd, _identity(fd)))
+        if (passed := len(self._way) - 3) >= HELD_LEVELS and self._way[passed][0] >= 0:
+            os.close(self._way[passed][0])
+            self._way[passed] = (-1, self._way[passed][1])
 
-    def leave(self) -> None:
-        """Go back up, if this is not where we began.
-
-        Raises:
-            _LostError: the way is gone.
-        """
-        self._way.pop()
-        if not self._way:
-            return
-        if self._above >= 0:
-            os.close(self.fd)
-            self.fd, self._above = self._above, -1
-            return
+    def leave(self) -> bool:
+        """Go back up; false when what is above was moved meanwhile: then up to the next one that is held open."""
+        left, _ = self._way.pop()
         try:
-            above = os.open("..", _LIST, dir_fd=self.fd)
-        except OSError as error:
-            raise _LostError from error
-        os.close(self.fd)
-        self.fd = above
-        if _identity(above) != self._way[-1]:
-            raise _LostError
+            if not self._way or self.fd >= 0:
+                return True
+            try:
+                above = os.open("..", _LIST, dir_fd=left)
+            except OSError:
+                above = -1
+            if above >= 0 and _identity(above) == self._way[-1][1]:
+                self._way[-1] = (above, self._way[-1][1])
+                return True
+            if above >= 0:
+                os.close(above)
+        finally:
+            os.close(left)
+        while self.fd < 0:
+            self._way.pop()
+        return False
 
     def close(self) -> None:
         """Let go of what is open."""
-        for fd in {self.fd, self._above} - {-1}:
-            os.close(fd)
+        for fd, _ in self._way:
+            if fd >= 0:
+                os.close(fd)
 
 
 def _identity(fd: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import pytest
 
 from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.limits import Space
-from quarterdeck_sandbox.usage.disk_use import DiskUse, disk_use, measure_disk_use
+from quarterdeck_sandbox.usage.disk_use import HELD_LEVELS, DiskUse, disk_use, measure_disk_use
 
 LEVELS = 1200
 """Deeper than Python recurses, than there are descriptors, and than a path is long."""
@@ -109,21 +109,32 @@ def test_a_directory_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch:
     assert not found.is_whole
 
 
-def test_a_tree_that_is_moved_meanwhile_ends_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way back up would lead out of the tree, into the user's files."""
-    folder = tmp_path / "folder"
-    (folder / "a" / "b" / "c").mkdir(parents=True)
-    (tmp_path / "elsewhere").mkdir()
+@pytest.mark.parametrize("levels", [2, HELD_LEVELS + 2])
+def test_a_tree_that_is_moved_meanwhile_hides_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: int
+) -> None:
+    """A server would move folders about to write without a limit; or the way back up lead into the user's files."""
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    last = folder.joinpath("tree", *("inner",) * levels)
+    (last / "last").mkdir(parents=True)
+    (elsewhere / "users").mkdir(parents=True)
+    for name in ("x", "y"):
+        (folder / name / name).mkdir(parents=True)
+        (folder / name / name / "file").touch()
     enter = os.open
 
     def move(name: object, *arguments: object, **options: object) -> int:
         fd = enter(name, *arguments, **options)  # type: ignore[arg-type]
-        if name == "c":
-            (folder / "a" / "b").rename(tmp_path / "elsewhere" / "b")
+        if name == "last":
+            last.rename(elsewhere / "moved")
         return fd
 
+    before = len(os.listdir("/dev/fd"))
     monkeypatch.setattr(os, "open", move)
-    assert not measure_disk_use(folder).is_whole
+    found = measure_disk_use(folder)
+    assert len(os.listdir("/dev/fd")) == before
+    assert found.files == 1 + 2 + levels + 2 * 3
+    assert found.is_whole == (levels < HELD_LEVELS)
 
 
 def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_path: Path) -> None:

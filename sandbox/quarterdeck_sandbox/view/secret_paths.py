@@ -202,7 +202,9 @@ class PathRules:
                 continue  # named as what it is
             if found.path in named or is_within_any(found.path, self.policy.hidden):
                 continue
-            if grant_for(found.path, self.user_home) in self.policy.grants:
+            # An agent signs with the keys: their files are not part of its grant.
+            grant = grant_for(found.path, self.user_home)
+            if grant is not Grant.SSH_AGENT and grant in self.policy.grants:
                 continue
             verb = "leads into" if is_within(real, found.real) else "contains"
             raise refusal(
@@ -227,6 +229,11 @@ def hidden_message(what: str, named: NamedPath, user_home: str) -> str:
     """The message that an existing path cannot be seen, and what would show it."""
     path = named.path
     if grant := grant_for(path, user_home):
+        if grant is Grant.SSH_AGENT:
+            return (
+                f'{what} is hidden: add "read": ["{path}"] to its sandbox; or take it out of the command line, '
+                f'and add "grants": ["{grant}"], to sign without the file'
+            )
         return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"], to its sandbox'
     try:
         mode = stat.S_IFMT(os.stat(path).st_mode)

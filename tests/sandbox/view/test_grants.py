@@ -93,6 +93,16 @@ def test_an_agent_comes_with_the_hosts_that_are_known(home: Home, listener: str)
     assert not view.shows(str(home.user / ".ssh/id_rsa"))
 
 
+def test_an_agents_grant_shows_no_keys(home: Home, listener: str) -> None:
+    """Who lets a server sign with an agent would show it the private keys, in a folder that holds or leads to them."""
+    key = str(home.file(".ssh/id_rsa"))
+    link, environ = home.link("proj/keys", home.user / ".ssh"), {"SSH_AUTH_SOCK": listener}
+    plan = home.plan("/bin/sh")
+    with pytest.raises(LaunchError, match=r"leads into .*ssh keys"):
+        home.view(plan, read=(str(link),), grants=("ssh-agent",), environ=environ)
+    assert home.view(plan, read=(key,), grants=("ssh-agent",), environ=environ).shows(key)
+
+
 def test_a_dead_agent_is_no_agent(home: Home) -> None:
     """The server would be told of a socket that is a file."""
     stale = home.file("agent")

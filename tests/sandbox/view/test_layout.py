@@ -257,6 +257,12 @@ def test_an_argument_among_credentials_is_answered_by_their_grant(home: Home) ->
     assert '"grants": ["aws"]' in refused(home, ("/bin/ls", str(home.user / ".aws/credentials")))
 
 
+def test_a_key_that_is_named_is_not_answered_by_the_agents_grant_alone(home: Home) -> None:
+    """The server would be refused again with the same words: the grant does not show the file."""
+    key = str(home.user / ".ssh/id_rsa")
+    assert refused(home, ("/bin/ls", key)).startswith(f'{key} is hidden: add "read": ["{key}"] to its sandbox; or take')
+
+
 def test_the_programs_prefix_is_in_the_receipt(home: Home) -> None:
     """Nobody would know what of a home is shown."""
     python = home.venv("venv", Path("/usr/bin/python3"))

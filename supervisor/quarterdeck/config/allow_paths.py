@@ -134,7 +134,10 @@ def _lacks(named: NamedPath, view: View, user_home: str) -> RequiredPath | str |
         if is_visible(view, path):
             return _lacks_around(named, view, user_home)
         if grant := grant_for(path, user_home):
-            return f'{what} is given by "grants": ["{grant}"] alone'
+            return (
+                f'{what} is not offered: add "grants": ["{grant}"] to its sandbox; '
+                f"or, if it may see the file itself, --read {path}"
+            )
         if not os.path.isdir(path) and not os.path.isfile(path):
             return f"{what} is not a file or folder: a socket or device leads out of the sandbox"
         return need_of(named, user_home) or f"{what} is in a folder with other files: move it into a folder of its own"

@@ -54,6 +54,15 @@ def test_what_is_given_already_is_not_asked_for(home: Path) -> None:
     assert missing(row, os.environ) == ([], [])
 
 
+def test_a_credential_is_not_offered_and_both_ways_to_give_it_are_told(home: Path) -> None:
+    """A server would be given a key by a yes to all, or its user be sent to a grant as the only way."""
+    key = home / ".aws/credentials"
+    needs, [said] = missing(config(key), os.environ)
+    assert needs == []
+    assert '"grants": ["aws"]' in said
+    assert f"--read {key}" in said
+
+
 def test_a_file_that_was_named_alone_is_seen_to_be_too_little(home: Path) -> None:
     """The earlier advice, to name the file, would stay in the way."""
     row = config(

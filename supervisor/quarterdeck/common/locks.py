@@ -1,5 +1,6 @@
 """File locks (`flock`) that say whether a process lives: the kernel lets go of them when it dies.  Blocking."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -15,6 +16,9 @@ LOCK_NAME: Final = "lock"
 
 STAGING_GRACE_S: Final = 60.0
 """A hidden directory is renamed within microseconds; a minute old, it was left by a process that died there."""
+
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors that tell of us, not of a lock: it counts as held, or what is alive would be removed."""
 
 POLL_S: Final = 0.01
 """Between two attempts to take a lock that another holds."""
@@ -70,8 +74,8 @@ def unless_held(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[bool]:
     """Whether nobody holds the lock at `path`; if so, it is held (`LOCK_EX` or `LOCK_SH`) inside the block."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        yield True
+    except OSError as error:
+        yield error.errno not in _NO_ROOM
         return
     try:
         try:

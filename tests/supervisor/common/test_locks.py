@@ -1,5 +1,6 @@
 """Locks say whether a process lives."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -47,6 +48,25 @@ def test_a_directory_that_cannot_be_made_whole_leaves_nothing(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         make_locked_directory(tmp_path / "d", fill)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_counts_as_held_where_there_are_no_descriptors_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy process would remove the directories of others that live, or offer their files to be written."""
+    lock = make_locked_directory(tmp_path / "d")
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refuse)
+            assert is_held(tmp_path / "d" / LOCK_NAME)
+    finally:
+        os.close(lock)
+    assert not is_held(tmp_path / "d" / LOCK_NAME)
+    assert not is_held(tmp_path / "none")
 
 
 def test_a_hidden_directory_counts_as_left_only_when_it_is_old(tmp_path: Path) -> None:

@@ -235,7 +235,8 @@ def _hidden(path: str, user_home: str, label: str = "") -> str:
     if path in _PASSWORDS:
         return f"{path} is hidden, as it should be: it holds passwords"
     if grant := grant_for(path, user_home):
-        return f'{path} exists but is hidden; add "grants": ["{grant}"]'
+        without = f' to sign without the file, or "read": ["{path}"]' if grant is Grant.SSH_AGENT else ""
+        return f'{path} exists but is hidden; add "grants": ["{grant}"]{without}'
     if path.endswith(".sock") or is_within(path, "/run") or is_within(path, "/var/run"):
         return f'{path} exists but is hidden; it leads out of the sandbox: only the preset "trusted" allows it'
     what = next((what for name, what in IN_A_HOME.items() if is_within(path, f"{user_home}/{name}")), "")

@@ -96,6 +96,9 @@ _GRANTS: Final = {
     ".Xauthority": Grant.DISPLAY,
 }
 
+_GRANTED_FILES: Final = {Grant.SSH_AGENT: (), Grant.AWS: ("config", "credentials"), Grant.KUBE: ("config",)}
+"""What these grants show of their folder; an agent signs with keys, and shows none. The other grants show all of it."""
+
 _NEVER: Final = {
     "/": "everything: name the folders that it needs",
     "/proc": "other processes: a sandbox has its own /proc",
@@ -202,10 +205,11 @@ class PathRules:
                 continue  # named as what it is
             if found.path in named or is_within_any(found.path, self.policy.hidden):
                 continue
-            # An agent signs with the keys: their files are not part of its grant.
             grant = grant_for(found.path, self.user_home)
-            if grant is not Grant.SSH_AGENT and grant in self.policy.grants:
-                continue
+            if grant in self.policy.grants:
+                files = _GRANTED_FILES.get(grant)
+                if files is None or real in {os.path.join(found.real, name) for name in files}:
+                    continue
             verb = "leads into" if is_within(real, found.real) else "contains"
             raise refusal(
                 f'"{key}" names {path}, which {verb} {found.path} ({found.what}): name narrower folders, '

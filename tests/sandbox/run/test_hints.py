@@ -42,6 +42,10 @@ OUTSIDE = Outside(
             "Error: ENOENT: no such file or directory, open '/state/home/.aws/credentials'",
             '/home/u/.aws/credentials exists but is hidden; add "grants": ["aws"]',
         ),
+        (
+            "Load key '/home/u/.ssh/id_rsa': No such file or directory",
+            '/home/u/.ssh/id_rsa exists but is hidden; add "grants": ["ssh-agent"] to sign without the file, or "read"',
+        ),
         ("cannot open ~/.netrc:", '/home/u/.netrc exists but is hidden; add "read": ["/home/u/.netrc"] if it may see'),
         ("no such folder: /home/u/proj.", '/home/u/proj exists but is hidden; add "read": ["/home/u/proj"]'),
         ("open('/home/u/my files/a.txt')", '/home/u/my files/a.txt exists but is hidden; add "read"'),

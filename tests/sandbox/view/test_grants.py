@@ -103,6 +103,18 @@ def test_an_agents_grant_shows_no_keys(home: Home, listener: str) -> None:
     assert home.view(plan, read=(key,), grants=("ssh-agent",), environ=environ).shows(key)
 
 
+@pytest.mark.parametrize(("grant", "folder", "shown"), [("aws", ".aws", "credentials"), ("kube", ".kube", "config")])
+def test_a_grant_of_files_shows_nothing_beside_them(home: Home, grant: str, folder: str, shown: str) -> None:
+    """Cached logins and other clusters' keys lie in the same folder, and would come with it."""
+    home.file(f"{folder}/{shown}")
+    home.file(f"{folder}/cache/token")
+    plan, link = home.plan("/bin/sh"), str(home.link("proj/all", home.user / folder))
+    with pytest.raises(LaunchError, match="leads into"):
+        home.view(plan, read=(link,), grants=(grant,))
+    file = str(home.link("proj/file", home.user / folder / shown))
+    assert home.view(plan, read=(file,), grants=(grant,)).shows(str(home.user / folder / shown))
+
+
 def test_a_dead_agent_is_no_agent(home: Home) -> None:
     """The server would be told of a socket that is a file."""
     stale = home.file("agent")

@@ -34,7 +34,18 @@ MAX_RESULT_TYPE_CHARS: Final = 128
 
 
 class BodyError(ValueError):
-    """Bytes that are not the one JSON value that they must be."""
+    """Bytes that are not the one JSON value that they must be.
+
+    The decoder's complaint is put into plain words only when the text is read: a server's junk is counted and dropped.
+    """
+
+    def __init__(self, problem: str, complaint: Exception | None = None) -> None:
+        super().__init__(problem)
+        self._complaint = complaint
+
+    def __str__(self) -> str:
+        problem = super().__str__()
+        return problem if self._complaint is None else f"{problem}: {plain_words(self._complaint)}"
 
 
 class LineTooLongError(BodyError):
@@ -83,7 +94,7 @@ def split_line(line: bytes | memoryview) -> Message:
     try:
         return _message.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"not a JSON-RPC message: {plain_words(error)}") from None
+        raise BodyError("not a JSON-RPC message", error) from None
 
 
 def correlation_key(message_id: int | str | UnsetType | None) -> int | str | None:
@@ -114,7 +125,7 @@ def check_object(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
         if not body.isascii():
             body.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"not one JSON object: {plain_words(error)}") from None
+        raise BodyError("not one JSON object", error) from None
     return members
 
 
@@ -128,7 +139,7 @@ def check_result(body: bytes, *, max_bytes: int) -> dict[str, Raw]:
         try:
             known = _result.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BodyError(f"not one JSON object: {plain_words(error)}") from None
+            raise BodyError("not one JSON object", error) from None
         if len(body) - len(known.content) - len(known.structuredContent) > MAX_OTHER_BYTES:
             raise BodyError(f"beside its content there are more than {MAX_OTHER_BYTES:,} bytes")
     return check_object(body, max_bytes=max_bytes)
@@ -201,7 +212,7 @@ def without_envelope(meta: bytes) -> bytes:
     try:
         members = _object.decode(meta)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"_meta is not an object: {plain_words(error)}") from None
+        raise BodyError("_meta is not an object", error) from None
     kept = {key: value for key, value in members.items() if not key.startswith(ENVELOPE_PREFIX)}
     if len(kept) == len(members):
         return meta

@@ -255,3 +255,13 @@ def test_a_message_survives_its_way_through_pipe_and_splitter(written: tuple[Any
     (received,) = _lines([line[:cut], line[cut:] + b"\n"])
     message = split_line(received)
     assert (correlation_key(message.id), bytes(message.result)) == (message_id, body)
+
+
+def test_junk_is_put_into_words_only_for_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that floods its stdout with junk would cost nine times the processor time."""
+    worded: list[object] = []
+    monkeypatch.setattr("quarterdeck_protocol.mcp.jsonrpc.plain_words", lambda error: worded.append(error) or "wrong")
+    with pytest.raises(BodyError) as caught:
+        split_line(b"junk")
+    assert worded == []
+    assert str(caught.value) == "not a JSON-RPC message: wrong"

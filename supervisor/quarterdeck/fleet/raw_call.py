@@ -128,9 +128,7 @@ def _end_of(handle: WorkerHandle, config: ServerConfig, reply: Reply, body: byte
     except BodyError as error:
         # A worker checks what it forwards; one that does not is not ours any more.
         handle.violated(f"a result that may not be passed on: {error}")
-        return ProtocolFault(
-            FaultKind.TOOL_ERROR, f"the result is broken: {plain_words(error)}", code="protocol_violation"
-        )
+        return ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation")
     if reply.result_type != "complete":
         return ProtocolFault(
             FaultKind.TOOL_ERROR,

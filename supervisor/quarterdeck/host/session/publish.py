@@ -13,7 +13,6 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth
-from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ToolDescriptor
 
 
@@ -108,7 +107,7 @@ def forms(descriptor: ToolDescriptor, *, portable_schemas: bool = False) -> Iter
     try:
         tool = _whole(descriptor.definition)
     except BodyError as error:
-        yield f"without its definition, which is {plain_words(error)},", plain
+        yield f"without its definition, which is {error},", plain
         return
     tool["name"] = descriptor.name
     if portable_schemas:
@@ -132,5 +131,5 @@ def _whole(definition: bytes) -> Shown:
     try:
         tool = msgspec.json.decode(definition, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError(f"not one JSON object: {plain_words(error)}") from None
+        raise BodyError("not one JSON object", error) from None
     return tool

@@ -13,7 +13,6 @@ from msgspec import Raw
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_object, join_object
-from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import ToolOutcome, WireResult
 
 FAULT_META_KEY: Final = "quarterdeck/fault"
@@ -88,7 +87,7 @@ def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
     try:
         result = msgspec.json.decode(wire.body, type=dict[str, object])
     except msgspec.DecodeError as error:
-        raise BodyError(f"not one JSON object: {plain_words(error)}") from None
+        raise BodyError("not one JSON object", error) from None
     if _is_too_new(wire, is_modern=is_modern) and not isinstance(result.get(_STRUCTURED, {}), dict):
         del result[_STRUCTURED]
     return result

@@ -1,1 +1,1 @@
-"""The contract both sides of the link share: values in, values out."""
+"""The contract that both sides of the link share: values in, values out.  Pure, but for `io`."""

@@ -1,1 +1,1 @@
-"""What both ends of a link use to reach its socket: the one folder of this package that does input and output."""
+"""What both ends of a link use to reach its socket: the only input and output of this package.  Impure."""

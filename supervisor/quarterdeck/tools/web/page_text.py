@@ -1,7 +1,7 @@
 """A parsed page as text that a model reads: Markdown's headings, links, lists, tables and code, without its escapes.
 
-Runs in the child process that parses (`page_child`), and imports nothing heavy.  The tree is walked without recursion:
-who wrote the page decides how deep it is.
+Pure.  Runs in the child process that parses (`page_child`), and imports nothing heavy.  The tree is walked without
+recursion: who wrote the page decides how deep it is.
 """
 
 import re

@@ -52,8 +52,8 @@ from quarterdeck_protocol.phases import EndpointPhase
 from quarterdeck_protocol.secrets import Redactor
 
 if TYPE_CHECKING:
-    from quarterdeck.host.session.decks import Decks
-    from quarterdeck.host.session.provider import ProviderHostImpl
+    from quarterdeck.host.decks import Decks
+    from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.tools.session import DeckSession
 
 
@@ -190,7 +190,7 @@ class Product:
             portable_schemas: publish the portable input schemas instead of the servers' own.
             greeted_at: when the one client was greeted, monotonic: it may wait for its list since then.
         """
-        from quarterdeck.host.session.provider import (  # the SDK: a second of imports
+        from quarterdeck.host.provider import (  # the SDK: a second of imports
             ProviderHostInfo,
             create_provider_host,
         )
@@ -245,7 +245,7 @@ class Product:
     def _make_decks(self) -> "Decks | None":
         if self._settings.native is None:
             return None
-        from quarterdeck.host.session.decks import Decks
+        from quarterdeck.host.decks import Decks
 
         @asynccontextmanager
         async def open_session() -> AsyncIterator["DeckSession"]:

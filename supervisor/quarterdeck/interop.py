@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         create_server_endpoint as create_server_endpoint,
     )
     from quarterdeck.fleet.fleet import ServerFleetImpl as ServerFleetImpl, start_server_fleet as start_server_fleet
-    from quarterdeck.host.session.provider import (
+    from quarterdeck.host.provider import (
         ProviderHost as ProviderHost,
         ProviderHostInfo as ProviderHostInfo,
         RunningProviderHost as RunningProviderHost,

@@ -198,7 +198,7 @@ def test_a_request_that_waits_when_serve_is_ended_while_it_starts_is_answered(co
             process.stdin.flush()
             # The first that only the command itself imports: what comes from here on unwinds it.
             before = iter(process.stderr.readline, b"")
-            assert any(b"quarterdeck.cli.shared.options" in line for line in before)
+            assert any(b"quarterdeck.cli.options" in line for line in before)
             process.send_signal(signal.SIGTERM)
             process.stderr.read()
             told = process.stdout.read()

@@ -9,8 +9,8 @@ import pytest
 from support.documentation.documents import ROOT, pages, text_of
 from support.sandbox.preset_table import to_markdown
 
+from quarterdeck.cli.exits import MEANINGS
 from quarterdeck.cli.program import make_program
-from quarterdeck.cli.shared.exits import MEANINGS
 from quarterdeck.trust.scan.rules import RULES
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.policy import PRESET_LIMITS, Limits, Preset

@@ -340,7 +340,7 @@ def test_a_start_loads_no_tool() -> None:
     )
     program = (
         "import sys; from quarterdeck.app import open_quarterdeck; "
-        "from quarterdeck.config.settings import Settings; import quarterdeck.host.session.decks;"
+        "from quarterdeck.config.settings import Settings; import quarterdeck.host.decks;"
         f"print(sorted(set({heavy!r}) & set(sys.modules)))"
     )
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -23,7 +23,7 @@ def main() -> NoReturn:
     except OSError:
         here = "/"  # the working directory was removed
     sys.path[:] = own_path(sys.path, here)
-    from .shared import process
+    from . import process
 
     serves = process.is_serve(sys.argv[1:])
     process.end_at_once(serves=serves)

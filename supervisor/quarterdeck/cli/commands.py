@@ -136,7 +136,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "ledger",
-        "ledger.ledger:group",
+        "trust.ledger:group",
         TRUST,
         "Read the record of what was offered, approved and called",
         (

@@ -8,10 +8,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.shared.exits import MEANINGS
-from quarterdeck.cli.shared.output import columns_of, paragraph_width, styled
-
 from .commands import ENTRIES, PANELS, PROGRAM, examples_of
+from .exits import MEANINGS
+from .output import columns_of, paragraph_width, styled
 
 if TYPE_CHECKING:
     from click import Command, Parameter

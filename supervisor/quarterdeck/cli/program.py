@@ -12,11 +12,11 @@ from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
 from quarterdeck.common.words import printable
 
 from .commands import BY_NAME, ENTRIES, PROGRAM, Entry
+from .exits import CommandError, ExitCode
+from .process import InterruptedBySignal, OutputError, exit_code, is_serve, output_failure
 
 if TYPE_CHECKING:
     import click
@@ -34,7 +34,7 @@ _GROUP: Final = "group"
 
 def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
     """A command line of these commands; their modules are imported."""
-    from quarterdeck.cli.shared.parameters import Group, HelpfulGroup, make_command, make_group
+    from .parameters import Group, HelpfulGroup, make_command, make_group
 
     commands: list[click.Command] = []
     for entry in entries:
@@ -193,8 +193,9 @@ def _end_unforeseen(error: Exception) -> int:
 
 def print_error(code: ExitCode, message: str, remedy: str | None) -> None:
     """Print an error and its fix on stderr, a line each; a client that waits for `serve` is answered with them."""
-    from quarterdeck.cli.shared.output import print_line
     from quarterdeck.host.stdio.early_reply import refuse_early
+
+    from .output import print_line
 
     print_line(f"error[{code.name.lower()}]: {printable(message)}", "red", stderr=True)
     if remedy:

@@ -6,7 +6,7 @@ from typing import Final, assert_never
 import msgspec
 
 from quarterdeck.app import Product
-from quarterdeck.host.session.publish import native_form
+from quarterdeck.host.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from quarterdeck.app import Product
-    from quarterdeck.host.session.decks import Decks
+    from quarterdeck.host.decks import Decks
 
 OWN_DECK: Final = "commands"
 """The client whose deck of native tools all these calls use: what one has started or read, the next finds."""
@@ -88,7 +88,7 @@ def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:
 
 
 async def _call_native(decks: "Decks", name: str, arguments: bytes) -> RemoteCallResult:
-    from quarterdeck.host.session.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
+    from quarterdeck.host.calls import ClientCall, run_call  # the protocol's types: a fifth of a second
 
     async with decks.borrow(OWN_DECK, is_bound=False) as box:
         if name not in box.native_names and not box.problem:

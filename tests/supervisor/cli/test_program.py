@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from quarterdeck.cli.commands import ENTRIES, examples_of
+from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
+from quarterdeck.cli.process import InterruptedBySignal, OutputError
 from quarterdeck.cli.program import hoist_state_dir, make_program, run
 from quarterdeck.cli.run import tools
-from quarterdeck.cli.shared.exits import MEANINGS, CommandError, ExitCode
-from quarterdeck.cli.shared.process import InterruptedBySignal, OutputError
 
 COMMANDS = tuple(entry.name for entry in ENTRIES)
 

@@ -12,7 +12,7 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from quarterdeck.host.session.provider import ProviderHostImpl
+from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.stdio.early_reply import FirstLine
 from quarterdeck.host.stdio.serve import NOTHING, serve_stdio
 from support.clients.mcp_clients import ENVELOPE, LEGACY

@@ -9,7 +9,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.client import Client
 from mcp.shared.memory import create_client_server_memory_streams
 
-from quarterdeck.host.session.provider import ProviderHostImpl, RunningProviderHost
+from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
 
 LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"

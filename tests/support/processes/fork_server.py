@@ -42,7 +42,7 @@ IMPORTED: Final = (
     "quarterdeck.control.server",
     "quarterdeck.fleet.runtime",
     "quarterdeck.host.http.serve",
-    "quarterdeck.host.session.provider",
+    "quarterdeck.host.provider",
     "quarterdeck.host.stdio.serve",
     "quarterdeck.ledger.open",
     "quarterdeck.ledger.store.reader",

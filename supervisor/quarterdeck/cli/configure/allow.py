@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.output import is_confirmed, print_line
-from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.cli.shared.source import Named, Source, check_server, load
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import is_confirmed, print_line
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.source import Named, Source, check_server, load
 from quarterdeck.cli.trust.context import open_context, send
 from quarterdeck.common.words import printable
 

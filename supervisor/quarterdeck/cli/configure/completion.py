@@ -4,8 +4,8 @@ import os
 from enum import StrEnum
 from typing import Annotated
 
-from quarterdeck.cli.shared.output import print_line
-from quarterdeck.cli.shared.parameters import Argument
+from quarterdeck.cli.output import print_line
+from quarterdeck.cli.parameters import Argument
 
 
 class Shell(StrEnum):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Group, Option
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Group, Option
 from quarterdeck.common.words import flat, printable, utf8
 
 from .import_servers import import_config

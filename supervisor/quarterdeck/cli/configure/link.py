@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.output import print_json, print_line
-from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.cli.shared.source import NO_CONFIGURATION, OR_NATIVE
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.common.words import printable, utf8
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _serve_arguments(
     tools: str | None,
 ) -> list[str]:
     """What follows `serve`, every path absolute."""
-    from quarterdeck.cli.shared.options import native_options
+    from quarterdeck.cli.options import native_options
 
     native_options(profile, workspace, allow_dir, tools)  # refuses what serve would refuse
     arguments: list[str] = []

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, is_confirmed, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import Cell, is_confirmed, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import printable, size, utf8
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Argument, Group, Option
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Group, Option
 
 group: Final = Group("Keep secrets out of configuration files.")
 

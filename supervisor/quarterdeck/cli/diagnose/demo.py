@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import click
 
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import ExitCode, as_command_error
+from quarterdeck.cli.output import Cell, paragraph_width, print_json, print_line, print_table
+from quarterdeck.cli.process import run
 from quarterdeck.cli.run.servers import describe_dossier
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import ExitCode, as_command_error
-from quarterdeck.cli.shared.output import Cell, paragraph_width, print_json, print_line, print_table
-from quarterdeck.cli.shared.process import run
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:

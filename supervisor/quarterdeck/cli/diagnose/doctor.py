@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli import options
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
 from quarterdeck.common.words import printable
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Final
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import MEANINGS, CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Argument
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import did_you_mean
 

@@ -14,11 +14,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, NamedTuple
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import print_json, print_line
-from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.cli.shared.source import Source, check_server, load, only_serving
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.source import Source, check_server, load, only_serving
 from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck.config.places.runtime_directory import find_serving

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.shared.process import run
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Group, Option
+from quarterdeck.cli.process import run
 from quarterdeck.common.words import flat, printable, utf8
 from quarterdeck_protocol.plain_words import plain_words
 

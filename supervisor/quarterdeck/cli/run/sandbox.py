@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.output import print_line
-from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.shared.process import run as run_work
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import print_line
+from quarterdeck.cli.parameters import Argument, Group, Option
+from quarterdeck.cli.process import run as run_work
 from quarterdeck.common.words import flat
 
 if TYPE_CHECKING:

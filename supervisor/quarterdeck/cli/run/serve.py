@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from quarterdeck.cli import options
 from quarterdeck.cli.configure.secret import read_token, token_path
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
-from quarterdeck.cli.shared.output import print_json
-from quarterdeck.cli.shared.parameters import Argument, Option
-from quarterdeck.cli.shared.process import closed_streams, run
-from quarterdeck.cli.shared.source import Source, load, start_product
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.log_setup import LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.output import print_json
+from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.process import closed_streams, run
+from quarterdeck.cli.source import Source, load, start_product
 from quarterdeck.cli.trust.lock import locked as read_lock
 from quarterdeck_sandbox import raise_open_files_limit
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from quarterdeck.app import Product
     from quarterdeck.config.settings import Settings
     from quarterdeck.host.http.address import HttpOptions
-    from quarterdeck.host.session.provider import ProviderHostImpl
+    from quarterdeck.host.provider import ProviderHostImpl
     from quarterdeck.host.stdio.early_reply import FirstLine
     from quarterdeck.trust.lock.lockfile import DeckLock
     from quarterdeck_protocol.faults import ProtocolFault
@@ -180,7 +180,7 @@ def _open_http(
     Raises:
         CommandError: nothing can listen there.
     """
-    from quarterdeck.cli.shared.ledger import directory
+    from quarterdeck.cli.ledger import directory
     from quarterdeck.host.http.address import HttpOptions, is_taken, listen
     from quarterdeck.ledger.store.lease import read_holder
     from quarterdeck_protocol.faults import ProtocolFault

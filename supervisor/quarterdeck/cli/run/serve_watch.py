@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quarterdeck.app import Product
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.source import Source, read_settings
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.source import Source, read_settings
 from quarterdeck.cli.trust.views import describe_key
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing
@@ -85,7 +85,7 @@ async def _follow(product: Product, source: Source) -> None:
 
 async def reload(product: Product, source: Source) -> None:
     """Apply the files as they are now, unless something in them is newly broken."""
-    from quarterdeck.cli.shared.log_setup import set_up_logging
+    from quarterdeck.cli.log_setup import set_up_logging
     from quarterdeck.config.load.file import ConfigFileError
 
     old = product.settings

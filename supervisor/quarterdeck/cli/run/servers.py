@@ -10,12 +10,12 @@ from typing import Annotated, Final
 import click
 import msgspec
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.log_setup import LogLevel
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Argument
-from quarterdeck.cli.shared.source import (
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.log_setup import LogLevel
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument
+from quarterdeck.cli.source import (
     NO_CONFIGURATION,
     Asked,
     AskedQuietly,

@@ -6,11 +6,11 @@ from typing import Annotated, Final, NoReturn
 import click
 import msgspec
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import ExitCode, as_command_error
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Argument
-from quarterdeck.cli.shared.source import AskedWithNative, ask
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import ExitCode, as_command_error
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument
+from quarterdeck.cli.source import AskedWithNative, ask
 from quarterdeck.common.words import one_line, printable, size
 from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools
 from quarterdeck_protocol.names import server_of_qualified

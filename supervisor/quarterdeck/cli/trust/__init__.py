@@ -1,1 +1,1 @@
-"""`quarterdeck trust` and `lock`."""
+"""Commands about what servers offer and who approved it: `trust`, `lock`, `ledger`."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.ledger import directory, ledger_errors
-from quarterdeck.cli.shared.source import Source, load
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.ledger import directory, ledger_errors
+from quarterdeck.cli.source import Source, load
 from quarterdeck_protocol.names import did_you_mean
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.ledger import reading
-from quarterdeck.cli.shared.output import Cell, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Option
-from quarterdeck.cli.shared.source import Asked, Source, ask, load
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.ledger import reading
+from quarterdeck.cli.output import Cell, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.source import Asked, Source, ask, load
 from quarterdeck.common.words import counted, printable
 from quarterdeck.control.protocol import ListingList, Listings
 

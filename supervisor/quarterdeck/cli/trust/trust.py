@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, is_confirmed, print_json, print_line, print_table
-from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.shared.source import Named
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import Cell, is_confirmed, print_json, print_line, print_table
+from quarterdeck.cli.parameters import Argument, Group, Option
+from quarterdeck.cli.source import Named
 from quarterdeck.common.words import flat, printable
 from quarterdeck_protocol.names import did_you_mean
 

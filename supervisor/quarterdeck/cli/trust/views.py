@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.cli.shared.output import Cell, print_line, print_table
+from quarterdeck.cli.output import Cell, print_line, print_table
 from quarterdeck.common.words import counted, flat, printable
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.host.session.calls import ANSWER_S, GRACE_S, Drain
-from quarterdeck.host.session.provider import ProviderHostImpl
+from quarterdeck.host.calls import ANSWER_S, GRACE_S, Drain
+from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 from .address import HttpOptions, listen

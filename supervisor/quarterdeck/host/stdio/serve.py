@@ -19,9 +19,9 @@ from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.host.session.calls import ANSWER_S, GRACE_S, shut_down
-from quarterdeck.host.session.provider import ProviderHostImpl, RunningProviderHost
-from quarterdeck.host.session.results import bad_result, fault_parts, splice
+from quarterdeck.host.calls import ANSWER_S, GRACE_S, shut_down
+from quarterdeck.host.provider import ProviderHostImpl, RunningProviderHost
+from quarterdeck.host.results import bad_result, fault_parts, splice
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, LineBuffer, LineTooLongError
 from quarterdeck_protocol.tools import CallEnd, PendingCall, ProgressNote, RawCall, ToolSource, WireResult

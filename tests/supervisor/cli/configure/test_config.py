@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from quarterdeck.cli.configure import config
-from quarterdeck.cli.shared.exits import CommandError
-from quarterdeck.cli.shared.parameters import make_group
+from quarterdeck.cli.exits import CommandError
+from quarterdeck.cli.parameters import make_group
 from quarterdeck_sandbox.policy.machine import Machine
 
 MACHINE = Machine(system="linux", architecture="x86_64", kernel="6.12.0", landlock_abi=6, seccomp=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.cli.configure import secret
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.parameters import make_group
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.parameters import make_group
 from quarterdeck.config.secrets.store import SecretStore
 
 

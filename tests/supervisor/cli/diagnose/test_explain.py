@@ -5,8 +5,8 @@ import json
 import pytest
 
 from quarterdeck.cli.diagnose.explain import ENDINGS, EXPLANATIONS
+from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.exits import ExitCode
 from quarterdeck_protocol.faults import REMEDIES
 
 

@@ -10,7 +10,7 @@ import pytest
 from quarterdeck.cli.diagnose import logs
 from quarterdeck.cli.diagnose.logs import LogLine, read_lines
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.source import Source
+from quarterdeck.cli.source import Source
 from quarterdeck.config.places.paths import server_paths
 
 

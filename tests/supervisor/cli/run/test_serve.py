@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 import quarterdeck_sandbox
+from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import serve as serve_module
 from quarterdeck.cli.run.serve import Plan, _serve, check_names, parse_address
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.source import Source
+from quarterdeck.cli.source import Source
 from quarterdeck.config.settings import Settings
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from quarterdeck.cli import source as source_module
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import servers
 from quarterdeck.cli.run import servers as inspect_module
 from quarterdeck.cli.run.servers import describe_dossier, describe_policy, last_words, print_fault, signal_name
-from quarterdeck.cli.shared import source as source_module
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.control.protocol import (
     Answer,

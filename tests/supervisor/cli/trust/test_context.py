@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.ledger.histories import EVIL, NOW, fill, open_ledger, seen
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.source import Source
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.source import Source
 from quarterdeck.cli.trust import context
 from quarterdeck.cli.trust.context import open_context, send
 from quarterdeck.control import client

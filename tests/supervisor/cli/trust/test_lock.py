@@ -21,9 +21,9 @@ from support.ledger.histories import (
     tool_form,
 )
 
+from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.source import Source
+from quarterdeck.cli.source import Source
 from quarterdeck.cli.trust import lock as lock_command
 from quarterdeck.control.protocol import ListingList, Listings, ListingView, Request
 from quarterdeck.trust.configured_servers import scope_of

@@ -21,8 +21,8 @@ from support.ledger.histories import (
     tool_form,
 )
 
+from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.exits import ExitCode
 from quarterdeck.cli.trust import trust as trust_command
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import ItemKey

@@ -20,13 +20,13 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.common.published_names import NameBudget, public_names
+from quarterdeck.host.calls import Drain
+from quarterdeck.host.decks import Decks
 from quarterdeck.host.http import serve as http
 from quarterdeck.host.http.address import HttpOptions
 from quarterdeck.host.http.admission import PATH
 from quarterdeck.host.http.serve import serve_http
-from quarterdeck.host.session.calls import Drain
-from quarterdeck.host.session.decks import Decks
-from quarterdeck.host.session.provider import create_provider_host
+from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 pytestmark = pytest.mark.anyio

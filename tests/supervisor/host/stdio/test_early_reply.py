@@ -12,7 +12,7 @@ from support.clients.host_pipes import served
 from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.common.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck.host.session.provider import ProviderHostInfo, create_provider_host
+from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS, EarlyReply, FirstLine, answer_to
 
 INFO = {"name": "raw", "version": "1"}

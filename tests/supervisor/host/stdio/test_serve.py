@@ -12,7 +12,7 @@ from mcp.client.client import Client
 from support.clients.host_pipes import LineClient, sdk_transport, served
 from support.tools.tool_boxes import LiveBox, answer, hold
 
-from quarterdeck.host.session.provider import create_provider_host
+from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio import serve
 from quarterdeck_protocol.faults import ProtocolFault
 
@@ -292,7 +292,7 @@ async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
 SERVE = """
 import asyncio, sys
 sys.path.insert(0, {tests!r})
-from quarterdeck.host.session.provider import create_provider_host
+from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio.serve import serve_stdio
 from support.tools.tool_boxes import LiveBox, echo
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from support.sandbox.machine_facts import FULL_DEVICE_ONLY
 
-from quarterdeck.cli.shared.process import InterruptedBySignal, exit_code, is_serve, output_failure, run
+from quarterdeck.cli.process import InterruptedBySignal, exit_code, is_serve, output_failure, run
 
-BEGIN = "import os, sys; from quarterdeck.cli.shared import process as signals; "
+BEGIN = "import os, sys; from quarterdeck.cli import process as signals; "
 
 
 def end_of(code: str) -> tuple[int, str]:
@@ -82,7 +82,7 @@ def test_who_asked_for_no_hangups_gets_none() -> None:
 FULL = Path("/dev/full")
 NEEDS_FULL = FULL_DEVICE_ONLY
 
-SECURED = "import os, sys; from quarterdeck.cli.shared.process import *; secure_streams(); "
+SECURED = "import os, sys; from quarterdeck.cli.process import *; secure_streams(); "
 
 
 def secured(code: str, redirections: str) -> "subprocess.CompletedProcess[str]":
@@ -201,7 +201,7 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     """A cleaning up that hangs could only be ended by SIGKILL."""
     program = """
 import asyncio, os, signal
-from quarterdeck.cli.shared.process import run
+from quarterdeck.cli.process import run
 async def work():
     try:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.cli.shared import source as source_module
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.options import NativeOptions, ProfileName
-from quarterdeck.cli.shared.source import Source, ask, check_server, load
+from quarterdeck.cli import source as source_module
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.options import NativeOptions, ProfileName
+from quarterdeck.cli.source import Source, ask, check_server, load
 from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.cli.ledger.views import parse_moment, parse_time, print_steps
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.trust.ledger_views import parse_moment, parse_time, print_steps
 from quarterdeck.ledger.events.events import Authority, Subject
 from quarterdeck.ledger.events.fold import ItemKey, ServerKey
 from quarterdeck.ledger.events.history import BookChange, Happened

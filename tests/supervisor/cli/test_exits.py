@@ -1,6 +1,6 @@
 """Exit codes."""
 
-from quarterdeck.cli.shared.exits import MEANINGS, CommandError, ExitCode
+from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 
 
 def test_every_exit_code_is_explained() -> None:

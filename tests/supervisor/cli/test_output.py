@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from quarterdeck.cli.shared.output import Cell, lay_out, print_json, print_line, print_table
+from quarterdeck.cli.output import Cell, lay_out, print_json, print_line, print_table
 
 
 def lines(*rows: tuple[str, ...], width: int | None = None) -> list[str]:

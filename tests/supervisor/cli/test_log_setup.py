@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from quarterdeck.cli.shared.log_setup import LineFormatter, LogFormat, LogLevel, set_up_logging
+from quarterdeck.cli.log_setup import LineFormatter, LogFormat, LogLevel, set_up_logging
 
 
 def record(message: str, *args: object, **extra: object) -> logging.LogRecord:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.options import NativeOptions, ProfileName, name_budget, native_options
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.options import NativeOptions, ProfileName, name_budget, native_options
 from quarterdeck.common.published_names import NameBudget
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.catalogue import PROFILE_NAMES

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.config.places.paths import state_dir
+
+from .exits import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.errors import LedgerError

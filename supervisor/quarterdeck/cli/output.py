@@ -9,8 +9,9 @@ from typing import Final, TextIO
 
 import msgspec
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
 from quarterdeck.common.words import printable_json
+
+from .exits import CommandError, ExitCode
 
 WIDEST: Final = 110
 """Columns that a paragraph may fill and still be read with ease."""

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
-from quarterdeck.host.session.calls import PROGRESS_BACKLOG, ClientCall, alone, run_call
+from quarterdeck.host.calls import PROGRESS_BACKLOG, ClientCall, alone, run_call
 from quarterdeck.tools.results import ToolResult
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.output import Cell, print_table
-from quarterdeck.cli.trust.views import STATE_STYLES, describe_key
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.output import Cell, print_table
 from quarterdeck.common.words import flat
+
+from .views import STATE_STYLES, describe_key
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.events import Stored

@@ -8,16 +8,15 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode
-from quarterdeck.cli.shared.ledger import directory, reading
-from quarterdeck.cli.shared.output import print_json, print_line
-from quarterdeck.cli.shared.parameters import Argument, Group, Option
-from quarterdeck.cli.trust.views import print_changes, view_change, view_standing
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.ledger import directory, reading
+from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted, printable
 
-from .maintenance import compact, export, import_, verify
-from .views import (
+from .ledger_maintenance import compact, export, import_, verify
+from .ledger_views import (
     parse_moment,
     parse_time,
     print_calls,
@@ -27,6 +26,7 @@ from .views import (
     view_event,
     view_step,
 )
+from .views import print_changes, view_change, view_standing
 
 if TYPE_CHECKING:
     from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey

@@ -12,8 +12,8 @@ from support.tools.native_decks import DeckMaker
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
 from quarterdeck.common.published_names import NameBudget, public_names
-from quarterdeck.host.session.decks import Decks
-from quarterdeck.host.session.provider import create_provider_host
+from quarterdeck.host.decks import Decks
+from quarterdeck.host.provider import create_provider_host
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 pytestmark = pytest.mark.anyio

@@ -12,13 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.ledger import code_of, remedy_of
-from quarterdeck.cli.shared.log_setup import LogFormat, LogLevel, set_up_logging
-from quarterdeck.cli.shared.options import NativeOptions, native_options
-from quarterdeck.cli.shared.output import print_line
-from quarterdeck.cli.shared.parameters import Combined
 from quarterdeck.common.words import printable
 from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
@@ -28,6 +21,14 @@ from quarterdeck.control.client import ask as ask_serving
 from quarterdeck.control.protocol import Answer, Call, Refused, Request
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
+
+from . import options
+from .exits import CommandError, ExitCode, as_command_error
+from .ledger import code_of, remedy_of
+from .log_setup import LogFormat, LogLevel, set_up_logging
+from .options import NativeOptions, native_options
+from .output import print_line
+from .parameters import Combined
 
 if TYPE_CHECKING:
     from quarterdeck.app import Product
@@ -218,7 +219,7 @@ def _answer_of(directory: Path, request: Request) -> Answer | None:
 
 
 def _ask_own(source: Source, request: Request, only: str | None) -> Answer:
-    from quarterdeck.cli.shared.process import run  # asyncio: a fifth of what asking a serve costs
+    from .process import run  # asyncio: a fifth of what asking a serve costs
 
     settings = load(source)
     if only is not None:

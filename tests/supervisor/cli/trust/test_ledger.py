@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.ledger.histories import EVIL, NOW, SCOPE, TOLD, ZONE, approved, fill, open_ledger, seen, story, tool_form
 
-from quarterdeck.cli.ledger.ledger import Kind
+from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
-from quarterdeck.cli.shared.exits import ExitCode
+from quarterdeck.cli.trust.ledger import Kind
 from quarterdeck.ledger.events.events import Approved, Authority, Ended, LedgerEvent, Seen, Subject, hash_of
 from quarterdeck.ledger.store.lease import Holder, take_lease
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from quarterdeck.cli.shared import options
-from quarterdeck.cli.shared.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.shared.ledger import directory, leased, reading
-from quarterdeck.cli.shared.output import print_json, print_line
-from quarterdeck.cli.shared.parameters import Argument, Option
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.ledger import directory, leased, reading
+from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import counted, printable
 
 if TYPE_CHECKING:

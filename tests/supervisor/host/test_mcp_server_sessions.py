@@ -6,8 +6,8 @@ import anyio
 import pytest
 from support.tools.tool_boxes import LiveBox, answer
 
-from quarterdeck.host.session import mcp_server
-from quarterdeck.host.session.mcp_server import Sessions
+from quarterdeck.host import mcp_server
+from quarterdeck.host.mcp_server import Sessions
 
 pytestmark = pytest.mark.anyio
 

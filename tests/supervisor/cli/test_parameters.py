@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import click
 import pytest
 
-from quarterdeck.cli.shared.parameters import Argument, Combined, Group, Option, make_command, make_group
+from quarterdeck.cli.parameters import Argument, Combined, Group, Option, make_command, make_group
 
 
 class Size(StrEnum):

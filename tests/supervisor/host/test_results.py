@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.host.session.results import (
+from quarterdeck.host.results import (
     FAULT_META_KEY,
     SERVER_INFO_KEY,
     bad_result,

@@ -1,1 +1,0 @@
-"""`quarterdeck ledger`."""

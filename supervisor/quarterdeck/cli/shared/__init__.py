@@ -1,1 +1,0 @@
-"""What commands share: options, output, exit codes, signals."""

@@ -41,7 +41,7 @@ _TABLE: Final = (
     ("websearch", "Web search", "Search the web.", READ_ONLY, "web.websearch:web_search_tool"),
     ("webfetch", "Fetch URL", "Show a page of the web as text.", READ_ONLY, "web.webfetch:web_fetch_tool"),
     ("todo_read", "Read checklist", "Show the session's checklist.", READ_ONLY, "cards.checklist:todo_read_tool"),
-    ("write", "Write file", "Create or replace a file.", MUTATING, "files.write:write_tool"),
+    ("write", "Write file", "Create or replace a file.", MUTATING, "files.edit:write_tool"),
     ("edit", "Edit file", "Replace a passage of a file.", MUTATING, "files.edit:edit_tool"),
     ("bash", "Run shell command", "Run a command and show its output.", MUTATING, "commands.bash:bash_tool"),
     (

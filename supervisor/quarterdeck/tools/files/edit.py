@@ -1,22 +1,22 @@
-"""`edit`: a part of a text file replaced by another, found by what it says.
+"""`write` and `edit`: a file's whole content replaced, or a part of a text found by what it says.
 
-The file keeps its encoding, its line ends and all else that was not meant; it is replaced whole or not at all.
+A file is replaced whole or not at all; an edited one keeps its encoding, its line ends and all that was not meant.
 """
 
+import posixpath
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, BinaryIO, Final
 
 from msgspec import Meta
 
 from quarterdeck.common.words import counted
 from quarterdeck.tools.context import FileStat, ToolContext
-from quarterdeck.tools.editing.edit_text import Edited, EditRequest, Refused, edit_text
-from quarterdeck.tools.editing.encoded_text import Unreadable, decode_file
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
+from .edit_text import Edited, Refused, edit_text
 from .file_access import (
     ShouldStop,
     StoppedError,
@@ -28,15 +28,25 @@ from .file_access import (
     turn_to_write,
     with_file,
 )
+from .file_content import Unreadable, decode_file
 
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 """Larger files are changed by programs, not by quoting them."""
+
+NamedFile = Annotated[str, Meta(min_length=1, description="The file; relative paths start from the working directory.")]
+
+
+class WriteArguments(Arguments, frozen=True):
+    """Which file, and all that will be in it."""
+
+    path: NamedFile
+    content: Annotated[str, Meta(description="The whole content, written as UTF-8 exactly as given; may be empty.")]
 
 
 class EditArguments(Arguments, frozen=True):
     """Which part of which file, and what takes its place."""
 
-    path: Annotated[str, Meta(min_length=1, description="The file; relative paths start from the working directory.")]
+    path: NamedFile
     old_text: Annotated[
         str,
         Meta(
@@ -48,12 +58,17 @@ class EditArguments(Arguments, frozen=True):
     replace_all: Annotated[bool, Meta(description="Whether to replace it wherever it is found.")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class NewContent:
-    """What the file will hold."""
-
-    data: bytes
-    edited: Edited
+def write_tool() -> DefinedTool:
+    """The tool that writes a file."""
+    return native_tool(
+        "write",
+        "Create a file, or replace all of an existing one, with the given content; missing parent directories are "
+        "created. To change a part of a file use edit. An existing file must have been read first.",
+        WriteArguments,
+        _write,
+        title="Write file",
+        hints=ToolHints(destructive=True, idempotent=True, open_world=False),
+    )
 
 
 def edit_tool() -> DefinedTool:
@@ -70,61 +85,104 @@ def edit_tool() -> DefinedTool:
     )
 
 
+async def _write(arguments: WriteArguments, ctx: ToolContext) -> ToolResult:
+    path, name = arguments.path, spell(arguments.path)
+    if path.endswith("/"):
+        return ToolResult.of_error(f"{name} names a directory. Give the name of a file in it.")
+    try:
+        data = arguments.content.encode()
+    except UnicodeEncodeError as error:
+        return ToolResult.of_error(
+            f"Nothing was written: the content's character {error.start + 1:,} is half a surrogate pair, which no file "
+            "can hold as text."
+        )
+    try:
+        if (await _stat(path, ctx)) is None and (parent := posixpath.dirname(path)):
+            await ctx.fs.mkdir(parent, recursive=True)
+        real_path = await ctx.fs.real_path(path)
+        async with turn_to_write(real_path):
+            there = await _stat(path, ctx)
+            problem = "the call was cancelled." if ctx.cancel.cancelled else None
+            if there is not None:
+                problem = problem or _problem(there, real_path, ctx, "write it again")
+            if problem:
+                return ToolResult.of_error(f"{name} was not written: {problem}")
+            await _replace(path, real_path, data, ctx)
+    except (OSError, ValueError) as error:
+        return ToolResult.of_error(f"Nothing was written. {explain(error, path)}")
+    what = "It is a new file." if there is None else f"It replaced {counted(there.size_bytes, 'byte')}."
+    return ToolResult.of_text(f"Saved {counted(len(data), 'byte')} to {name}. {what}")
+
+
+async def _stat(path: str, ctx: ToolContext) -> FileStat | None:
+    try:
+        return await ctx.fs.stat(path)
+    except FileNotFoundError:
+        return None
+
+
 async def _edit(arguments: EditArguments, ctx: ToolContext) -> ToolResult:
     path = arguments.path
-    request = EditRequest(arguments.old_text, arguments.new_text, arguments.replace_all)
     try:
         real_path = await ctx.fs.real_path(path)
         async with turn_to_write(real_path):
             before = await ctx.fs.stat(path)
-            if problem := _problem(before, real_path, ctx):
+            if problem := _problem(before, real_path, ctx, "edit it"):
                 return _refusal(path, problem)
-            made = await with_file(ctx, path, _make(request))
+            if before.size_bytes > MAX_FILE_BYTES:
+                return _refusal(path, _too_large(f"{size(before.size_bytes)}, "))
+            made = await with_file(ctx, path, _make(arguments))
             if isinstance(made, Refused):
                 return _refusal(path, made.reason)
             if (await ctx.fs.stat(path)).revision != before.revision:
                 return _refusal(path, "another program changed it meanwhile. Read it again first.")
             if ctx.cancel.cancelled:
                 raise StoppedError
-            await ctx.fs.write_file(path, made.data)
-            if (state := read_state_of(ctx)) is not None:
-                state.remember(real_path, (await ctx.fs.stat(path)).revision)
+            data, edited = made
+            await _replace(path, real_path, data, ctx)
     except StoppedError:
         return _refusal(path, "the call was cancelled.")
     except (OSError, ValueError) as error:
         return ToolResult.of_error(f"Nothing was changed. {explain(error, path)}")
-    return _result(path, made.edited)
+    return _result(path, edited)
 
 
-def _problem(stat: FileStat, real_path: str, ctx: ToolContext) -> str | None:
-    """Why the file may not be changed; sentences that follow a colon."""
-    if stat.is_directory:
+def _problem(there: FileStat, real_path: str, ctx: ToolContext, then: str) -> str | None:
+    """Why what is there may not be changed; sentences that follow a colon."""
+    if there.is_directory:
         return "it is a directory."
-    if not stat.is_file:
+    if not there.is_file:
         return "it is not a regular file, but a device, a pipe or a socket."
     state = read_state_of(ctx)
-    if state is not None and (reason := state.check(real_path, stat.revision)):
-        return f"{reason}. Read it first, then edit it."
-    if stat.size_bytes > MAX_FILE_BYTES:
-        return (
-            f"it has {size(stat.size_bytes)}, more than {size(MAX_FILE_BYTES)}. Change it with bash, for example sed."
-        )
-    return None
+    reason = state.check(real_path, there.revision) if state is not None else None
+    return f"{reason}. Read it first, then {then}." if reason else None
 
 
-def _make(request: EditRequest) -> Callable[[BinaryIO, ShouldStop], NewContent | Refused]:
-    def make(file: BinaryIO, _: ShouldStop) -> NewContent | Refused:
+async def _replace(path: str, real_path: str, data: bytes, ctx: ToolContext) -> None:
+    await ctx.fs.write_file(path, data)
+    if (state := read_state_of(ctx)) is not None:
+        state.remember(real_path, (await ctx.fs.stat(path)).revision)
+
+
+def _too_large(holds: str = "") -> str:
+    return f"it has {holds}more than {size(MAX_FILE_BYTES)}. Change it with bash, for example sed."
+
+
+def _make(arguments: EditArguments) -> Callable[[BinaryIO, ShouldStop], tuple[bytes, Edited] | Refused]:
+    """What makes the file's new content of its old one."""
+
+    def make(file: BinaryIO, _: ShouldStop) -> tuple[bytes, Edited] | Refused:
         data = read_up_to(file, MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
-            return Refused(f"it has more than {size(MAX_FILE_BYTES)}. Change it with bash, for example with sed.")
+            return Refused(_too_large())
         text = decode_file(data)
         if isinstance(text, Unreadable):
             return Refused(f"it {text.reason}. Change it with bash.")
-        edited = edit_text(text.text, request)
+        edited = edit_text(text.text, arguments.old_text, arguments.new_text, all_places=arguments.replace_all)
         if isinstance(edited, Refused):
             return edited
         try:
-            return NewContent(text.encode(edited.text), edited)
+            return text.encode(edited.text), edited
         except UnicodeEncodeError:
             return Refused("newText holds half a surrogate pair, which no file can hold as text.")
 

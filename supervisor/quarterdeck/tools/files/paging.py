@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from quarterdeck.tools.editing.encoded_text import CR, CRLF, LF
-
-from .file_kinds import SNIFF_BYTES, TextEncoding
+from .file_content import CR, CRLF, LF, SNIFF_BYTES, TextEncoding
 
 BLOCK_BYTES: Final = 1024 * 1024
 """Read at once: large enough for a disk, small enough to stop soon."""

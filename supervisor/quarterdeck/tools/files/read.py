@@ -13,7 +13,6 @@ from msgspec import Meta
 
 from quarterdeck.common.words import counted
 from quarterdeck.tools.context import FileStat, ToolContext
-from quarterdeck.tools.editing.encoded_text import CRLF
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
@@ -28,7 +27,7 @@ from .file_access import (
     spell,
     with_file,
 )
-from .file_kinds import SNIFF_BYTES, Binary, Media, TextEncoding, kind_of
+from .file_content import CRLF, SNIFF_BYTES, Binary, Media, TextEncoding, kind_of
 from .paging import MAX_LINE_CHARS, Page, PageRequest, read_page
 
 DEFAULT_LINES: Final = 2_000
@@ -199,7 +198,7 @@ def _remarks(page: Page, encoding: TextEncoding) -> list[str]:
     elif CRLF in ends:
         remarks.append("Its lines end in CRLF." if len(ends) == 1 else "Some of these lines end in CRLF, others in LF.")
     if encoding is not TextEncoding.UTF_8:
-        remarks.append(f"It is {encoding}.")
+        remarks.append(f"It is {encoding.label}.")
     if not all(line.is_valid for line in page.lines):
         remarks.append(
             f"It is not valid {encoding.family} text: what is shown as � or ␀ is something else; edit will refuse it."

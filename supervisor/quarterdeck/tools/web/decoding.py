@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from quarterdeck.tools.files import file_kinds
+from quarterdeck.tools.files import file_content
 
 SNIFFED_BYTES: Final = 1024
 """How far into a document its own declaration is looked for, as browsers do."""
@@ -250,8 +250,8 @@ def kind_of(media: Media, body: bytes) -> Kind:
 
 def image_type(body: bytes) -> str | None:
     """The type of an image that models are shown, by its first bytes; None when it is none."""
-    found = file_kinds.kind_of(body[:KIND_BYTES])
-    return found.mime_type if isinstance(found, file_kinds.Media) and found.is_image else None
+    found = file_content.kind_of(body[:KIND_BYTES])
+    return found.mime_type if isinstance(found, file_content.Media) and found.is_image else None
 
 
 def _is_binary(media: Media, head: bytes) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.tools.files import paging
-from quarterdeck.tools.files.file_kinds import SNIFF_BYTES, TextEncoding, encoding_of
+from quarterdeck.tools.files.file_content import SNIFF_BYTES, TextEncoding, encoding_of
 from quarterdeck.tools.files.paging import (
     MAX_LINE_CHARS,
     LineReader,

@@ -1,4 +1,4 @@
-"""Change a text by what it says."""
+"""Change a text by what it says, also where only blanks differ."""
 
 from itertools import pairwise
 
@@ -7,17 +7,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.tools.unified_diffs import apply_hunks
 
-from quarterdeck.tools.editing import edit_text as module
-from quarterdeck.tools.editing.edit_text import (
+from quarterdeck.tools.files import edit_text as module
+from quarterdeck.tools.files.edit_text import (
+    MAX_LINE_CHARS,
     Edited,
-    EditRequest,
+    FoldedText,
     Refused,
+    Span,
     Translation,
     edit_text,
+    fold,
     indentation_of,
+    nearest_lines,
     places,
 )
-from quarterdeck.tools.editing.encoded_text import UnifiedText
+from quarterdeck.tools.files.file_content import UnifiedText
 
 letters = st.text(st.sampled_from("ab c\n"), max_size=40)
 METHOD = "class A:\n    def f(self):\n        pass\n"
@@ -28,13 +32,13 @@ occurring = st.tuples(letters, short, letters).map(lambda parts: ("".join(parts)
 
 
 def made(raw: str, old: str, new: str, *, all_places: bool = False) -> Edited:
-    edited = edit_text(raw, EditRequest(old, new, all_places))
+    edited = edit_text(raw, old, new, all_places=all_places)
     assert isinstance(edited, Edited), edited
     return edited
 
 
 def refused(raw: str, old: str, new: str, *, all_places: bool = False) -> str:
-    answer = edit_text(raw, EditRequest(old, new, all_places))
+    answer = edit_text(raw, old, new, all_places=all_places)
     assert isinstance(answer, Refused), answer
     return answer.reason
 
@@ -54,7 +58,7 @@ def test_one_place_is_changed_only_when_there_is_one(found: tuple[str, str], new
     """An edit would hit a place that nobody meant."""
     text, old = found
     assume(old != new)
-    answer = edit_text(text, EditRequest(old, new))
+    answer = edit_text(text, old, new)
     starts = [at for at in range(len(text)) if text.startswith(old, at)]
     if len(starts) == 1:
         assert isinstance(answer, Edited)
@@ -80,7 +84,7 @@ def test_every_answer_is_a_change_that_its_diff_describes_or_a_reason(
     text: str, old: str, new: str, all_places: bool
 ) -> None:
     """An edit would raise, or claim what it did not do."""
-    answer = edit_text(text, EditRequest(old, new, all_places))
+    answer = edit_text(text, old, new, all_places=all_places)
     if isinstance(answer, Edited):
         assert answer.text != text
         assert apply_hunks(text, answer.diff) == answer.text
@@ -204,7 +208,7 @@ def test_sizes_are_bounded_on_every_side(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_repetitive_texts_cost_no_more_than_others(raw: str, old: str, all_places: bool) -> None:
     """A hostile file would hold a thread for hours; the test's own time limit tells."""
-    assert edit_text(raw, EditRequest(old, "z\n", all_places)) is not None
+    assert edit_text(raw, old, "z\n", all_places=all_places) is not None
 
 
 def test_lines_get_the_indentation_that_their_like_have() -> None:
@@ -263,3 +267,93 @@ def test_no_more_places_are_collected_than_are_allowed(monkeypatch: pytest.Monke
     """A letter in a large file would fill the memory with numbers."""
     monkeypatch.setattr(module, "MAX_PLACES", 3)
     assert places("a" * 100, "a") == [0, 1, 2, 3]
+
+
+words = st.text(st.sampled_from("ab \t\n\u00a0"), max_size=30)
+
+
+def find(text: str, part: str) -> list[Span]:
+    folded, wanted = FoldedText(text), fold(part)
+    return folded.spans(places(folded.text, wanted), len(wanted))
+
+
+@given(words, words, words)
+def test_what_is_found_differs_in_blanks_only(before: str, part: str, after: str) -> None:
+    """An edit would replace something else than what was quoted."""
+    assume(part.strip())
+    text = before + part + after
+    for span in find(text, part):
+        assert fold(text[span.start : span.end]) == fold(part)
+        assert span.line_start == text.rfind("\n", 0, span.start) + 1
+        assert text[span.line_start :].startswith(span.lines[0])
+        assert span.starts_line == (not text[span.line_start : span.start].strip())
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "found"),
+    [
+        ("\tif x:\n\t\ty()\n", "if x:\n    y()", "if x:\n\t\ty()"),
+        ("a  =\t1 \n", " a = 1", "a  =\t1"),
+        ("x = f( a,  b )", "f( a, b )", "f( a,  b )"),
+        ("a\n\n  b\n", "a\n\nb\n", "a\n\n  b\n"),
+        ("a \n   \n b", "a\n\nb", "a \n   \n b"),
+        ("a\u00a0b", "a b", "a\u00a0b"),
+        ("  a\n  b\n", "\n b", "\n  b"),
+    ],
+)
+def test_blanks_between_words_and_around_lines_compare_equal(text: str, part: str, found: str) -> None:
+    """A model that miscounts blanks could not edit."""
+    [span] = find(text, part)
+    assert text[span.start : span.end] == found
+
+
+@pytest.mark.parametrize(("text", "part"), [("ab", "a b"), ("a b", "ab"), ("a b", "a\nb"), ("a\n\nb", "a\nb")])
+def test_words_and_lines_are_told_apart(text: str, part: str) -> None:
+    """An edit would hit what is not the same at all."""
+    assert find(text, part) == []
+
+
+def test_every_place_on_a_long_line_is_found() -> None:
+    """A file on one line would be edited at the wrong columns."""
+    text = "  a   b ;" * 1_000
+    spans = find(text, "a b")
+    assert {text[span.start : span.end] for span in spans} == {"a   b"}
+    assert len({span.start for span in spans}) == 1_000
+    assert [span.starts_line for span in spans[:2]] == [True, False]
+
+
+TEXT = "import os\n\n\ndef load(path: str) -> str:\n    return open(path).read()\n\n\ndef save(path): ...\n"
+
+
+def test_the_lines_that_are_most_alike_are_shown_with_their_numbers() -> None:
+    """A model would have to read the whole file again to see its mistake."""
+    part = "def load(path):\n    return open(path, 'r').read()"
+    assert nearest_lines(TEXT, part) == "     4  def load(path: str) -> str:\n     5      return open(path).read()"
+
+
+def test_nothing_is_shown_when_nothing_is_alike() -> None:
+    """A model would be led to a place that has nothing to do with it."""
+    assert nearest_lines(TEXT, "class Zebra: quux") == ""
+    assert nearest_lines("", "x") == ""
+    assert nearest_lines(TEXT, "\n\n") == ""
+
+
+def test_long_lines_and_parts_are_shown_in_part() -> None:
+    """A hint would fill the context."""
+    text = "x" * 1_000 + "\n" + "y\n" * 100
+    shown = nearest_lines(text, "x" * 1_000 + "z\n" * 50)
+    assert len(shown.split("\n")) == module.MAX_SHOWN_LINES
+    assert shown.startswith(f"     1  {'x' * MAX_LINE_CHARS}…\n")
+
+
+def test_only_the_beginning_of_a_large_file_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed edit of a large file would take seconds."""
+    monkeypatch.setattr(module, "MAX_COMPARED_LINES", 3)
+    assert nearest_lines("a\n" * 3 + "needle\n", "needles") == ""
+    assert nearest_lines("a\n" * 2 + "needle\n", "needles") == "     3  needle"
+
+
+@given(st.text(), st.text())
+def test_any_two_texts_can_be_compared(text: str, part: str) -> None:
+    """A failed edit would end in an exception."""
+    assert isinstance(nearest_lines(text, part), str)

@@ -10,7 +10,7 @@ from typing import Final
 
 from quarterdeck.tools.results import BudgetKind, OutputBudget, clamp
 
-from .encoded_text import LF, UnifiedText
+from .file_content import LF, UnifiedText
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,7 @@ EFFECTS: Final = frozenset(
 
 CORES: Final = {
     *("protocol/quarterdeck_protocol", "sandbox/quarterdeck_sandbox/enforce", "sandbox/quarterdeck_sandbox/policy"),
-    *(
-        "supervisor/quarterdeck/fleet/core",
-        "supervisor/quarterdeck/ledger/events",
-        "supervisor/quarterdeck/tools/editing",
-    ),
+    *("supervisor/quarterdeck/fleet/core", "supervisor/quarterdeck/ledger/events"),
     *(f"supervisor/quarterdeck/trust/{folder}" for folder in ("diff", "judge", "lock", "scan")),
 }
 """Folders whose word may not get lost; a new one that says it is pure is checked without being here."""

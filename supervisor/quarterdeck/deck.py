@@ -69,10 +69,12 @@ if TYPE_CHECKING:
     )
     from quarterdeck.tools.cards.memory import FileMemoryStore as FileMemoryStore, InMemoryStore as InMemoryStore
     from quarterdeck.tools.catalogue import (
+        ToolDeck as ToolDeck,
         capability_cards as capability_cards,
         capability_ids as capability_ids,
         cards_for_profile as cards_for_profile,
         find_card as find_card,
+        provision_deck as provision_deck,
     )
     from quarterdeck.tools.checkpoint.card import (
         CHECKPOINTED_TOOLS as CHECKPOINTED_TOOLS,
@@ -86,7 +88,6 @@ if TYPE_CHECKING:
     )
     from quarterdeck.tools.checkpoint.restore import RestoredPath as RestoredPath, RestoreOutcome as RestoreOutcome
     from quarterdeck.tools.checkpoint.store import FileCheckpointStore as FileCheckpointStore
-    from quarterdeck.tools.provision import ToolDeck as ToolDeck, provision_deck as provision_deck
     from quarterdeck.tools.runner import DeckRunner as DeckRunner, DeckToolBox as DeckToolBox
 
 if not TYPE_CHECKING:

@@ -78,7 +78,7 @@ async def bare() -> None:
 async def called(ctx) -> None:
     """The tool, as a client calls it."""
     request = ToolCall("1", "bash", {"command": COMMAND})
-    outcome = await BASH.invoke(request, ctx.for_call(request, CancelToken()))
+    outcome = await BASH.invoke(request, ctx.with_cancel(CancelToken(), request.report))
     assert not outcome.is_error, outcome.output
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
+from quarterdeck.tools.catalogue import provision_deck
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
-from quarterdeck.tools.provision import provision_deck
 
 from .finding import Finding, Target
 from .rounds import Effort, Sample, alternate

@@ -1,4 +1,4 @@
-"""Carry work to its end even if the task that awaits it is cancelled.
+"""Carry work to its end, or let a thread go on, even if the task that awaits it is cancelled.
 
 An anyio shield keeps anyio's own cancellation away, and no other: `Task.cancel()`, `asyncio.timeout` and a signal that
 ends the process pass it.  A thread cannot be called off at all.
@@ -6,9 +6,11 @@ ends the process pass it.  A thread cannot be called off at all.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 
 T = TypeVar("T")
 
@@ -43,3 +45,30 @@ async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> 
 
         making.add_done_callback(take_back)
         raise
+
+
+async def in_counted_thread(places: anyio.CapacityLimiter, work: Callable[[], T]) -> T:
+    """What blocking `work` returns; its thread keeps one of `places` until it has ended.
+
+    Cancellation returns at once, and leaves the thread behind.  anyio's own limiter counts those who wait: a cancelled
+    call would give its place to the next while its thread goes on.
+    """
+    loop = asyncio.get_running_loop()
+    place = object()
+    unclaimed = [place]  # whoever takes it out gives the place back: the thread, or we when it never began
+
+    def run() -> T:
+        unclaimed.pop()
+        try:
+            return work()
+        finally:
+            with suppress(RuntimeError):  # the loop has ended before it
+                loop.call_soon_threadsafe(places.release_on_behalf_of, place)
+
+    await places.acquire_on_behalf_of(place)
+    try:
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+    finally:
+        if unclaimed:
+            with suppress(IndexError):
+                places.release_on_behalf_of(unclaimed.pop())

@@ -1,12 +1,15 @@
-"""The catalogue of native tools: one table of rows, and every question about them answered from that table.
+"""The catalogue of native tools: one table of rows, every question about them, and the deck assembled from it.
 
-A tool's module is imported when its card is first built.
+A tool's module is imported when its card is first built.  The libraries and the program that native tools alone use are
+the extra `native`: a tool that lacks one says so in its result, and `doctor` names them all.
 """
 
+import importlib.util
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from quarterdeck.config.native_names import Profile
 
@@ -19,7 +22,8 @@ from .card_types import (
     DeckFaultKind,
     capability_id,
 )
-from .runner import unknown_name_text
+from .context import Framework, ToolContext
+from .runner import DeckToolBox, unknown_name_text
 
 READ_ONLY: Final = (Profile.AUTHORING, Profile.SURVEY)
 """Of tools that change nothing."""
@@ -74,9 +78,9 @@ _TABLE: Final = (
         "Enter plan mode",
         "Explore and plan before changing anything.",
         _APP,
-        "cards.plan:enter_plan_mode_tool",
+        "cards.delegation:enter_plan_mode_tool",
     ),
-    ("exit_plan_mode", "Exit plan mode", "Show a plan for approval.", _APP, "cards.plan:exit_plan_mode_tool"),
+    ("exit_plan_mode", "Exit plan mode", "Show a plan for approval.", _APP, "cards.delegation:exit_plan_mode_tool"),
 )
 """Each tool's id, title, summary, profiles, and `module:function` below `quarterdeck.tools`.
 
@@ -172,3 +176,107 @@ def _build_builtin(factory: str, _: DeckContext) -> Capability:
 def _build_app_card(factory: str, ctx: DeckContext) -> Capability:
     card: Capability = _loaded(factory)(ctx)
     return card
+
+
+class ToolDeck:
+    """The capabilities of one session, while it is being put together."""
+
+    def __init__(self, capabilities: Iterable[Capability], ctx: DeckContext) -> None:
+        self._capabilities = list(capabilities)
+        self._ctx = ctx
+
+    def tools(self) -> list[Capability]:
+        """The capabilities, in order, as a list of the caller's own."""
+        return list(self._capabilities)
+
+    def graft(self, extra: Iterable[Capability]) -> Self:
+        """Add capabilities after those that are there; the deck itself, for chaining."""
+        self._capabilities.extend(extra)
+        return self
+
+    def map_capabilities(self, wrap: Callable[[Capability], Capability]) -> Self:
+        """Replace every capability by `wrap` of it; the deck itself."""
+        self._capabilities = [wrap(capability) for capability in self._capabilities]
+        return self
+
+    def retain(self, keep: Callable[[Capability], bool]) -> Self:
+        """Keep those that `keep` admits, in order; the deck itself."""
+        self._capabilities = [capability for capability in self._capabilities if keep(capability)]
+        return self
+
+    def into_tool_box(self) -> DeckToolBox:
+        """The box of the present capabilities; for one session, since it shares the cards and their stores."""
+        return DeckToolBox(self._capabilities, base_context(self._ctx))
+
+
+def provision_deck(profile: Profile, ctx: DeckContext) -> ToolDeck:
+    """The deck of `profile`.
+
+    Raises:
+        DeckFault: `build_failed` with its cause.
+    """
+    from .checkpoint.card import maybe_wrap_checkpoint
+
+    store = ctx.framework.checkpoint
+    built = (build_card(card, ctx) for card in cards_for_profile(profile))
+    return ToolDeck((maybe_wrap_checkpoint(card, store) for card in built), ctx)
+
+
+def base_context(ctx: DeckContext) -> ToolContext:
+    """The context that every call of a deck starts from: the host's own, else a plain local one in `ctx.cwd`.
+
+    Either way the file tools see the deck's read state.
+    """
+    framework = Framework(read_state=ctx.framework.read_state)
+    if ctx.base is None:
+        # What follows a path and judges it: most hosts bring their own.
+        from .files.local_files import make_local_context
+
+        return make_local_context(ctx.cwd, framework=framework)
+    return ctx.base if framework.read_state is None else replace(ctx.base, framework=framework)
+
+
+INSTALL: Final = "pip install 'quarterdeck[native]'"
+"""What installs all of it, in the environment that quarterdeck runs in."""
+
+_LIBRARIES: Final = {
+    "ddgs": "websearch",
+    "httpcore2": "webfetch",
+    "httpx2": "webfetch",
+    "justhtml": "webfetch",
+}
+"""Each library, and the tool that needs it."""
+
+
+def is_installed(library: str) -> bool:
+    """Whether a library can be imported; it is not."""
+    try:
+        return importlib.util.find_spec(library) is not None
+    except ValueError:
+        return False  # somebody put it into sys.modules by hand
+
+
+def lacks(library: str) -> str:
+    """What a tool says that misses a library: a sentence without its full stop."""
+    return f"the Python library {library} is not installed: install it with `{INSTALL}` in quarterdeck's environment"
+
+
+def sentences() -> list[str]:
+    """What `doctor` says of it, a sentence for each tool; none when everything is installed."""
+    return [
+        f"The native tool {tool} cannot work in full: {', '.join(lacking)} not installed."
+        for tool, lacking in missing().items()
+    ]
+
+
+def missing() -> dict[str, tuple[str, ...]]:
+    """The tools that cannot work in full here, each with what it lacks; empty when everything is installed."""
+    lacking: dict[str, tuple[str, ...]] = {}
+    for library, tool in _LIBRARIES.items():
+        if not is_installed(library):
+            lacking[tool] = (*lacking.get(tool, ()), library)
+    from .search.ripgrep import ripgrep_path  # which says itself what to install
+
+    if ripgrep_path() is None:
+        lacking |= dict.fromkeys(("grep", "find"), ("rg",))
+    return lacking

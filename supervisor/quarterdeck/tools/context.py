@@ -4,13 +4,12 @@ Says nothing about confinement: an implementation decides what a path or a comma
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, NoReturn, Protocol, Self
 
-from quarterdeck_protocol.tools import CancelToken, ProgressNote, Report, ToolCall
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, Report
 
-from .overflow import Overflow
 from .results import STANDARD_BUDGET, OutputBudget
 
 
@@ -222,6 +221,14 @@ class UnavailableShell:
     exec = spawn = _refuse
 
 
+class Overflow(Protocol):
+    """Keeps texts that a model was shown only in part."""
+
+    async def keep(self, tool: str, text: str) -> str | None:
+        """Keep `text`, an output of `tool`; the path that the session's file tools can read, None if it cannot."""
+        ...
+
+
 class ContextId:
     """The identity of a context and of all its `with_cancel` copies.
 
@@ -267,8 +274,8 @@ class ToolContext:
     overflow: Overflow | None = field(default=None, compare=False)
     report: Report | None = field(default=None, compare=False)
 
-    def with_cancel(self, cancel: CancelToken) -> Self:
-        """The same context, identity included, for a call that `cancel` stops."""
+    def with_cancel(self, cancel: CancelToken, report: Report | None = None) -> Self:
+        """The same context, identity included, for a call that `cancel` stops, and whose progress `report` takes."""
         # Spelt out: `dataclasses.replace` takes as long as all else that the kernel does for a call.
         return type(self)(
             self.cwd,
@@ -279,13 +286,8 @@ class ToolContext:
             self.framework,
             self.context_id,
             self.overflow,
-            self.report,
+            report or self.report,
         )
-
-    def for_call(self, call: ToolCall, cancel: CancelToken) -> Self:
-        """The same context, identity included, for one call: what stops it, and who hears of its progress."""
-        base = self.with_cancel(cancel)
-        return base if call.report is None else replace(base, report=call.report)
 
     def tell(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Note how far the call is, when anybody wants to know."""

@@ -1,20 +1,34 @@
-"""Run calls of a deck's tools by name, and say what happened where a tool did not run or raised.
+"""Run calls of a deck's tools by name, say what happened where one did not run or raised, cut what is too long.
 
 One base context for all calls of a box, so that stores keyed by its identity last as long as the session.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
+
+import anyio.to_thread
 
 from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, MAX_TOOL_NAME_CHARS, QUALIFIER, did_you_mean, nearest_tool
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome
 
 from .card_types import Capability
-from .context import ToolContext
-from .results import ToolResult
+from .context import Overflow, ToolContext
+from .results import ContentBlock, OutputBudget, TextContentBlock, ToolResult, clamp
 
 _MAX_NAME_CHARS: Final = MAX_SERVER_ID_CHARS + len(QUALIFIER) + MAX_TOOL_NAME_CHARS
 """No tool's name is longer; more of a caller's is neither compared nor repeated."""
+
+MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
+"""Of one text that is kept; tools bound what they collect at about that."""
+
+MAX_KEPT_BYTES: Final = 256 * 1024 * 1024
+"""Of all texts of one session; the oldest go first."""
+
+_LONG_CHARS: Final = 1024 * 1024
+"""A longer text is cut in a thread: it is encoded for that, some milliseconds a million of them."""
 
 
 class DeckToolBox:
@@ -49,7 +63,7 @@ class DeckRunner:
         card = self._cards.get(call.name)
         if card is None:
             return ToolOutcome(call.id, unknown_name_text(call.name, self._cards), is_error=True)
-        ctx = self._base.for_call(call, cancel)
+        ctx = self._base.with_cancel(cancel, call.report)
         return (await guarded(call.name, cancel, lambda: card.run(call.input, ctx))).to_outcome(call.id)
 
 
@@ -75,3 +89,65 @@ def unknown_name_text(name: str, known: Collection[str]) -> str:
 def _describe(card: Capability) -> ToolDescriptor:
     title = card.label if card.label != card.name else ""
     return ToolDescriptor(card.name, card.description, card.parameters, card.definition, title, card.hints)
+
+
+class OverflowFiles:
+    """Texts that were cut, whole, as files `<tool>-<number>.txt` in one directory, which its owner made and removes."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._count = 0
+        self._kept: dict[Path, int] = {}
+        self._turn = asyncio.Lock()
+
+    async def keep(self, tool: str, text: str) -> str | None:
+        """See `Overflow.keep`; what does not fit is dropped from the end, the oldest files make room."""
+        async with self._turn:
+            self._count += 1
+            path = self._directory / f"{tool}-{self._count}.txt"
+            try:
+                await anyio.to_thread.run_sync(self._write, path, text)
+            except OSError:
+                return None  # a full disk is no reason to withhold what there is
+            return str(path)
+
+    def _write(self, path: Path, text: str) -> None:
+        data = text.encode("utf-8", "backslashreplace")[:MAX_TEXT_BYTES]
+        self._kept[path] = len(data)
+        while sum(self._kept.values()) > MAX_KEPT_BYTES:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            oldest.unlink(missing_ok=True)
+        path.write_bytes(data)
+
+
+async def fit_result(result: ToolResult, tool: str, budget: OutputBudget, overflow: Overflow | None) -> ToolResult:
+    """`result` with every text within `budget`; the very same when nothing is too long."""
+    content: Sequence[ContentBlock] = [
+        await _fit(block, tool, budget, overflow) if isinstance(block, TextContentBlock) else block
+        for block in result.content
+    ]
+    if all(new is old for new, old in zip(content, result.content, strict=True)):
+        return result
+    return replace(result, content=content, wire=None)
+
+
+async def _fit(block: TextContentBlock, tool: str, budget: OutputBudget, overflow: Overflow | None) -> TextContentBlock:
+    text = block.text
+    cut = await _clamp(text, budget)
+    if cut is text:
+        return block
+    path = await overflow.keep(tool, text) if overflow is not None else None
+    if path is None:
+        return TextContentBlock(cut)
+
+    def name_the_file(omitted_bytes: int) -> str:
+        return f"\n[{omitted_bytes:,} bytes left out; the full text is in {path}]\n"
+
+    return TextContentBlock(await _clamp(text, replace(budget, notice=budget.notice or name_the_file)))
+
+
+async def _clamp(text: str, budget: OutputBudget) -> str:
+    if len(text) < _LONG_CHARS:
+        return clamp(text, budget)
+    return await anyio.to_thread.run_sync(clamp, text, budget)

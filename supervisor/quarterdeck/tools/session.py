@@ -50,10 +50,9 @@ from quarterdeck_protocol.tools import ToolBox
 from quarterdeck_sandbox import is_within_any, remove_tree
 
 from .card_types import DeckContext, DeckFault, DeckFaultKind, DeckFramework
-from .catalogue import check_tools
+from .catalogue import check_tools, provision_deck
 from .context import Framework, Shell, ToolContext
-from .overflow import OverflowFiles
-from .provision import provision_deck
+from .runner import OverflowFiles
 from .spec import DefinedTool
 
 KEPT_SESSIONS: Final = 20

@@ -20,9 +20,8 @@ from quarterdeck_protocol.tools import ToolCall, ToolDescriptor, ToolHints, Tool
 
 from .context import ToolContext
 from .input_check import InputCheck, is_plain
-from .overflow import fit_result
 from .results import ToolResult
-from .runner import guarded
+from .runner import fit_result, guarded
 
 _DEFINITIONS: Final = "$defs"
 _REF_PREFIX: Final = f"#/{_DEFINITIONS}/"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, eventually_async
 
-from quarterdeck.common.shielding import carried_through, made_in_thread
+from quarterdeck.common.shielding import carried_through, in_counted_thread, made_in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +100,36 @@ async def test_what_a_thread_makes_is_whoevers_waits() -> None:
     assert await made_in_thread(lambda: "a lease", undone.append) == "a lease"
     await asyncio.sleep(0)
     assert undone == []
+
+
+async def test_a_thread_keeps_its_place_when_its_caller_has_left() -> None:
+    """Fetches of names that nobody resolves would leave a thread each, without end."""
+    places = anyio.CapacityLimiter(1)
+    begun, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait()
+
+    task = asyncio.ensure_future(in_counted_thread(places, work))
+    await eventually_async(begun.is_set)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert places.available_tokens == 0
+    with anyio.move_on_after(0.01):
+        await in_counted_thread(places, lambda: pytest.fail("one more than there are places"))
+    go.set()
+    assert await in_counted_thread(places, lambda: "done") == "done"
+    await eventually_async(lambda: places.available_tokens == 1)
+
+
+async def test_a_failure_and_a_call_that_never_began_give_their_place_back() -> None:
+    """After a few of them nothing would be resolved any more."""
+    places = anyio.CapacityLimiter(1)
+    with pytest.raises(ZeroDivisionError):
+        await in_counted_thread(places, lambda: 1 // 0)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await in_counted_thread(places, lambda: pytest.fail("it was cancelled"))
+    await eventually_async(lambda: places.available_tokens == 1)

@@ -297,7 +297,7 @@ async def test_a_call_goes_to_its_box_under_the_qualified_name_with_all_that_bel
     box, context = Box("hello"), inert_context()
     token, notes = CancelToken(), []
     call = ToolCall("9", "fs__read", {"path": "x"}, notes.append)
-    await capability(box).run({"path": "x"}, context.for_call(call, token))
+    await capability(box).run({"path": "x"}, context.with_cancel(token, call.report))
     [(made, cancel)] = box.calls
     assert (made.name, made.input, made.report, cancel) == ("fs__read", {"path": "x"}, notes.append, token)
 

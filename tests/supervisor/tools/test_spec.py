@@ -162,7 +162,7 @@ async def test_a_tool_can_take_its_arguments_as_a_type_and_tell_of_its_progress(
     tool = native_tool("count", "Counts.", Given, count, title="Count", hints=ToolHints())
     notes: list[ProgressNote] = []
     call = ToolCall("1", "count", {"times": 2}, report=notes.append)
-    outcome = await tool.invoke(call, inert_context().for_call(call, CancelToken()))
+    outcome = await tool.invoke(call, inert_context().with_cancel(CancelToken(), call.report))
     assert (outcome.output, tool.label) == ("done", "Count")
     assert notes == [ProgressNote(0, 2, "counting"), ProgressNote(1, 2, "counting")]
 

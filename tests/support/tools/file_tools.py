@@ -50,4 +50,4 @@ async def outcome_of(
 ) -> ToolOutcome:
     """The whole outcome of a call."""
     request = ToolCall("1", tool.name, given)
-    return await tool.invoke(request, ctx.for_call(request, cancel or CancelToken()))
+    return await tool.invoke(request, ctx.with_cancel(cancel or CancelToken(), request.report))

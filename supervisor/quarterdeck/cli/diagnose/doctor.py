@@ -122,7 +122,7 @@ def print_diagnosis(diagnosis: "Diagnosis") -> None:
         print_line(f"{printable(subjects)}: {printable(gaps[0].what)}", STYLES[gaps[0].state])
         for text in remedy.splitlines():
             print_line(f"  {printable(text)}")
-    from quarterdeck.tools.optional_packages import INSTALL, sentences
+    from quarterdeck.tools.catalogue import INSTALL, sentences
 
     if lacking := sentences():
         for sentence in lacking:

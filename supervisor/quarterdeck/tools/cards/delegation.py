@@ -1,4 +1,7 @@
-"""`task` and `saas-action`: work that is done elsewhere, through a handle that the host lends."""
+"""What the host does: `task` and `saas-action` through a handle that it lends, plan mode by markers that it sees.
+
+`enter_plan_mode` and `exit_plan_mode` change nothing: whoever runs the session sees the markers and switches the mode.
+"""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +11,7 @@ from msgspec import Meta
 
 from quarterdeck.tools.card_types import DeckContext, DelegateRunner, Delegation, SaasAction, SaasGatewayPort
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.results import ToolResult
+from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
@@ -17,6 +20,13 @@ MAX_AGENTS_SHOWN: Final = 50
 
 _ANYTHING: Final = ToolHints()
 """What an agent or a vendor's action does is not ours to know."""
+
+EXPLORE: Final = (
+    "Plan mode was asked for. Until a plan is approved only explore: read, search, look things up; change nothing and "
+    "run nothing that changes something. Then call exit_plan_mode with the plan."
+)
+
+_MARKS: Final = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
 
 
 class TaskArguments(Arguments, frozen=True):
@@ -106,3 +116,47 @@ def _list(actions: Sequence[SaasAction]) -> str:
     if not actions:
         return "No action matches; try other words, or discover without a query."
     return "\n".join(f"- {action.slug} — {' '.join(action.description.split())}" for action in actions)
+
+
+class EnterArguments(Arguments, frozen=True):
+    """Nothing."""
+
+
+class ExitArguments(Arguments, frozen=True):
+    """The plan."""
+
+    plan: Annotated[str, Meta(min_length=1, description="The whole plan as Markdown, its first line a title.")]
+
+
+def enter_plan_mode_tool(_: DeckContext) -> DefinedTool:
+    """Mark the begin of plan mode."""
+
+    async def run(_: EnterArguments, __: ToolContext) -> ToolResult:
+        return ToolResult((JsonContentBlock({"enterPlanMode": True, "applied": False}), TextContentBlock(EXPLORE)))
+
+    return native_tool(
+        "enter_plan_mode",
+        "Mark that you plan first: from then on only explore, until the user has approved a plan. Use it before work "
+        "of several steps, or where choices are the user's. It does not block any tool.",
+        EnterArguments,
+        run,
+        title="Enter plan mode",
+        hints=_MARKS,
+    )
+
+
+def exit_plan_mode_tool(_: DeckContext) -> DefinedTool:
+    """Mark a finished plan."""
+
+    async def run(arguments: ExitArguments, _: ToolContext) -> ToolResult:
+        return ToolResult((JsonContentBlock({"exitPlan": True, "plan": arguments.plan}),))
+
+    return native_tool(
+        "exit_plan_mode",
+        "Mark the plan as finished, to leave plan mode. A client that knows this mark asks the user for approval; "
+        "most do not, so show the plan to the user yourself and wait for the answer.",
+        ExitArguments,
+        run,
+        title="Exit plan mode",
+        hints=_MARKS,
+    )

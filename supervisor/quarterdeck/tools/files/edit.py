@@ -18,6 +18,7 @@ from quarterdeck_protocol.tools import ToolHints
 
 from .edit_text import Edited, Refused, edit_text
 from .file_access import (
+    NamedFile,
     ShouldStop,
     StoppedError,
     explain,
@@ -32,8 +33,6 @@ from .file_content import Unreadable, decode_file
 
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 """Larger files are changed by programs, not by quoting them."""
-
-NamedFile = Annotated[str, Meta(min_length=1, description="The file; relative paths start from the working directory.")]
 
 
 class WriteArguments(Arguments, frozen=True):

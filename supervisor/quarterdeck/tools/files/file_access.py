@@ -8,15 +8,19 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import BinaryIO, Final, TypeVar
+from typing import Annotated, BinaryIO, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 import anyio.to_thread
+from msgspec import Meta
 
 from quarterdeck.common.words import counted
 from quarterdeck.common.words import size as rough_size
 from quarterdeck.tools.context import BackendUnavailableError, ContextId, OutsideRootsError, ToolContext
+
+NamedFile = Annotated[str, Meta(min_length=1, description="The file; relative paths start from the working directory.")]
+"""Of the arguments of a tool."""
 
 _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0))} | {
     ord("\n"): "\\n",

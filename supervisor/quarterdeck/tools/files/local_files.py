@@ -26,11 +26,11 @@ from quarterdeck.tools.context import (
     FileStat,
     Framework,
     OutsideRootsError,
+    Overflow,
     Shell,
     ToolContext,
     UnavailableShell,
 )
-from quarterdeck.tools.overflow import Overflow
 from quarterdeck.tools.results import STANDARD_BUDGET, OutputBudget
 from quarterdeck_protocol.tools import CancelToken
 

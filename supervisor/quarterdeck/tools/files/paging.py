@@ -5,24 +5,21 @@ beginning of one line.  Lines end in `\n`; in a file whose first bytes hold none
 """
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+from .file_access import ShouldStop, StoppedError
 from .file_content import CR, CRLF, LF, SNIFF_BYTES, TextEncoding
 
 BLOCK_BYTES: Final = 1024 * 1024
 """Read at once: large enough for a disk, small enough to stop soon."""
 
 
-class ReadingStoppedError(Exception):
-    """Nobody waits for the lines any more."""
-
-
 class TextBlocks:
     """A file's text in UTF-8, without the byte order mark."""
 
-    def __init__(self, file: BinaryIO, head: bytes, encoding: TextEncoding, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, file: BinaryIO, head: bytes, encoding: TextEncoding, should_stop: ShouldStop) -> None:
         """Go on after `head`, which was read from `file` already; `should_stop` is asked before each block."""
         self.read_bytes = len(head)
         self._file = file
@@ -34,7 +31,7 @@ class TextBlocks:
         """Some more; nothing at the end.
 
         Raises:
-            ReadingStoppedError: `should_stop` said so.
+            StoppedError: `should_stop` said so.
             OSError: the file cannot be read.
         """
         return next(self._blocks, b"")
@@ -44,7 +41,7 @@ class TextBlocks:
             yield head
         while True:
             if self._should_stop():
-                raise ReadingStoppedError
+                raise StoppedError
             block = self._file.read(BLOCK_BYTES)
             if not block:
                 return
@@ -228,7 +225,7 @@ def read_page(
     encoding: TextEncoding,
     size_bytes: int,
     request: PageRequest,
-    should_stop: Callable[[], bool],
+    should_stop: ShouldStop,
 ) -> Page:
     """The lines that `request` wants, as many as fit.
 
@@ -241,7 +238,7 @@ def read_page(
         should_stop: asked before each block.
 
     Raises:
-        ReadingStoppedError: `should_stop` said so.
+        StoppedError: `should_stop` said so.
         OSError: the file cannot be read.
     """
     blocks = TextBlocks(file, head, encoding, should_stop)

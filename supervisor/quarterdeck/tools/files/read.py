@@ -18,6 +18,7 @@ from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 from .file_access import (
+    NamedFile,
     ShouldStop,
     StoppedError,
     explain,
@@ -48,7 +49,7 @@ MAX_PDF_BYTES: Final = 10 * 1024 * 1024
 class ReadArguments(Arguments, frozen=True):
     """Which file, and which lines of it."""
 
-    path: Annotated[str, Meta(min_length=1, description="The file; relative paths start from the working directory.")]
+    path: NamedFile
     offset: (
         Annotated[int, Meta(ge=1, description="The number of the first line to show, from 1. Default: 1.")] | None
     ) = None

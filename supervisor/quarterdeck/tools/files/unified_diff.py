@@ -1,6 +1,7 @@
-r"""What replacements change in a text, and that as hunks of a unified diff without file headers.  Lines end in `\n`.
+r"""What replacements change in a text, and that as hunks of a unified diff without file headers.  Pure.
 
-The hunks are built from the places themselves: nothing is compared but the lines at both ends of each change.
+The hunks are built from the places themselves: nothing is compared but the lines at both ends of each change.  Lines
+end in `\n`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

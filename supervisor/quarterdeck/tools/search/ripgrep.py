@@ -21,9 +21,9 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from quarterdeck.common.words import counted
+from quarterdeck.tools.catalogue import INSTALL
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.files.file_access import spell
-from quarterdeck.tools.optional_packages import INSTALL
 from quarterdeck_protocol.tools import CancelToken
 
 from .ripgrep_output import ComplaintReader

@@ -20,10 +20,9 @@ import httpcore2
 from anyio.abc import ByteStream, SocketStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
+from quarterdeck.common.shielding import in_counted_thread
 from quarterdeck.config.web_policy import Allowed, refusal
 from quarterdeck_sandbox import own_addresses
-
-from .counted_threads import in_counted_thread
 
 ATTEMPT_S: Final = 3.0
 """For one address of a host that has others: a broken IPv6 must leave time for IPv4."""

@@ -8,14 +8,13 @@ from typing import Annotated, Final, Protocol
 import anyio
 from msgspec import Meta
 
+from quarterdeck.common.shielding import in_counted_thread
 from quarterdeck.common.words import clipped
+from quarterdeck.tools.catalogue import is_installed, lacks
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.optional_packages import is_installed, lacks
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
-
-from .counted_threads import in_counted_thread
 
 TIMEOUT_S: Final = 15.0
 """For one search over several engines."""

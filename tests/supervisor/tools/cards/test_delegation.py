@@ -1,4 +1,4 @@
-"""Work for sub-agents."""
+"""Work for sub-agents and connected services, and plan mode's markers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,8 +7,9 @@ import pytest
 from support.tools.cards import ask, text_of
 
 from quarterdeck.tools.card_types import DeckContext, DeckFramework, DelegateReport, Delegation, SaasAction, SaasReply
-from quarterdeck.tools.cards.delegation import saas_action_tool, task_tool
+from quarterdeck.tools.cards.delegation import enter_plan_mode_tool, exit_plan_mode_tool, saas_action_tool, task_tool
 from quarterdeck.tools.context import ToolContext
+from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 
 
 @dataclass
@@ -160,3 +161,39 @@ async def test_a_wrong_call_runs_nothing(arguments: dict[str, object], said: str
     assert result.is_error
     assert said in text_of(result)
     assert gateway.asked == []
+
+
+@pytest.mark.anyio
+async def test_entering_is_marked_and_told() -> None:
+    """A host could not see the wish, or a model would go on changing things."""
+    result = await ask(enter_plan_mode_tool)()
+    marker, prose = result.content
+    assert marker == JsonContentBlock({"enterPlanMode": True, "applied": False})
+    assert isinstance(prose, TextContentBlock)
+    assert "only explore" in prose.text
+    assert not result.is_error
+
+
+@pytest.mark.anyio
+async def test_leaving_carries_the_plan() -> None:
+    """A host would have nothing to show its user."""
+    result = await ask(exit_plan_mode_tool)(plan="# Dig\n1. dig")
+    assert list(result.content) == [JsonContentBlock({"exitPlan": True, "plan": "# Dig\n1. dig"})]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("arguments", [{}, {"plan": ""}, {"plan": 5}])
+async def test_leaving_without_a_plan_is_an_error(arguments: dict[str, object]) -> None:
+    """A user would be asked to approve nothing."""
+    result = await ask(exit_plan_mode_tool)(**arguments)
+    assert result.is_error
+    assert "plan" in text_of(result)
+
+
+def test_both_are_always_permitted() -> None:
+    """A session in plan mode could not ask to leave it."""
+    for build in (enter_plan_mode_tool, exit_plan_mode_tool):
+        card = build(DeckContext("/work"))
+        assert card.read_only
+        assert card.hints is not None
+        assert not card.hints.open_world

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
+from quarterdeck.tools.catalogue import DeckToolBox, provision_deck
 from quarterdeck.tools.checkpoint.card import NodeStore
 from quarterdeck.tools.checkpoint.index import UnknownNodeError
 from quarterdeck.tools.checkpoint.restore import RestoredPath, RestoreOutcome
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck.tools.provision import DeckToolBox, provision_deck
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
 KILLED_WRITER = Path(__file__).with_name("killed_writer.py")

@@ -18,7 +18,7 @@ from quarterdeck.tools.commands import bash as module
 from quarterdeck.tools.commands.bash import MAX_TIMEOUT_MS, bash_tool
 from quarterdeck.tools.commands.output import Excerpt
 from quarterdeck.tools.context import ToolContext
-from quarterdeck.tools.overflow import OverflowFiles
+from quarterdeck.tools.runner import OverflowFiles
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -202,7 +202,7 @@ async def test_progress_tells_the_last_line_as_it_comes(tmp_path: Path) -> None:
         os.mkfifo(s.workspace / "go")
         give_to_commands(s.workspace / "go")
         call_ = ToolCall("1", "bash", {"command": "echo one; echo two; read _ <go; printf %0300d 7"}, notes.append)
-        calling = asyncio.ensure_future(BASH.invoke(call_, s.ctx.for_call(call_, CancelToken())))
+        calling = asyncio.ensure_future(BASH.invoke(call_, s.ctx.with_cancel(CancelToken(), call_.report)))
         await eventually_async(lambda: notes and notes[-1].message == "two")
         assert notes[-1].progress == 8
         await asyncio.to_thread((s.workspace / "go").write_text, "\n")
@@ -215,7 +215,7 @@ async def test_notes_of_a_flood_are_few(tmp_path: Path) -> None:
     notes: list[ProgressNote] = []
     async with session(tmp_path) as s:
         call_ = ToolCall("1", "bash", {"command": "yes", "timeoutMs": 500}, notes.append)
-        await BASH.invoke(call_, s.ctx.for_call(call_, CancelToken()))
+        await BASH.invoke(call_, s.ctx.with_cancel(CancelToken(), call_.report))
     # The rest of the call, on a slow machine, may last; a flood without a bound has thousands.
     assert 1 <= len(notes) <= 50
     assert [note.progress for note in notes] == sorted(note.progress for note in notes)
@@ -226,7 +226,7 @@ async def test_nobody_is_told_after_the_end(tmp_path: Path) -> None:
     notes: list[ProgressNote] = []
     async with session(tmp_path) as s:
         call_ = ToolCall("1", "bash", {"command": "echo a; sleep 0.01; echo b"}, notes.append)
-        await BASH.invoke(call_, s.ctx.for_call(call_, CancelToken()))
+        await BASH.invoke(call_, s.ctx.with_cancel(CancelToken(), call_.report))
         told = len(notes)
         await asyncio.sleep(2 * module.NOTE_S)
     assert len(notes) == told

@@ -26,8 +26,8 @@ from quarterdeck.tools.context import (
 from quarterdeck.tools.files import local_files
 from quarterdeck.tools.files.local_files import LocalFs, make_local_context
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck.tools.overflow import OverflowFiles
 from quarterdeck.tools.results import STANDARD_BUDGET, BudgetKind, OutputBudget
+from quarterdeck.tools.runner import OverflowFiles
 from quarterdeck_protocol.tools import CancelToken
 
 ON_LINUX = LINUX_ONLY

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.tools.files import paging
+from quarterdeck.tools.files.file_access import StoppedError
 from quarterdeck.tools.files.file_content import SNIFF_BYTES, TextEncoding, encoding_of
 from quarterdeck.tools.files.paging import (
     MAX_LINE_CHARS,
@@ -17,7 +18,6 @@ from quarterdeck.tools.files.paging import (
     PageLine,
     PageRequest,
     RawLine,
-    ReadingStoppedError,
     TextBlocks,
     read_page,
 )
@@ -243,7 +243,7 @@ def test_reading_stops_when_nobody_waits_any_more() -> None:
             return b"a\n"
 
     reader = LineReader(TextBlocks(Endless(), b"", TextEncoding.UTF_8, should_stop), b"\n")
-    with pytest.raises(ReadingStoppedError):
+    with pytest.raises(StoppedError):
         reader.skip(1_000)
     assert len(asked) == 3
 

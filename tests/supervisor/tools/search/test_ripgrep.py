@@ -28,7 +28,7 @@ from quarterdeck.tools.search.ripgrep import (
     what_is_missing,
     with_progress,
 )
-from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
+from quarterdeck_protocol.tools import CancelToken, ProgressNote
 
 pytestmark = pytest.mark.anyio
 
@@ -197,7 +197,7 @@ async def test_progress_is_told_while_work_lasts(tmp_path: Path, monkeypatch: py
             heard.set()
 
     ctx = with_shell(tmp_path, PlayedShell(raising(AssertionError())))
-    ctx = ctx.for_call(ToolCall("1", "grep", {}, report), CancelToken())
+    ctx = ctx.with_cancel(CancelToken(), report)
 
     async def work() -> str:
         await heard.wait()

@@ -15,9 +15,9 @@ from support.tools.file_tools import Answer, call, context_in, outcome_of
 from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck.tools.optional_packages import lacks
-from quarterdeck.tools.overflow import OverflowFiles
+from quarterdeck.tools.catalogue import lacks
 from quarterdeck.tools.results import BudgetKind, OutputBudget
+from quarterdeck.tools.runner import OverflowFiles
 from quarterdeck.tools.spec import DefinedTool
 from quarterdeck.tools.web.pages import PageReader
 from quarterdeck.tools.web.webfetch import CEILING_BYTES, DEFAULT_BYTES, MAX_ERROR_CHARS, web_fetch_tool
@@ -257,7 +257,7 @@ async def test_progress_is_told_to_who_asks() -> None:
     notes: list[ProgressNote] = []
     async with serving(response(b"x" * 300_000, "text/plain")) as server:
         request = ToolCall("1", "webfetch", {"url": server.url}, notes.append)
-        outcome = await tool_for(server).invoke(request, inert_context().for_call(request, CancelToken()))
+        outcome = await tool_for(server).invoke(request, inert_context().with_cancel(CancelToken(), request.report))
     assert not outcome.is_error
     assert len(notes) > 1
     assert notes[-1] == ProgressNote(300_000, 300_000)

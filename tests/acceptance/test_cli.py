@@ -22,6 +22,7 @@ from support.processes.commands import (
 )
 from support.processes.leftovers import assert_gone, descendants, no_leftovers
 from support.processes.line_child import LineChild
+from support.processes.running import run
 from support.waiting import eventually
 
 ATTEMPTS = 5
@@ -83,9 +84,7 @@ def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) ->
         "quarterdeck.app",
     }
     python, *rest = command("ps", "--config", str(config))
-    ended = subprocess.run(
-        [python, "-X", "importtime", *rest], capture_output=True, text=True, check=True, timeout=DEADLINE_S
-    )
+    ended = run(python, "-X", "importtime", *rest)
     assert "echo" in ended.stdout
     loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
     assert "quarterdeck.control.client" in loaded

@@ -1,13 +1,13 @@
 """`quarterdeck demo` keeps every promise that it shows."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from support.processes import lacking
 from support.processes.commands import DEADLINE_S, command
 from support.processes.leftovers import no_leftovers
+from support.processes.running import output
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
@@ -28,11 +28,8 @@ def test_every_promise_is_kept_and_nothing_is_left(lacks: str, own_directories: 
     before = folders()
     launcher = () if lacks == "nothing" else (*lacking.COMMAND, lacks)
     with no_leftovers(DEADLINE_S):
-        ended = subprocess.run(
-            [*launcher, *command("demo", "--json")], capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    events = [json.loads(line) for line in ended.stdout.splitlines()]
+        told = output(*launcher, *command("demo", "--json"))
+    events = [json.loads(line) for line in told.splitlines()]
     promises = [event for event in events if event["event"] == "promise"]
     assert len(promises) >= 10
     assert all(promise["is_kept"] for promise in promises)

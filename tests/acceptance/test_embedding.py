@@ -1,7 +1,6 @@
 """The product in a program of one's own, with real servers: on its event loop, and from threads without one."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 from support.processes.commands import DEADLINE_S, row, write_config
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
+from support.processes.running import run
 
 from quarterdeck import ProtocolFault, Quarterdeck, SyncQuarterdeck
 from quarterdeck.config.load.file import ConfigFileError
@@ -159,12 +159,6 @@ async def test_the_twin_refuses_to_wait_for_itself(shared: SyncQuarterdeck) -> N
 def test_a_program_that_ends_inside_the_block_ends_in_order(config: Path) -> None:
     """A script would hang at its end, or leave servers and files behind."""
     with no_leftovers(DEADLINE_S):
-        ended = subprocess.run(
-            [sys.executable, "-W", "error", "-c", IN_A_GENERATOR, str(config)],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        ended = run(sys.executable, "-W", "error", "-c", IN_A_GENERATOR, config)
         said = [line for line in ended.stderr.splitlines() if "is confined less than its policy wants" not in line]
         assert (ended.returncode, ended.stdout, said) == (0, "hello\n", [])

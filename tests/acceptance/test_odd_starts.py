@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.processes.commands import DEADLINE_S, command, row, write_config
+from support.processes import running
+from support.processes.commands import command, row, write_config
 from support.processes.leftovers import no_leftovers
 from support.sandbox.machine_facts import FULL_DEVICE_ONLY, NO_MOUNT_NAMESPACE, NO_ROOT
 
@@ -31,13 +32,7 @@ def run(line: str, config: Path) -> tuple[int, str]:
     """`quarterdeck …` with redirections, by a shell; its exit code, and what is left of what it said."""
     program = " ".join(map(shlex.quote, command()))
     with no_leftovers():
-        done = subprocess.run(  # noqa: PLW1510 - it is what is returned
-            ["/bin/sh", "-c", f"exec {program} {line.format(config=shlex.quote(str(config)))}"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
+        done = running.run("/bin/sh", "-c", f"exec {program} {line.format(config=shlex.quote(str(config)))}")
     said = done.stdout + done.stderr
     assert "Traceback" not in said
     assert "bug in quarterdeck" not in said
@@ -65,35 +60,24 @@ def test_a_reader_who_has_left_is_told_nothing(config: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(  # noqa: PLW1510 - asserted below
-            command("config", "show", "--config", str(config)),
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            timeout=DEADLINE_S,
-        )
+        done = running.run(*command("config", "show", "--config", str(config)), stdout=writer)
     finally:
         os.close(writer)
-    assert (done.returncode, done.stderr) == (74, b"")
+    assert (done.returncode, done.stderr) == (74, "")
 
 
 def run_on_a_disk(preparation: str, words: str, config: Path, folder: Path) -> tuple[int, str]:
     """The same in a mount namespace with a small disk at `folder`, prepared by a shell's words."""
     if os.geteuid() != 0:
         pytest.skip(NO_ROOT)
-    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
-    if tried.returncode:
+    if running.run("unshare", "--mount", "true").returncode:
         pytest.skip(NO_MOUNT_NAMESPACE)
     folder.mkdir(mode=0o700)
     program = " ".join(map(shlex.quote, command()))
     script = f"mount -t tmpfs -o size=1m,nr_inodes=60,mode=700 tmpfs {folder} && cd {folder} && {preparation}; cd /; "
     with no_leftovers():
-        done = subprocess.run(  # noqa: PLW1510 - it is what is returned
-            ["unshare", "--mount", "/bin/sh", "-c", f"{script} exec {program} {words.format(config=config)}"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
+        shell = f"{script} exec {program} {words.format(config=config)}"
+        done = running.run("unshare", "--mount", "/bin/sh", "-c", shell)
     said = done.stdout + done.stderr
     assert not {"Traceback", "bug in quarterdeck", "Errno"} & set(said.split())
     assert "bug in quarterdeck" not in said

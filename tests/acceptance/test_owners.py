@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ import psutil
 import pytest
 from support.processes.leftovers import assert_gone, is_running, no_leftovers
 from support.processes.programs import SERVERS, server_argv
+from support.processes.running import DEADLINE_S, python_child
 from support.processes.zygotes import started_anew
 from support.servers.real_endpoints import hostile, opened, pids_of, pretend, say
 from support.waiting import eventually_async
@@ -69,12 +68,10 @@ Rows = Mapping[str, tuple[list[str], dict[str, object]]]
 @contextmanager
 def supervisor_of(servers: Rows) -> Iterator[tuple[int, list[int]]]:
     """A supervisor whose servers have answered, killed at the end of the block; its pid, theirs and the workers'."""
-    command = [sys.executable, "-c", SUPERVISOR, json.dumps(servers)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as supervisor:
-        assert supervisor.stdout is not None
+    with python_child(SUPERVISOR, json.dumps(servers), deadline_s=DEADLINE_S) as supervisor:
         try:
-            pids = [pid for pair in json.loads(supervisor.stdout.readline()) for pid in pair]
-            assert json.loads(supervisor.stdout.readline()) == [[{"type": "text", "text": "hello"}]] * len(servers)
+            pids = [pid for pair in json.loads(supervisor.read_line()) for pid in pair]
+            assert json.loads(supervisor.read_line()) == [[{"type": "text", "text": "hello"}]] * len(servers)
             yield supervisor.pid, pids
         finally:
             supervisor.kill()

@@ -1,12 +1,11 @@
 """A worker that was taken over fills its socket: it is killed for it, and our memory grows by one message at most."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.processes.programs import SERVERS
+from support.processes.running import python_output
 from support.sandbox.machine_facts import LINUX_ONLY
 
 SUPERVISOR = """
@@ -60,10 +59,8 @@ FLOODS = {
 def test_a_worker_that_floods_its_socket_is_killed(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One broken worker would fill the memory of the supervisor, and take all servers with it."""
     monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")
-    argv = [sys.executable, "-c", SUPERVISOR, str(SERVERS / "flooding_worker.py"), *FLOODS]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
-    assert done.returncode == 0, done.stderr
-    ends = {flood: end for flood, *end in map(json.loads, done.stdout.splitlines())}
+    told = python_output(SUPERVISOR, SERVERS / "flooding_worker.py", *FLOODS, within_s=110)
+    ends = {flood: end for flood, *end in map(json.loads, told.splitlines())}
     assert ends.keys() == FLOODS.keys()
     wrong = {
         flood: end

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.processes.running import output, run
 from support.sandbox.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only
 from support.servers.real_servers import install_tools
 
@@ -54,9 +54,7 @@ class Person:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "PYENV", "UV_"))}
         env |= {"HOME": str(self.home), "PATH": os.pathsep.join(filter(None, (path, "/usr/local/bin:/usr/bin:/bin")))}
         argv = [sys.executable, "-m", "quarterdeck.cli", "sandbox", "run", "--json", str(report), *options, "--"]
-        done = subprocess.run(
-            [*argv, *map(str, command)], env=env, capture_output=True, text=True, timeout=RUN_S, cwd=cwd, check=False
-        )
+        done = run(*argv, *command, env=env, within_s=RUN_S, cwd=cwd)
         receipt = json.loads(report.read_text())["receipt"] if report.exists() else None
         shown = receipt["shown"] if receipt else ()
         return Ran(done.returncode, done.stdout, done.stderr, tuple(shown))
@@ -86,7 +84,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_virtual_environment_in_a_home(person: Person) -> None:
     """The commonest server of all: a project's own Python."""
     venv = person.home / "proj/.venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=INSTALL_S)
+    output(sys.executable, "-m", "venv", "--without-pip", venv, within_s=INSTALL_S)
     (person.home / "proj/.env").write_text("KEY=secret\n")
     ran = person.run(venv / "bin/python", "-c", "import sys, asyncio; print(sys.prefix)")
     assert ran.out == f"{venv}\n", ran.err
@@ -121,8 +119,7 @@ def test_a_tool_that_pipx_installed(person: Person, tools: Path) -> None:
         "PIPX_HOME": f"{home}/.local/share/pipx",
         "PIPX_BIN_DIR": f"{home}/.local/bin",
     }
-    argv = [str(tools / "pipx"), "install", "cowsay"]
-    subprocess.run(argv, env=env, check=True, timeout=INSTALL_S, capture_output=True)
+    output(tools / "pipx", "install", "cowsay", env=env, within_s=INSTALL_S)
     ran = person.run("cowsay", "-t", "moo", path=f"{home}/.local/bin")
     assert "moo" in ran.out, ran.err
     assert f"read: {home}/.local/share/pipx/venvs/cowsay (a virtual environment)" in ran.shown
@@ -155,7 +152,7 @@ def test_a_shim_of_pyenv(person: Person) -> None:
     """The version is named by a file above the directory that it starts in, which nobody shows."""
     root = person.home / ".pyenv"
     version = root / "versions/proj"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(version)], check=True, timeout=INSTALL_S)
+    output(sys.executable, "-m", "venv", "--without-pip", version, within_s=INSTALL_S)
     (root / "shims").mkdir()
     shim = root / "shims/python"
     shim.write_text(PYENV_SHIM.format(root=root))

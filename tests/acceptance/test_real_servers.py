@@ -1,7 +1,6 @@
 """Real servers of both protocol eras: what comes through us is what a direct connection gives."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from support.clients.direct_client import open_direct, without_envelope
+from support.processes.running import output
 from support.servers.real_endpoints import BACKSTOP_S, opened, stdio_config
 from support.servers.real_servers import install, shared_folder
 
@@ -61,8 +61,8 @@ def place(tmp_path: Path) -> Path:
     repo = tmp_path / "repo"
     repo.mkdir()
     git = ["git", "-C", str(repo), "-c", "user.name=T", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    output(*git, "init", "-q")
+    output(*git, "commit", "-q", "--allow-empty", "-m", "first")
     return tmp_path
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 
 import pytest
 from support.processes.identities import Identity, is_open, plain_python
+from support.processes.running import run
 from support.sandbox.hostile import Scene, scene
 from support.sandbox.machine_facts import bubblewrap_missing, not_installed
 from support.servers.real_servers import install_tools
@@ -176,9 +176,7 @@ def npx() -> str:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip(not_installed("npm"))
-    asked = subprocess.run(
-        [npm, "view", "cowsay", "version"], capture_output=True, text=True, timeout=REGISTRY_S, check=False
-    )
+    asked = run(npm, "view", "cowsay", "version", within_s=REGISTRY_S)
     if asked.returncode:
         pytest.skip(f"npm reaches no registry: {asked.stderr.strip()[-200:]}")
     return "npx"

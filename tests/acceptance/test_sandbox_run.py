@@ -4,12 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.processes.commands import quarterdeck
 from support.processes.forks import Forks
 from support.processes.identities import Identity
 from support.sandbox.confinements import TIERS
@@ -39,16 +39,7 @@ def run(environ: dict[str, str]) -> Run:
     """Type a command line; its end."""
 
     def type_it(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "quarterdeck.cli", "sandbox", "run", *words],
-            env=environ,
-            cwd="/",
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return quarterdeck("sandbox", "run", *words, stdin=stdin, env=environ, cwd="/")
 
     return type_it
 

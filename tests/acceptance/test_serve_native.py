@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from support.clients.raw_client import RawStdioClient
-from support.processes.commands import DEADLINE_S, command, quarterdeck_forked
+from support.processes.commands import DEADLINE_S, quarterdeck, quarterdeck_forked
 from support.processes.leftovers import assert_gone, descendants, no_leftovers, running_with
 from support.serves.native_serves import (
     ALL,
@@ -145,16 +144,9 @@ def test_a_killed_serve_leaves_no_command_and_the_next_one_tidies(workspace: Pat
         assert left.memory.read_text() == "a note"
 
 
-def in_workspace(workspace: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command in a user's project."""
-    return subprocess.run(
-        command(*arguments), cwd=workspace, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-
-
 def test_commands_use_native_tools_without_any_configuration(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To try a tool, a user would have to write a file and start a server."""
-    read = in_workspace(workspace, "call", "read", '{"path": "README.md"}', "--profile", "authoring")
+    read = quarterdeck("call", "read", '{"path": "README.md"}', "--profile", "authoring", cwd=workspace)
     assert (read.returncode, read.stderr) == (0, "")
     assert "# A project" in read.stdout
     monkeypatch.chdir(workspace)
@@ -176,7 +168,7 @@ def test_commands_find_the_serve_of_their_workspace(workspace: Path, monkeypatch
         client.initialize()
         assert [tool["name"] for tool in client.list_tools()] == ALL
         start = '{"action": "start", "command": "sleep 4717.25"}'
-        assert "bg-1" in in_workspace(workspace, "call", "bg-process", start, "--profile", "all").stdout
+        assert "bg-1" in quarterdeck("call", "bg-process", start, "--profile", "all", cwd=workspace).stdout
         assert running_with("sleep 4717.25")
         monkeypatch.chdir(workspace)
         assert "bg-1 [running]" in quarterdeck_forked(*listing, "--profile", "all").stdout

@@ -22,6 +22,7 @@ from support.clients.raw_client import RawStdioClient
 from support.processes.commands import DEADLINE_S, quarterdeck
 from support.processes.identities import Identity
 from support.processes.leftovers import no_leftovers
+from support.processes.running import output
 from support.sandbox.confinements import TIERS, TierHome, missing, tier_home_of
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY
 from support.waiting import eventually
@@ -102,7 +103,7 @@ def project() -> Iterator[Project]:
 
 def _made(folder: Path) -> Iterator[Project]:
     folder.mkdir()
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    output("git", "init", "-q", folder)
     made = Project(folder)
     for name in made.targets:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

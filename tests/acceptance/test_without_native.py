@@ -8,7 +8,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from support.processes.commands import DEADLINE_S, row, write_config
+from support.processes.commands import row, write_config
+from support.processes.running import run
 
 LEFT_OUT = ("ddgs", "primp", "lxml", "justhtml", "rg", "ripgrep")
 
@@ -28,14 +29,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(interpreter: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """A command of the product, where no ripgrep is installed."""
     kept = [folder for folder in os.environ["PATH"].split(os.pathsep) if not os.path.exists(os.path.join(folder, "rg"))]
-    return subprocess.run(
-        [str(interpreter), "-m", "quarterdeck.cli", *words],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-        env=os.environ | {"PATH": os.pathsep.join(kept)},
-    )
+    return run(interpreter, "-m", "quarterdeck.cli", *words, env=os.environ | {"PATH": os.pathsep.join(kept)})
 
 
 def test_servers_start_and_answer_without_what_only_native_tools_use(interpreter: Path, own_directories: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import jsonschema
 import pytest
 from support.documentation.document_stage import Stage, open_stage
 from support.documentation.documents import PROGRAM, Block, blocks, blocks_of, own_commands, pages, spans
+from support.processes.running import output
 
 from quarterdeck.cli.program import hoist_state_dir, make_program
 from quarterdeck.config.load.file import load_config_file
@@ -128,18 +128,9 @@ def test_every_program_runs(block: Block, stage: Stage) -> None:
     program = stage.work / ("test_example.py" if is_test else "example.py")
     program.write_text(text.replace("/home/me", str(stage.root)))
     options = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if is_test else []
-    ended = subprocess.run(
-        [sys.executable, *options, str(program)],
-        cwd=stage.work,
-        env=stage.env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, (ended.stdout, ended.stderr)
+    told = output(sys.executable, *options, program, cwd=stage.work, env=stage.env)
     if "everything__echo" in block.text and not is_test:
-        assert "hello" in ended.stdout.splitlines()[-1]
+        assert "hello" in told.splitlines()[-1]
 
 
 def test_what_is_not_run_says_why() -> None:

@@ -2,13 +2,13 @@
 
 import html
 import re
-import subprocess
 import sys
 from typing import Final
 
 import pytest
 from support.documentation.documents import ROOT
 from support.processes.leftovers import no_leftovers
+from support.processes.running import output
 
 RECORD: Final = ROOT / "docs" / "site" / "record.py"
 
@@ -22,11 +22,7 @@ DEADLINE_S: Final = 240.0
 def session() -> str:
     """The session, recorded now."""
     with no_leftovers(DEADLINE_S):
-        ended = subprocess.run(
-            [sys.executable, str(RECORD), "--text"], capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+        return output(sys.executable, RECORD, "--text", within_s=DEADLINE_S)
 
 
 def test_the_session_shows_what_the_readme_says_of_it(session: str) -> None:

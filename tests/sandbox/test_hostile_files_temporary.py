@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 from support.processes.identities import Identity
-from support.waiting import eventually
+from support.processes.running import output, python_child
+from support.waiting import PATIENCE_S, eventually
 
 from quarterdeck_sandbox.hostile_files import remove_tree, temporary_folder
 
@@ -33,19 +32,11 @@ def test_a_process_that_a_signal_ends_leaves_no_folder(number: signal.Signals, t
     code += "from quarterdeck_sandbox.hostile_files import temporary_folder as made\n"
     code += "with made('quarterdeck-test-') as path:"
     code += "\n open(path + '/file', 'x').close(); print(path, flush=True); __import__('time').sleep(600)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    with process:
-        assert process.stdout is not None
-        folder = process.stdout.readline().strip()
+    with python_child(code, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True) as child:
+        folder = child.read_line().decode()
         assert os.path.dirname(folder) == str(tmp_path)
-        os.killpg(process.pid, number)
+        os.killpg(child.pid, number)
+        child.process.wait(PATIENCE_S)
     eventually(lambda: not os.path.lexists(folder), what="the removal of its folder")
 
 
@@ -89,7 +80,7 @@ def test_a_closed_folder_is_removed_and_what_its_links_lead_to_stays_as_it_is() 
         unseen.chmod(0o000)
         code = f"from quarterdeck_sandbox.hostile_files import remove_tree; remove_tree({str(folder)!r})"
         tool = who.quarterdeck
-        subprocess.run([tool.argv[0], "-c", code], env={**os.environ, **tool.env}, check=True, **who.popen)
+        output(tool.argv[0], "-c", code, env={**os.environ, **tool.env}, **who.popen)
         assert not folder.exists()
         assert victim.stat().st_mode & 0o777 == 0o640
 

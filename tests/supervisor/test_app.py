@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from support.fleet.workers import PlayedSession
 from support.processes.leftovers import no_leftovers
 from support.processes.programs import SERVERS, server_argv
+from support.processes.running import loaded_by
 from support.servers.real_endpoints import hostile, pretend
 from support.tools.native_decks import DeckMaker, PlayedDeck
 
@@ -331,17 +330,6 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
 
 def test_a_start_loads_no_tool() -> None:
     """A client would wait longer for its first answer."""
-    heavy = (
-        "quarterdeck.tools.session",
-        "quarterdeck.tools.catalogue",
-        "quarterdeck.tools.tools",
-        "httpx2",
-        "mcp",
-    )
-    program = (
-        "import sys; from quarterdeck.app import open_quarterdeck; "
-        "from quarterdeck.config.settings import Settings; import quarterdeck.host.decks;"
-        f"print(sorted(set({heavy!r}) & set(sys.modules)))"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert ended.stdout == "[]\n"
+    heavy = {"quarterdeck.tools.session", "quarterdeck.tools.catalogue", "quarterdeck.tools.tools", "httpx2", "mcp"}
+    code = "import quarterdeck.app, quarterdeck.config.settings, quarterdeck.host.decks"
+    assert not loaded_by(code) & heavy

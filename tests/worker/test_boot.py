@@ -3,10 +3,11 @@
 import json
 import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from support.processes.running import output
 from support.sandbox.machine_facts import LINUX_ONLY
 
 BOOT = Path(__file__).resolve().parents[2] / "worker" / "quarterdeck_worker" / "boot.py"
@@ -18,6 +19,11 @@ print(json.dumps(seen | {"collects": gc.isenabled()}))
 """
 
 
+def boot(owner: int | str, *words: object, **options: Any) -> str:
+    """What a module prints that is entered this way, with an owner of this pid."""
+    return output(sys.executable, "-I", BOOT, str(owner), *map(str, words), **options)
+
+
 def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tmp_path: Path) -> None:
     """A file in the user's directory could take the place of a module of ours."""
     ours, evil = tmp_path / "ours", tmp_path / "evil"
@@ -26,14 +32,7 @@ def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tm
     (ours / "entered.py").write_text(MODULE)
     (evil / "json.py").write_text("raise SystemExit('a foreign module was imported')")
     folders = os.pathsep.join((str(ours), str(tmp_path / "more")))
-    done = subprocess.run(
-        [sys.executable, "-I", str(BOOT), str(os.getpid()), "0", folders, "entered", "7", "x y"],
-        capture_output=True,
-        check=True,
-        cwd=evil,
-        env={"PYTHONPATH": str(evil)},
-    )
-    seen = json.loads(done.stdout)
+    seen = json.loads(boot(os.getpid(), 0, folders, "entered", "7", "x y", cwd=evil, env={"PYTHONPATH": str(evil)}))
     assert seen["argv"][1:] == ["7", "x y"]
     assert seen["argv"][0].endswith("entered.py")
     assert seen["name"] == "__main__"
@@ -47,13 +46,7 @@ def test_a_folder_that_is_known_already_is_not_named_twice(tmp_path: Path) -> No
     """Every import would search the same place again and again."""
     (tmp_path / "entered.py").write_text(MODULE)
     folders = os.pathsep.join([str(tmp_path)] * 3 + [str(Path(json.__file__).parents[1])])
-    done = subprocess.run(
-        [sys.executable, "-I", str(BOOT), str(os.getpid()), "0", folders, "entered"],
-        capture_output=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    path = json.loads(done.stdout)["path"]
+    path = json.loads(boot(os.getpid(), 0, folders, "entered", cwd=tmp_path))["path"]
     assert path.count(str(Path(json.__file__).parents[1])) == 1
 
 
@@ -62,10 +55,7 @@ def test_nothing_is_entered_when_the_owner_has_ended_already(tmp_path: Path) -> 
     """Between its start and its first instruction an owner can die, and no signal would tell it."""
     (tmp_path / "entered.py").write_text(MODULE)
     gone = "1" if os.getpid() != 1 else "0"
-    done = subprocess.run(
-        [sys.executable, "-I", str(BOOT), gone, "0", str(tmp_path), "entered"], capture_output=True, check=True
-    )
-    assert done.stdout == b""
+    assert boot(gone, 0, tmp_path, "entered") == ""
 
 
 def test_the_soft_limit_of_open_files_is_the_named_one(tmp_path: Path) -> None:
@@ -73,9 +63,4 @@ def test_the_soft_limit_of_open_files_is_the_named_one(tmp_path: Path) -> None:
     (tmp_path / "entered.py").write_text("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     for named, soft in (("99", 99), ("0", before[0])):
-        done = subprocess.run(
-            [sys.executable, "-I", str(BOOT), str(os.getpid()), named, str(tmp_path), "entered"],
-            capture_output=True,
-            check=True,
-        )
-        assert done.stdout.split() == [str(soft).encode(), str(before[1]).encode()]
+        assert boot(os.getpid(), named, tmp_path, "entered").split() == [str(soft), str(before[1])]

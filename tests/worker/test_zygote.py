@@ -5,7 +5,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 import psutil
 import pytest
 from support.processes.leftovers import assert_gone
+from support.processes.running import python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
@@ -144,9 +144,8 @@ sys.stdin.read()
 
 def test_a_zygote_that_is_stopped_dies_with_its_owner() -> None:
     """It hears of nothing: users would find it, with all that it had imported, days later."""
-    with subprocess.Popen([sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
-        assert owner.stdout is not None
-        zygote = int(owner.stdout.readline())
+    with python_child(OWNER) as owner:
+        zygote = int(owner.read_line(PATIENCE_S))
         os.kill(zygote, signal.SIGSTOP)
         owner.kill()
     assert_gone([zygote])

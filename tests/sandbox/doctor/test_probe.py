@@ -2,13 +2,12 @@
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.processes.running import python_child
 from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
 from support.waiting import eventually
 
@@ -65,11 +64,9 @@ from quarterdeck_sandbox.doctor import {module} as trial
 def run(*_, **__): print(*os.listdir({str(tmp_path)!r}), flush=True); time.sleep(600)
 trial.run, uid = run, os.geteuid()
 trial.{attempt}"""
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("quarterdeck-trial-")
-        process.send_signal(signal.SIGKILL)
+    with python_child(code, env={**os.environ, "TMPDIR": str(tmp_path)}) as child:
+        assert child.read_line().startswith(b"quarterdeck-trial-")
+        child.kill()
     eventually(lambda: not os.listdir(tmp_path), what="the removal of its folder")
 
 

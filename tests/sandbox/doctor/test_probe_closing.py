@@ -4,11 +4,11 @@ import ctypes
 import errno
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
+from support.processes.running import run
 from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE
 
 from quarterdeck_sandbox.doctor import probe
@@ -26,7 +26,7 @@ def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) 
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/file"'
     become_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *become_root, "--mount", "sh", "-c", script, str(tmp_path))
-    if shutil.which("unshare") is None or subprocess.run(words, capture_output=True, check=False).returncode:
+    if shutil.which("unshare") is None or run(*words).returncode:
         pytest.skip(NO_MOUNT_NAMESPACE)
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall(MOUNT_SETATTR, -1, b"", 0, None, 0)

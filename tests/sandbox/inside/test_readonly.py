@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.processes import running
 from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, installed_only
 
 from quarterdeck_sandbox.run.spawn import readonly_argv
@@ -30,9 +31,7 @@ def run(steps: Sequence[tuple[Path, bool]], script: str, folder: Path) -> "subpr
     try:
         words = ["/bin/sh", "-c", 'cd "$0" && ' + script, str(folder)]
         os.write(order, marshal.dumps({"steps": [(str(path), closed) for path, closed in steps], "argv": words}))
-        return subprocess.run(
-            readonly_argv(order), pass_fds=(order,), capture_output=True, text=True, timeout=60, check=False
-        )
+        return running.run(*readonly_argv(order), pass_fds=(order,))
     finally:
         os.close(order)
 
@@ -96,7 +95,7 @@ def test_what_is_mounted_below_is_closed_with_it_and_for_nobody_else(folder: Pat
         words = ["/bin/sh", "-c", inside]
         os.write(order, marshal.dumps({"steps": [(str(folder / "deep"), True)], "argv": words}))
         argv = [*shared, *readonly_argv(order)]
-        done = subprocess.run(argv, pass_fds=(order,), capture_output=True, text=True, timeout=60, check=False)
+        done = running.run(*argv, pass_fds=(order,))
     finally:
         os.close(order)
     assert done.stdout.split() == ["there", "there", "1"], done.stderr
@@ -140,7 +139,7 @@ def test_where_only_some_paths_are_open_all_else_is_read_only(folder: Path) -> N
         words = ["/bin/sh", "-c", f"cd {folder}; {script}"]
         steps = [(str(path), closed) for path, closed in closing(folder)]
         os.write(order, marshal.dumps({"open": [str(folder)], "steps": steps, "argv": words}))
-        done = subprocess.run(readonly_argv(order), pass_fds=(order,), capture_output=True, text=True, check=False)
+        done = running.run(*readonly_argv(order), pass_fds=(order,))
     finally:
         os.close(order)
     assert done.stderr.count("ead-only") == 4, done.stderr

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from support.processes.identities import USER_UID, Identity, plain_python, quarterdeck_for_others
+from support.processes.running import run
 from support.sandbox.machine_facts import NO_ROOT, not_installed
 from support.sandbox.network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
@@ -27,12 +27,10 @@ def no_world() -> str:
         return NO_ROOT
     if missing := not_installed("bwrap", "ip", "nsenter", "unshare", "mount", "setpriv"):
         return missing
-    tried = subprocess.run(  # noqa: PLW1510 - its failure is the answer
-        ["unshare", "--net", "--mount", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far"],
-        capture_output=True,
-    )
+    cable = ("ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
+    tried = run("unshare", "--net", "--mount", *cable)
     if tried.returncode:
-        return f"no virtual cable: {tried.stderr.decode().strip()}"
+        return f"no virtual cable: {tried.stderr.strip()}"
     return "" if Path("/dev/net/tun").exists() else "there is no /dev/net/tun"
 
 
@@ -58,9 +56,7 @@ def played(request: pytest.FixtureRequest) -> Played:
     is_user = who is Identity.USER
     argv = ["unshare", "--mount", "--net", sys.executable, str(LAB), helper, plain_python()]
     env = {**os.environ, **(quarterdeck_for_others().env if is_user else {})}
-    done = subprocess.run(  # noqa: PLW1510 - asserted below
-        [*argv, *([str(USER_UID)] if is_user else [])], capture_output=True, env=env, timeout=PATIENCE_S, text=True
-    )
+    done = run(*argv, *([str(USER_UID)] if is_user else []), env=env, within_s=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return Played(dict(map(json.loads, done.stdout.splitlines())), done.stderr)
 

@@ -6,14 +6,12 @@ The pure parts are tried on plain directories that stand for a hierarchy, the re
 import os
 import secrets
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.processes.line_child import LineChild
+from support.processes.running import pid_of_nobody, python_child
 
 from quarterdeck_protocol.policy import Limits, Property
 from quarterdeck_sandbox.policy.machine import Cgroups
@@ -29,12 +27,6 @@ ROOT = Path("/sys/fs/cgroup")
 
 def group_name(pid: int | None = None) -> str:
     return f"qd-{pid or os.getpid()}-{secrets.token_hex(4)}"
-
-
-def gone_pid() -> int:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    return child.pid
 
 
 def delegated(root: Path) -> Cgroups:
@@ -179,7 +171,7 @@ def test_the_peak_is_the_kernels_own(tmp_path: Path) -> None:
 
 def test_a_sweep_removes_what_dead_owners_left_and_nothing_else(tmp_path: Path) -> None:
     """Groups would pile up for ever, or a living server lose its limits."""
-    ours, dead, strange = group_name(), group_name(gone_pid()), "qd-x-1"
+    ours, dead, strange = group_name(), group_name(pid_of_nobody()), "qd-x-1"
     for name in (ours, dead, strange):
         (tmp_path / name).mkdir()
     assert sweep_cgroups(Cgroups(str(tmp_path), {"memory": str(tmp_path)})) == (tmp_path / dead,)
@@ -188,7 +180,7 @@ def test_a_sweep_removes_what_dead_owners_left_and_nothing_else(tmp_path: Path) 
 
 def test_a_sweep_leaves_what_lives_in_another_process_namespace(tmp_path: Path) -> None:
     """Two containers that share a hierarchy would kill each other's servers."""
-    dead = tmp_path / group_name(gone_pid())
+    dead = tmp_path / group_name(pid_of_nobody())
     dead.mkdir()
     (dead / "cgroup.procs").write_text("0\n")
     assert sweep_cgroups(Cgroups(str(tmp_path))) == ()
@@ -217,7 +209,7 @@ async def test_real_limits_stick_and_hold_the_tree_that_joins(legacy: Cgroups) -
     )
     async with made(legacy) as group:
         assert (group.unmet, group.enforced) == ({}, {"memory_bytes", "processes", "cpu_share"})
-        with LineChild([sys.executable, "-c", script]) as child:
+        with python_child(script) as child:
             group.join(child.process.pid)
             assert group.hit() is None
             child.write(b"\n")
@@ -231,7 +223,7 @@ async def test_a_real_tree_that_takes_too_much_memory_is_killed_and_the_limit_is
     """One server would push the others out of memory."""
     script = "import sys; sys.stdin.readline(); x = bytearray(256 << 20); print(len(x))"
     async with made(legacy) as group:
-        with LineChild([sys.executable, "-c", script]) as child:
+        with python_child(script) as child:
             group.join(child.process.pid)
             child.write(b"\n")
             assert child.process.wait() == -9
@@ -249,7 +241,7 @@ async def test_killing_reaches_what_left_its_session_and_the_group_can_be_remove
         "os.read(r, 1); print('ready', flush=True); signal.pause()"
     )
     async with made(Cgroups(unified)) as group:
-        with LineChild([sys.executable, "-c", script]) as child:
+        with python_child(script) as child:
             group.join(child.process.pid)
             child.write(b"\n")
             assert child.read_line() == b"ready"
@@ -262,7 +254,7 @@ async def test_killing_reaches_what_left_its_session_and_the_group_can_be_remove
 async def test_a_process_that_cannot_join_is_reported(legacy: Cgroups) -> None:
     """Its tree would run without the limits that its receipt names."""
     async with made(legacy) as group:
-        group.join(gone_pid())
+        group.join(pid_of_nobody())
         assert set(group.unmet) == {Property.MEMORY, Property.PROCESS_COUNT, Property.CPU_SHARE}
         assert "cannot join" in group.unmet[Property.MEMORY]
         assert group.enforced == frozenset()

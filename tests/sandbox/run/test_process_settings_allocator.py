@@ -1,11 +1,11 @@
 """Memory of large results that were dropped goes back to the system."""
 
 import platform
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
+from support.processes.running import python_output
 
 from quarterdeck_sandbox.run import process_settings
 
@@ -32,8 +32,7 @@ print(resident_mib() - before)
 
 def left_mib(how: str) -> int:
     """What the program says."""
-    done = subprocess.run([sys.executable, "-c", GROW_AND_SHRINK, how], capture_output=True, text=True, check=True)
-    return int(done.stdout)
+    return int(python_output(GROW_AND_SHRINK, how))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator is what is set")

@@ -1,11 +1,10 @@
 """Who is killed first when memory runs out."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.processes.running import python_output
 from support.sandbox.confinements import TierHome, run
 
 from quarterdeck_sandbox.run import process_settings
@@ -67,5 +66,4 @@ def test_a_score_that_may_not_be_written_is_no_failure() -> None:
     """A container that forbids it would start no worker."""
     code = "import sys; from pathlib import Path; from quarterdeck_sandbox.run import process_settings as oom; "
     code += "oom._SCORE = Path(sys.argv[1]); oom.raise_oom_score(300); print(oom._raised)"
-    done = subprocess.run([sys.executable, "-c", code, os.devnull + "/x"], capture_output=True, text=True, check=True)
-    assert done.stdout == "0\n"
+    assert python_output(code, os.devnull + "/x") == "0\n"

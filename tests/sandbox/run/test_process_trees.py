@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from support.processes.leftovers import assert_gone
+from support.processes.running import run
 from support.sandbox.confinements import TIERS, missing
 from support.sandbox.machine_facts import LINUX_ONLY
 
@@ -39,11 +39,9 @@ def played() -> Iterator[Played]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o711)
         env = {**os.environ, "TMPDIR": folder}
-        done = subprocess.run(
-            [sys.executable, str(lab), *tiers], capture_output=True, check=False, env=env, timeout=PATIENCE_S
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        told = Played({}, {}, done.stderr.decode())
+        done = run(sys.executable, lab, *tiers, env=env, within_s=PATIENCE_S)
+        assert done.returncode == 0, done.stderr
+        told = Played({}, {}, done.stderr)
         for name, tier, said in map(json.loads, done.stdout.splitlines()):
             (told.ends if isinstance(said, int) else told.outcomes)[name, Tier(tier)] = said
         yield told

@@ -3,12 +3,12 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.processes.leftovers import assert_gone
+from support.processes.running import python_child
 from support.sandbox.machine_facts import LINUX_ONLY, installed_only
 from support.waiting import eventually
 
@@ -31,9 +31,8 @@ WAYS = [
 
 def lose_the_owner(command: list[str], ready: Path) -> int:
     """Start it by a process that is killed when `ready` is there, and it was stopped; its pid."""
-    with subprocess.Popen([sys.executable, "-S", "-c", OWNER, *command], stdin=-1, stdout=-1) as owner:
-        assert owner.stdout is not None
-        helper = int(owner.stdout.readline())
+    with python_child(OWNER, *command) as owner:
+        helper = int(owner.read_line())
         eventually(ready.exists)
         os.kill(helper, signal.SIGSTOP)
         owner.kill()

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -10,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.processes.line_child import LineChild
+from support.processes.running import python_child
 
 from quarterdeck_protocol.policy import Limits
 from quarterdeck_sandbox.policy.limits import Excess, Pages, Process, Space
@@ -221,7 +220,7 @@ async def test_a_real_tree_that_grows_beyond_its_memory_is_found_out() -> None:
     )
     told: list[Excess] = []
     monitor = TreeMonitor()
-    with LineChild([sys.executable, "-c", script]) as child:
+    with python_child(script) as child:
         assert child.read_line() == b"ready"
         tree = ProcessTree(child.pid, child.pid)
         watch = monitor.watch(tree, Limits(memory_bytes=64 << 20), told.append)

@@ -1,12 +1,11 @@
 """Looks at the machine: processes, exact memory, files; what is hostile in them is bounded."""
 
 import os
-import subprocess
 import sys
 
 import psutil
 import pytest
-from support.processes.line_child import LineChild
+from support.processes.running import pid_of_nobody, python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.policy.limits import Process, Space
@@ -30,11 +29,9 @@ def test_a_scan_finds_us_as_we_are(monkeypatch: pytest.MonkeyPatch, by_hand: boo
 
 def test_a_scan_goes_on_when_processes_vanish_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """One process that ends at the wrong moment would stop the monitor of all."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
     if sys.platform != "linux":
         pytest.skip("this is not Linux")
-    listed = [str(gone.pid), "self", "net", str(os.getpid())]
+    listed = [str(pid_of_nobody()), "self", "net", str(os.getpid())]
     monkeypatch.setattr(os, "listdir", lambda _: listed)
     assert list(scan()) == [os.getpid()]
 
@@ -63,7 +60,7 @@ def test_pages_that_processes_share_count_once() -> None:
         "    if os.fork() == 0: os.read(0, 1); os._exit(0)\n"
         "print('ready', flush=True); os.read(0, 1)"
     )
-    with LineChild([sys.executable, "-c", script]) as child:
+    with python_child(script) as child:
         assert child.read_line() == b"ready"
         pids = [child.process.pid, *(each.pid for each in psutil.Process(child.process.pid).children())]
         if sys.platform != "linux" or not os.access(f"/proc/{pids[0]}/smaps_rollup", os.R_OK):

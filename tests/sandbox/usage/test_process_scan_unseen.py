@@ -1,10 +1,9 @@
 """Memory that hides from every figure of the process that holds it."""
 
-import sys
 from typing import Final
 
 import pytest
-from support.processes.line_child import LineChild
+from support.processes.running import python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.usage import process_scan
@@ -46,7 +45,7 @@ def test_shared_memory_that_was_let_go_of_is_still_held(monkeypatch: pytest.Monk
 
     if not may_look:
         monkeypatch.setattr(process_scan, "shared_mappings", refuse)
-    with LineChild([sys.executable, "-c", LETS_GO]) as child:
+    with python_child(LETS_GO) as child:
         child.read_line()
         seen, exact = scan()[child.pid], exact_memory([child.pid])
     assert seen.rss_bytes < HELD <= seen.unseen_bytes
@@ -55,7 +54,7 @@ def test_shared_memory_that_was_let_go_of_is_still_held(monkeypatch: pytest.Monk
 
 def test_page_tables_count_as_memory() -> None:
     """A server could fill the machine with tables of pages that it does not have."""
-    with LineChild([sys.executable, "-c", LOOKS_AT_NOTHING]) as child:
+    with python_child(LOOKS_AT_NOTHING) as child:
         child.read_line()
         seen, exact = scan()[child.pid], exact_memory([child.pid])
     assert seen.rss_bytes > 32 << 20

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.processes import running
 from support.sandbox.machine_facts import FULL_DEVICE_ONLY
 
 from quarterdeck.cli.process import InterruptedBySignal, exit_code, is_serve, output_failure, run
@@ -18,9 +19,7 @@ BEGIN = "import os, sys; from quarterdeck.cli import process as signals; "
 
 def end_of(code: str) -> tuple[int, str]:
     """Its status, and what it said."""
-    done = subprocess.run(  # noqa: PLW1510 - it is what is returned
-        [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=30
-    )
+    done = running.run(sys.executable, "-c", BEGIN + code)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -88,9 +87,7 @@ SECURED = "import os, sys; from quarterdeck.cli.process import *; secure_streams
 def secured(code: str, redirections: str) -> "subprocess.CompletedProcess[str]":
     """Python code behind `secure_streams`, started by a shell with its streams as it says."""
     command = f'exec "$0" -c "$1" {redirections}'
-    return subprocess.run(  # noqa: PLW1510 - asserted by the caller
-        ["/bin/sh", "-c", command, sys.executable, SECURED + code], capture_output=True, text=True, timeout=30
-    )
+    return running.run("/bin/sh", "-c", command, sys.executable, SECURED + code)
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
@@ -211,5 +208,5 @@ async def work():
         await asyncio.Event().wait()
 run(work)
 """
-    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=30)
+    ended = running.run(sys.executable, "-c", program)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "")

@@ -6,13 +6,12 @@ import re
 import resource
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes.running import loaded_by
 
 from quarterdeck.cli.commands import ENTRIES, examples_of
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
@@ -266,15 +265,11 @@ def test_every_help_has_examples_that_parse_and_no_type_of_python(capsys: pytest
 
 def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
     """Each command would wait for the imports of all the others."""
-    lines = "import sys; from quarterdeck.cli.program import run; run({}); print(*sys.modules, file=sys.stderr)"
     for arguments, others in (
         (["--help"], ("click", "pydantic", "rich", "logging")),
         (["token", "-h"], ("rich", "anyio", "mcp")),
     ):
-        ended = subprocess.run(
-            [sys.executable, "-c", lines.format(arguments)], capture_output=True, text=True, check=True
-        )
-        loaded = set(ended.stderr.split())
+        loaded = loaded_by(f"from quarterdeck.cli.program import run; run({arguments})")
         assert loaded.isdisjoint(others), loaded & set(others)
         assert "quarterdeck.cli.run.serve" not in loaded
 

@@ -2,12 +2,11 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.processes.leftovers import assert_gone
+from support.processes.running import output, python_child
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
@@ -26,8 +25,7 @@ def test_code_finds_its_packages_and_nothing_of_the_users(tmp_path: Path, monkey
     (tmp_path / "json.py").write_text("raise SystemExit('a foreign module was imported')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code = "import json, quarterdeck; print(quarterdeck.__name__)"
-    done = subprocess.run(Helper(code, ["quarterdeck", "no_such_package"]).command, capture_output=True, cwd=tmp_path)  # noqa: PLW1510
-    assert done.stdout == b"quarterdeck\n", done.stderr
+    assert output(*Helper(code, ["quarterdeck", "no_such_package"]).command, cwd=tmp_path) == "quarterdeck\n"
 
 
 @LINUX_ONLY
@@ -35,9 +33,8 @@ def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
     """It would stay for ever, with a page or a secret in its memory."""
     ready = tmp_path / "ready"
     code = f"import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(1000)"
-    with subprocess.Popen([sys.executable, "-c", OWNER, code], stdin=-1, stdout=-1) as owner:
-        assert owner.stdout is not None
-        child = int(owner.stdout.readline())
+    with python_child(OWNER, code) as owner:
+        child = int(owner.read_line())
         eventually(ready.exists)
         os.kill(child, signal.SIGSTOP)
         owner.kill()
@@ -49,12 +46,12 @@ def test_one_whose_owner_is_gone_already_does_nothing() -> None:
     """Between its start and its first instruction an owner can die, and nobody would tell it."""
     command = Helper("print('works')", ["quarterdeck"]).command
     command[4] = "1" if os.getpid() != 1 else "0"
-    assert subprocess.run(command, capture_output=True, check=True).stdout == b""
+    assert output(*command) == ""
 
 
 @LINUX_ONLY
 def test_one_is_killed_before_us_when_memory_runs_out() -> None:
     """A page that takes all the memory of the machine would end the whole deck."""
     score = Path("/proc/self/oom_score_adj")
-    done = subprocess.run(Helper(f"print(open({str(score)!r}).read())").command, capture_output=True, check=True)
-    assert int(done.stdout) == min(1000, int(score.read_text()) + 600)
+    ours = output(*Helper(f"print(open({str(score)!r}).read())").command)
+    assert int(ours) == min(1000, int(score.read_text()) + 600)

@@ -3,12 +3,11 @@
 import errno
 import fcntl
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
+from support.processes.running import python_child
 
 from quarterdeck.common.locks import (
     LOCK_NAME,
@@ -82,15 +81,11 @@ def test_a_lock_is_held_until_its_process_dies(tmp_path: Path) -> None:
     """A killed process would be waited for, or talked to, for ever."""
     code = "import sys; from pathlib import Path; from quarterdeck.common.locks import make_locked_directory as make\n"
     code += "make(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "d")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with python_child(code, tmp_path / "d") as child:
+        child.read_line()
         with unless_held(tmp_path / "d" / LOCK_NAME) as is_free:
             assert not is_free
-        process.kill()
-        process.wait()
+        child.kill()
         with unless_held(tmp_path / "d" / LOCK_NAME) as is_free:
             assert is_free
             assert is_held(tmp_path / "d" / LOCK_NAME)

@@ -1,14 +1,12 @@
 """What `inspect` shows of confined, unstarted and remote servers; memory of process trees."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from support.processes.line_child import LineChild
+from support.processes.running import output, pid_of_nobody, python_child
 from support.serves.products import ProductEndpoint, product_of
 
 from quarterdeck.config.load.file import BrokenRow
@@ -171,21 +169,19 @@ async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:
 def test_a_tree_weighs_more_than_its_root() -> None:
     """A server that hides its weight in children would look small."""
     program = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
-    with LineChild([sys.executable, "-c", program]) as child:
+    with python_child(program) as child:
         assert child.read_line() == b"1"
-        root = child.process.pid
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(root)], capture_output=True, text=True, check=True)
-        (below,) = map(int, children.stdout.split())
+        root = child.pid
+        (below,) = map(int, output("ps", "-o", "pid=", "--ppid", str(root)).split())
         weights = tree_memory([root, below])
         assert weights[root] > weights[below] > 1_000_000
 
 
 def test_a_process_that_is_gone_weighs_nothing() -> None:
     """`ps` would fail because a server died at that moment."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    weights = tree_memory([gone.pid, os.getpid()])
-    assert gone.pid not in weights
+    gone = pid_of_nobody()
+    weights = tree_memory([gone, os.getpid()])
+    assert gone not in weights
     assert weights[os.getpid()] > 0
 
 

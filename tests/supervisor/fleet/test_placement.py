@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from support.processes.running import pid_of_nobody
 from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import PATIENCE_S, turns
 
@@ -171,12 +172,6 @@ async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkey
         await turns()
         assert killed == [(4711, signal.SIGKILL)]
         assert played.exits == []
-
-
-def pid_of_nobody() -> int:
-    """That of a process that has just ended."""
-    with subprocess.Popen(["/bin/true"]) as gone:
-        return gone.pid
 
 
 async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_its_owner(

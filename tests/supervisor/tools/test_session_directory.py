@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from support.processes.running import python_child
 
 from quarterdeck.common.locks import STAGING_GRACE_S
 from quarterdeck.config.places.paths import SessionPaths, UnsafePathError, WorkspacePaths, workspace_paths
@@ -101,13 +100,11 @@ def test_the_lock_of_another_process_counts_until_that_dies(workspace: Workspace
         f"session = SessionDirectory.create(workspace_paths({places}));"
         "session.paths.memory.write_text('x'); print(flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
+    with python_child(program) as child:
+        child.read_line()
         (name,) = names(workspace)
         assert prune(workspace, keep=0) == ()
         child.kill()
-        child.wait()
     assert prune(workspace, keep=1) == ()
     assert not workspace.session(name).outputs.exists()
     assert prune(workspace, keep=0) == (name,)

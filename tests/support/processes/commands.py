@@ -20,11 +20,8 @@ from support.clients.raw_client import RawStdioClient
 from support.processes.forks import Fork, Forks
 from support.processes.identities import Identity
 from support.processes.programs import SERVERS, server_argv
+from support.processes.running import DEADLINE_S, output, run
 from support.waiting import eventually
-
-DEADLINE_S: Final = 60.0
-"""For a command that imports the SDK twice on a busy machine."""
-
 
 PATIENT: Final = ("--settle", str(DEADLINE_S))
 """Options of a `serve` whose client lists once, and means to see every server."""
@@ -35,18 +32,14 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "quarterdeck.cli", *arguments]
 
 
-def quarterdeck(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end."""
-    return subprocess.run(
-        command(*arguments), input=stdin, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
+def quarterdeck(*arguments: str, stdin: str = "", **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, as `run` does."""
+    return run(*command(*arguments), given=stdin, **options)
 
 
 def quarterdeck_json(*arguments: str) -> Any:
     """The document that a successful command prints with `--json`."""
-    ended = quarterdeck(*arguments, "--json")
-    assert ended.returncode == 0, (ended.returncode, ended.stdout, ended.stderr)
-    return json.loads(ended.stdout)
+    return json.loads(output(*command(*arguments, "--json")))
 
 
 def row(name: str, *arguments: str, **fields: object) -> dict[str, object]:
@@ -122,7 +115,7 @@ def quarterdeck_json_forked(*arguments: str, cwd: Path | None = None) -> Any:
     return json.loads(ended.stdout)
 
 
-def popen_forked(words: Sequence[str], *, cwd: Path | None, stderr: IO[bytes], **_: object) -> Fork:
+def popen_forked(words: Sequence[str], *, cwd: Path | None = None, stderr: IO[bytes], **_: object) -> Fork:
     """Start `quarterdeck WORDS` where `subprocess.Popen` would start a command line."""
     return forks().start(
         OURSELVES, words, os.environ, cwd=cwd or Path.cwd(), gives_input=True, stderr_fd=stderr.fileno()

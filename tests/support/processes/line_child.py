@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 CHUNK_BYTES: Final = 64 * 1024
 """One read: a full pipe on Linux."""
@@ -31,21 +31,19 @@ class LineChild:
         self,
         argv: Sequence[str],
         *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
         deadline_s: float = 10.0,
         grace_s: float = GRACE_S,
         popen: "Callable[..., subprocess.Popen[bytes]]" = subprocess.Popen,
+        **options: Any,
     ) -> None:
         """Start the child.
 
         Args:
             argv: its command line.
-            env: its whole environment; None means ours.
-            cwd: its working directory; None means ours.
             deadline_s: how long a wait may take where the call names no time of its own, in seconds.
             grace_s: patience at each step of `close`, in seconds.
             popen: what starts it.
+            options: what else `popen` is told.
 
         Raises:
             OSError: it cannot be started.
@@ -59,7 +57,7 @@ class LineChild:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
         try:
             self.process = popen(
-                argv, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0, **options
             )
         except BaseException:
             self._stderr.close()
@@ -134,6 +132,11 @@ class LineChild:
     def close_stdin(self) -> None:
         """Tell the child that no more comes.  Harmless when repeated."""
         self._stdin.close()
+
+    def kill(self) -> None:
+        """End the child by SIGKILL, and reap it."""
+        self.process.kill()
+        self.process.wait()
 
     def close(self) -> None:
         """End the child: close stdin, wait, SIGTERM, wait, SIGKILL, reap.  Harmless when repeated."""

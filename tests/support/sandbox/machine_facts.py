@@ -5,8 +5,9 @@ Marks for whole tests; functions, whose words are empty where nothing is missing
 
 import os
 import shutil
-import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ import pytest
 from quarterdeck_protocol.policy import Tier
 from quarterdeck_sandbox.doctor.probe import try_closing
 from quarterdeck_sandbox.inside import landlock
+from support.processes.running import output, run
 
 NO_ROOT: Final = "the tests do not run as root"
 NO_LANDLOCK: Final = "this kernel has no Landlock, or we have no filter for this machine"
@@ -58,8 +60,7 @@ def bubblewrap_missing() -> str:
     if missing := not_installed("bwrap"):
         return missing
     tried = ("--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "true")
-    ended = subprocess.run(["bwrap", *tried], capture_output=True, check=False)
-    return "bwrap is installed and does not work here" if ended.returncode else ""
+    return "bwrap is installed and does not work here" if run("bwrap", *tried).returncode else ""
 
 
 def gives_only(tier: Tier) -> str:
@@ -67,6 +68,13 @@ def gives_only(tier: Tier) -> str:
     return f"the strongest tier of this machine is {tier}"
 
 
-def mounting_fails(ended: "subprocess.CompletedProcess[bytes]") -> str:
-    """Why a test cannot have a file system of its own, by how `mount` ended."""
-    return f"nothing can be mounted here: {ended.stderr.decode().strip()}" if ended.returncode else ""
+@contextmanager
+def mounted(place: Path, *words: str) -> Iterator[None]:
+    """Mount something at `place` for the block, as `mount` is told; the test is skipped where that fails."""
+    tried = run("mount", *words, place)
+    if tried.returncode:
+        pytest.skip(f"nothing can be mounted here: {tried.stderr.strip()}")
+    try:
+        yield
+    finally:
+        output("umount", place)

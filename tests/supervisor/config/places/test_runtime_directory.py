@@ -2,12 +2,10 @@
 
 import errno
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.processes.running import python_child
 
 from quarterdeck.config.places import paths, runtime_directory
 from quarterdeck.config.places.runtime_directory import (
@@ -136,16 +134,11 @@ def test_a_killed_process_is_swept_and_not_found(root: Path) -> None:
         "directory.announce([Path('/a.json')], '1')\n"
         "print(directory.path, flush=True); sys.stdin.read()"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdout is not None
-        path = Path(process.stdout.readline().strip())
+    with python_child(program, root) as child:
+        path = Path(child.read_line().decode())
         assert find_serving(DIGEST, root) == path
         assert sweep_stale(root) == ()
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        child.kill()
         assert find_serving(DIGEST, root) is None
         assert sweep_stale(root) == (path,)
 

@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 
+from support.processes.running import python_output, run
+
 from quarterdeck.host.stdio.early_reply import can_poll, post
 
 CLAIM = """
@@ -22,19 +24,13 @@ print(" restored", input())
 """
 
 
-def run(script, **options):
-    """A script in a process of its own."""
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment, **options)
-
-
-def test_claimed_streams_carry_nothing_but_the_protocol():
+def test_claimed_streams_carry_nothing_but_the_protocol(monkeypatch):
     """A stray print, or a child's, would tear the client's stream."""
     script = CLAIM.replace('print(" restored", input())', 'print(" restored")')
-    ended = run(script, input=b"hello")
-    assert ended.stdout == b"wire hello restored\n"
-    assert sorted(ended.stderr.split()) == [b"child", b"late", b"stray"]
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    ended = run(sys.executable, "-c", script, given="hello")
+    assert (ended.returncode, ended.stdout) == (0, "wire hello restored\n")
+    assert sorted(ended.stderr.split()) == ["child", "late", "stray"]
 
 
 def test_streams_can_be_claimed_without_a_stderr():
@@ -42,7 +38,7 @@ def test_streams_can_be_claimed_without_a_stderr():
     script = "import os; os.close(2)\n" + CLAIM.replace('print(" restored", input())', "").replace(
         'os.system("echo child; cat")', "pass"
     )
-    assert run(script, input=b"hello").stdout == b"wire hello"
+    assert python_output(script, given="hello") == "wire hello"
 
 
 def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
@@ -59,11 +55,8 @@ def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
 def test_what_stderr_shares_cannot_be_polled():
     """Making it non-blocking would make log lines fail."""
     script = "from quarterdeck.host.stdio.early_reply import can_poll; print(can_poll(1), end='')"
-    assert run(script).stdout == b"True"
-    merged = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=True
-    )
-    assert merged.stdout == b"False"
+    assert python_output(script) == "True"
+    assert python_output(script, stderr=subprocess.STDOUT) == "False"
 
 
 def test_posting_to_a_loop_that_is_gone_is_no_error():

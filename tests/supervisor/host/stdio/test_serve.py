@@ -1,7 +1,6 @@
 """Serving over pipes: the two ways side by side, and how it ends."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import anyio.lowlevel
 import pytest
 from mcp.client.client import Client
 from support.clients.host_pipes import LineClient, sdk_transport, served
+from support.processes.running import output
 from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.host.provider import create_provider_host
@@ -324,10 +324,10 @@ async def test_a_process_serves_on_its_own_standard_streams(is_file, tmp_path):
 
     def run():
         if not is_file:
-            return subprocess.run(command, input=requests, stdout=subprocess.PIPE, timeout=60, check=True).stdout
+            return output(*command, given=requests)
         (tmp_path / "in").write_bytes(requests)
         with open(tmp_path / "in", "rb") as stdin, open(tmp_path / "out", "wb") as stdout:
-            subprocess.run(command, stdin=stdin, stdout=stdout, timeout=60, check=True)
+            output(*command, given=None, stdin=stdin, stdout=stdout)
         return (tmp_path / "out").read_bytes()
 
     answers = [json.loads(line) for line in (await anyio.to_thread.run_sync(run)).splitlines()]

@@ -3,7 +3,6 @@
 import os
 import re
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.ledger.ledgers import Clock, approved, documents_of, enrolled, files_of, fill, opened
-from support.sandbox.machine_facts import ROOT_ONLY, mounting_fails
+from support.sandbox.machine_facts import ROOT_ONLY, mounted
 
 from quarterdeck.ledger.errors import (
     BrokenChainError,
@@ -218,18 +217,11 @@ def test_a_read_only_file_system_is_read_and_not_written(tmp_path: Path) -> None
     directory = tmp_path / "place" / "ledger"
     with opened(directory) as store:
         fill(store, 10)
-    mounted = subprocess.run(
-        ["mount", "--bind", "-o", "ro", str(directory.parent), str(directory.parent)], capture_output=True, check=False
-    )
-    if reason := mounting_fails(mounted):
-        pytest.skip(reason)
-    try:
+    with mounted(directory.parent, "--bind", "-o", "ro", str(directory.parent)):
         with LedgerStore.open(directory, writable=False) as reader:
             assert (reader.verify().is_intact, len(list(reader.events()))) == (True, 10)
         with pytest.raises(UnusableLedgerError, match="writable"):
             opened(directory)
-    finally:
-        subprocess.run(["umount", str(directory.parent)], check=True)
 
 
 def test_a_torn_wal_loses_nothing_that_the_head_names_unsaid(tmp_path: Path) -> None:

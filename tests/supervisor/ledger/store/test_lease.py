@@ -1,14 +1,14 @@
 """Who writes the ledger: one process, told by name, for exactly as long as it lives."""
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.processes.line_child import LineChild
+from support.processes.running import python_child
 
 from quarterdeck.ledger.errors import UnsafeLedgerError, UnusableLedgerError
 from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, read_holder, take_lease
@@ -36,12 +36,9 @@ sys.stdin.read()
 
 
 @contextmanager
-def held_by_a_child(directory: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        heir = int(child.stdout.readline())
+def held_by_a_child(directory: Path) -> Iterator[tuple[LineChild, int]]:
+    with python_child(CHILD, directory) as child:
+        heir = int(child.read_line())
         try:
             yield child, heir
         finally:
@@ -83,7 +80,6 @@ def test_a_killed_holder_is_gone_at_once_even_when_it_leaves_a_child(tmp_path: P
         with pytest.raises(LeaseHeldError):
             take_lease(tmp_path / "l", US)
         child.kill()
-        child.wait()
         assert (tmp_path / "l" / "holder").exists()
         assert read_holder(tmp_path / "l") is None
         with take_lease(tmp_path / "l", US):
@@ -93,8 +89,7 @@ def test_a_killed_holder_is_gone_at_once_even_when_it_leaves_a_child(tmp_path: P
 def test_one_that_waits_gets_it_when_the_other_lets_go(tmp_path: Path) -> None:
     """A command right after another would fail for nothing."""
     with held_by_a_child(tmp_path / "l") as (child, _):
-        assert child.stdin is not None
-        child.stdin.close()
+        child.close_stdin()
         with take_lease(tmp_path / "l", US, wait_s=30):
             assert read_holder(tmp_path / "l") == US
 

@@ -3,8 +3,6 @@
 import os
 import resource
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -24,7 +22,8 @@ from support.ledger.ledgers import (
     fill,
     opened,
 )
-from support.sandbox.machine_facts import ROOT_ONLY, mounting_fails
+from support.processes.running import output, python_output
+from support.sandbox.machine_facts import ROOT_ONLY, mounted
 
 from quarterdeck.ledger.errors import BrokenChainError, LedgerWriteError, MissingLedgerError, TooLargeError
 from quarterdeck.ledger.events.chain import Head, Verdict
@@ -161,12 +160,7 @@ def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
     """A limit on one file is not what a full disk is: the head, too, has no room."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "none", str(place)], capture_output=True, check=False
-    )
-    if reason := mounting_fails(mounted):
-        pytest.skip(reason)
-    try:
+    with mounted(place, "-t", "tmpfs", "-o", "size=2m,mode=0700", "none"):
         kept = 0
         with opened(place / "l") as store:
             with pytest.raises(LedgerWriteError):  # which one is the disk's to say
@@ -180,13 +174,11 @@ def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
         assert head.count <= 2 * kept
         with LedgerStore.open(place / "l", writable=False) as reader:
             assert reader.head.count == 2 * kept
-        subprocess.run(["mount", "-o", "remount,size=4m", str(place)], check=True)
+        output("mount", "-o", "remount,size=4m", place)
         with opened(place / "l") as again:
             assert again.head.count == 2 * kept
             again.append([approved(1)])
             assert again.verify().is_intact
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 def test_a_clock_that_goes_back_is_not_believed(tmp_path: Path) -> None:
@@ -304,7 +296,7 @@ def crash_after(directory: Path, count: int) -> None:
         f"store = opened(Path(sys.argv[1])); [store.append([approved(n)]) for n in range({count})]; os._exit(0)"
     )
     tests = str(Path(__file__).parents[3])
-    subprocess.run([sys.executable, "-c", code, str(directory), tests], check=True)
+    python_output(code, directory, tests)
 
 
 def test_there_is_nothing_to_read_before_the_first_start(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,8 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.processes.line_child import LineChild
+from support.processes.running import DEADLINE_S, output
 
 from quarterdeck.config.native_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
@@ -259,11 +260,8 @@ def test_any_row_of_changes_can_be_undone_to_any_point(
 
 def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back(tmp_path: Path) -> None:
     """A crash at the wrong moment would leave a file that can be brought back to no state at all."""
-    done = subprocess.run(
-        [sys.executable, CRASHING, tmp_path], capture_output=True, text=True, timeout=CRASHES_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 40, "fewer steps than a session has"
+    steps = output(sys.executable, CRASHING, tmp_path, within_s=CRASHES_S)
+    assert int(steps) > 40, "fewer steps than a session has"
 
 
 @pytest.mark.anyio
@@ -282,10 +280,9 @@ async def test_sessions_killed_at_work_leave_a_store_that_brings_everything_back
 
 def live_and_be_killed(directory: Path, work: Path, seed: int) -> None:
     """Let a session begin some changes, and kill it wherever it is then."""
-    with subprocess.Popen([sys.executable, KILLED_WRITER, directory, work, str(seed)], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
+    with LineChild([sys.executable, KILLED_WRITER, directory, work, str(seed)], deadline_s=DEADLINE_S) as child:
         for _ in range(seed + 2):
-            assert child.stdout.readline()
+            child.read_line()
         child.kill()
 
 

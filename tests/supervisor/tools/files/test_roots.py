@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import stat
-import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.processes.line_child import LineChild, PeerClosedError
 from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_installed
 
 from quarterdeck.common.files.path_walk import open_file
@@ -208,19 +208,17 @@ def test_another_process_s_view_of_a_root_is_not_the_root(base: Path) -> None:
     """What another session's sandbox has mounted at our names could be read through `/proc/<pid>/root`."""
     script = 'mount --bind "$1" "$2" && echo ready && read -r _'
     argv = ["unshare", "-m", "sh", "-c", script, "sh", str(base / "outside"), str(base / "work" / "sub")]
-    try:
-        other = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    except FileNotFoundError:
-        pytest.skip(not_installed("unshare"))
-    with other:
-        assert other.stdout is not None
-        if other.stdout.readline() != "ready\n":
+    if missing := not_installed("unshare"):
+        pytest.skip(missing)
+    with LineChild(argv) as other:
+        try:
+            other.read_line()
+        except PeerClosedError:
             pytest.skip(NO_MOUNT_NAMESPACE)
         (base / "work" / "jump").symlink_to(f"/proc/{other.pid}/root{base}/work/sub/f")
         assert (base / "work" / "jump").read_text() == "outside"
         assert os.readlink(base / "work" / "jump").endswith("/work/sub/f")
         assert read(Roots(base / "work"), "jump", base / "work") == "work/sub"
-        other.communicate("\n")
 
 
 def test_a_directory_that_is_swapped_after_it_was_judged_is_still_the_one(

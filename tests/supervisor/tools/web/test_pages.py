@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.processes.leftovers import descendants, no_leftovers
+from support.processes.running import loaded_by
 from support.waiting import eventually_async
 
 from quarterdeck.tools.web import pages
@@ -78,12 +79,9 @@ async def test_the_limits_hold_in_the_process(monkeypatch: pytest.MonkeyPatch) -
     assert page.title == "limits [10, 805306368, 0, 0, 0]"
 
 
-async def test_the_process_imports_none_of_our_heavy_parts() -> None:
+def test_the_process_imports_none_of_our_heavy_parts() -> None:
     """Each page would take a second to start with."""
-    done = await anyio.run_process(
-        [sys.executable, "-c", "import sys, quarterdeck.tools.web.page_child; print(*sys.modules)"]
-    )
-    modules = done.stdout.decode().split()
+    modules = loaded_by("import quarterdeck.tools.web.page_child")
     packages = {name.partition(".")[0] for name in modules}
     assert "quarterdeck" in packages
     assert packages.isdisjoint(("anyio", "asyncio", "httpx2", "httpcore2", "mcp", "msgspec", "pydantic", "zmq", "ssl"))
